@@ -1,0 +1,1 @@
+"""The published MD5 manifests, and creating and verifying such lists."""

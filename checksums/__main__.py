@@ -1,0 +1,62 @@
+"""MD5 manifests of datasets and checkpoints."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from checksums.md5_list import compare, digest_folder, format_list, read_list
+from stage.cli import main
+from stage.publish import write_text
+
+
+@dataclass(frozen=True)
+class Create:
+    """Write the MD5 of every file below a folder, one 'md5  path' line each, as md5sum does.
+
+    Example: python -m checksums create megatron_checkpoint --output megatron_checkpoint.md5
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """Folder to read."""
+    output: Path
+    """List to write."""
+
+    def run(self) -> None:
+        digests = digest_folder(self.folder, leave_out=self.output)
+        write_text(self.output, format_list(digests))
+        print(f"{self.output}: {len(digests)} files")
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
+
+    Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional]
+    """Folder to read."""
+    manifest: Path
+    """md5sum-style list of paths relative to the folder."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> int:
+        result = compare(self.folder, read_list(self.manifest))
+        if self.json:
+            print(json.dumps(asdict(result), indent=1))
+        else:
+            for title, names in (("CHANGED", result.changed), ("MISSING", result.missing)):
+                for name in names:
+                    print(f"{title}  {self.folder / name}")
+            counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
+            extra = f"; {len(result.extra)} not in the list" if result.extra else ""
+            print(f"{self.folder}: {len(result.matching)} files match, {counts}{extra}")
+        return 0 if result.holds else 1
+
+
+if __name__ == "__main__":
+    main("checksums", __doc__, {"create": Create, "verify": Verify})

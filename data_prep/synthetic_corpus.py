@@ -1,0 +1,183 @@
+"""A small corpus in C4's own format, made up word by word, for the rehearsal.
+
+Its bytes depend on the seed alone: the only source of randomness is ``random.Random(seed).random()``, which Python
+guarantees to repeat, and the gzip members hold stored blocks, which no zlib version compresses differently.
+
+There is structure to learn at several distances: letters make syllables, words follow Zipf's law, nouns choose their
+adjectives and verbs, sentences follow grammar, and a document keeps to its topic, its place and its two people.
+"""
+
+import json
+import random
+import struct
+import time
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from stage.digest import md5_file
+from stage.errors import InputError
+from stage.manifest import is_current, record_of, write_manifest
+from stage.publish import published_folder
+
+ONSETS = "b c d f g h l m n p r s t v w br cr dr fl gr pl sh st th tr".split()
+VOWELS = "a a e e i i o o u ai ea oo".split()
+CODAS = ["", "", "", "", "l", "m", "n", "r", "s", "t", "nd", "st"]
+
+TEMPLATES = [
+    "In {year}, {person} {verb} the {adjective} {noun} of {place}.",
+    "The {noun} was {adjective}, and {person} {verb} it near the {noun2}.",
+    "{person} and {person2} {verb} a {adjective} {noun} in {place}.",
+    "Nobody in {place} had ever {verb} such a {adjective} {noun} before.",
+    "After {number} days the {noun} was {verb} by {person2}.",
+    "It is said that every {noun} in {place} is as {adjective} as the {noun2}.",
+    "{person2} did not want the {noun}, because the {adjective2} {noun2} was there.",
+    "They {verb} {number} {noun}s and one {adjective2} {noun2}.",
+    "Why would {person} have {verb} the {noun}?",
+    "The {adjective} {noun} of {person} is still in {place} today.",
+]
+
+
+@dataclass(frozen=True)
+class CorpusSize:
+    """How much text to make."""
+
+    shards: int = 8
+    documents_per_shard: int = 400
+    validation_documents: int = 80
+    sentences_per_document: int = 16
+    """On average; documents have half to one and a half times as many."""
+
+
+class _Draw:
+    """Reproducible choices."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed).random
+
+    def below(self, n: int) -> int:
+        return int(self._random() * n)
+
+    def zipf(self, items: list[str]) -> str:
+        """The square of a uniform number favours the first items much as Zipf's law does."""
+        return items[int(self._random() ** 2 * len(items))]
+
+    def chance(self, share: float) -> bool:
+        return self._random() < share
+
+
+@dataclass(frozen=True)
+class _Language:
+    nouns: list[str]
+    adjectives: list[str]
+    verbs: list[str]
+    people: list[str]
+    places: list[str]
+
+
+def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: bool = False) -> bool:
+    """Write ``output/en/c4-train.*.json.gz`` and ``output/c4-validation.json``; False if they are there already.
+
+    Raises InputError where the folder holds something else.
+    """
+    started = time.monotonic()
+    options = {"seed": seed, **asdict(size)}
+    if not force and is_current(output, stage="synthetic-corpus", options=options, inputs=[]):
+        return False
+    if output.exists() and not force and any(output.iterdir()):
+        raise InputError(f"{output}: holds something else; choose another --output or pass --force")
+    draw = _Draw(seed)
+    language = _invent(draw)
+    with published_folder(output) as folder:
+        for shard in range(size.shards):
+            name = f"c4-train.{shard:05d}-of-{size.shards:05d}.json.gz"
+            text = _json_lines(_documents(draw, language, size, size.documents_per_shard), shard)
+            (folder / "en").mkdir(exist_ok=True)
+            (folder / "en" / name).write_bytes(stored_gzip(text))
+        text = _json_lines(_documents(draw, language, size, size.validation_documents), size.shards)
+        (folder / "c4-validation.json").write_bytes(text)
+    files = [*sorted((output / "en").iterdir()), output / "c4-validation.json"]
+    outputs = [record_of(path, str(path.relative_to(output.parent)), md5_file(path)) for path in files]
+    write_manifest(
+        output, stage="synthetic-corpus", options=options, inputs=[], outputs=outputs, packages=[], started=started
+    )
+    return True
+
+
+def stored_gzip(data: bytes) -> bytes:
+    """One gzip member that holds ``data`` uncompressed (RFC 1952, RFC 1951 section 3.2.4)."""
+    blocks = [data[start : start + 65535] for start in range(0, len(data), 65535)] or [b""]
+    body = b"".join(
+        struct.pack("<BHH", number == len(blocks) - 1, len(block), 0xFFFF - len(block)) + block
+        for number, block in enumerate(blocks)
+    )
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + body + struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
+
+
+def _invent(draw: _Draw) -> _Language:
+    seen: set[str] = set()
+
+    def words(count: int, suffix: str = "", capital: bool = False) -> list[str]:
+        made: list[str] = []
+        while len(made) < count:
+            syllables = 2 if capital else 1 + draw.below(2)
+            word = "".join(
+                ONSETS[draw.below(len(ONSETS))] + VOWELS[draw.below(len(VOWELS))] + CODAS[draw.below(len(CODAS))]
+                for _ in range(syllables)
+            )
+            if word not in seen:
+                seen.add(word)
+                made.append((word.capitalize() if capital else word) + suffix)
+        return made
+
+    return _Language(words(480), words(160), words(160, "ed"), words(120, capital=True), words(60, capital=True))
+
+
+def _documents(draw: _Draw, language: _Language, size: CorpusSize, count: int) -> Iterable[str]:
+    for _ in range(count):
+        topic = draw.below(16)
+        nouns = language.nouns[topic::16]
+        people = [language.people[draw.below(len(language.people))] for _ in range(2)]
+        place = draw.zipf(language.places)
+        half = size.sentences_per_document // 2
+        sentences = half + draw.below(2 * half + 1)
+        text = []
+        for _ in range(sentences):
+            text.append(_sentence(draw, language, nouns, people, place))
+            text.append("\n" if draw.chance(0.2) else " ")
+        yield "".join(text).strip()
+
+
+def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[str], place: str) -> str:
+    noun, noun2 = draw.zipf(nouns), draw.zipf(nouns)
+    return TEMPLATES[draw.below(len(TEMPLATES))].format(
+        noun=noun,
+        noun2=noun2,
+        adjective=_companion(draw, noun, language.adjectives),
+        adjective2=_companion(draw, noun2, language.adjectives),
+        verb=_companion(draw, noun, language.verbs),
+        person=people[0],
+        person2=people[1],
+        place=place,
+        year=1800 + draw.below(20) * 10,
+        number=2 + draw.below(98),
+    )
+
+
+def _companion(draw: _Draw, noun: str, words: list[str]) -> str:
+    """A word that goes with the noun: mostly one of two that are its own."""
+    own = sum(noun.encode()) * 7
+    return words[(own + draw.below(2)) % len(words)] if draw.chance(0.8) else draw.zipf(words)
+
+
+def _json_lines(documents: Iterable[str], shard: int) -> bytes:
+    lines = []
+    for number, text in enumerate(documents):
+        fields = {
+            "text": text,
+            "timestamp": "2019-04-25T12:57:54Z",
+            "url": f"https://example.org/{shard}/{number}",
+        }
+        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
+    return "".join(lines).encode("utf-8")

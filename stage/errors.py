@@ -1,0 +1,48 @@
+"""Errors a user can mend are one line on standard error and exit status 2; a check that ran and failed exits 1.
+
+Anything else that is raised is a bug of ours and keeps its traceback.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+
+class InputError(Exception):
+    """Bad input. The message is one line: what was got, where, what is expected, how to mend it."""
+
+
+class CheckFailed(Exception):
+    """A check that really ran did not pass. The message names what differs."""
+
+
+def run_command(command: Callable[[], int | None]) -> NoReturn:
+    """Run ``command`` and leave the process with its exit status (None counts as 0).
+
+    Exit status: 2 for :class:`InputError` and for files that cannot be read or written, 1 for :class:`CheckFailed`,
+    130 for Ctrl-C, as shells expect.
+    """
+    try:
+        status = command() or 0
+        sys.stdout.flush()
+    except InputError as error:
+        status = _complain(str(error), 2)
+    except CheckFailed as error:
+        status = _complain(str(error), 1)
+    except KeyboardInterrupt:
+        status = _complain("interrupted", 130)
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        status = _complain(f"{where}{error.strerror or error}", 2)
+    sys.exit(status)
+
+
+def _complain(message: str, status: int) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return status

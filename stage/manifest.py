@@ -1,0 +1,139 @@
+"""The manifest beside a stage's output: what it read, with which options and versions, and what it wrote.
+
+A folder counts as one record: the number of its files, the sum of their bytes, and the MD5 of its md5sum-style list
+(``checksums``). A stage whose manifest still holds need not run again; the next stage refuses inputs whose manifest
+does not hold.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stage.digest import md5_file
+from stage.errors import InputError
+from stage.publish import write_text
+
+
+@dataclass(frozen=True)
+class Record:
+    """One input or output."""
+
+    name: str
+    """Path: of an output relative to the manifest's folder, of an input as it was given."""
+    files: int
+    """Number of files: 1, or those in a folder."""
+    bytes: int
+    """Their size together."""
+    md5: str | None
+    """MD5 of the file, or of the folder's md5sum-style list; None where nobody has read it all yet."""
+    mtime_ns: int
+    """Latest modification, to see quickly that nothing changed."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """See the module's text. ``options`` holds JSON values only."""
+
+    stage: str
+    options: Mapping[str, Any]
+    inputs: Sequence[Record]
+    outputs: Sequence[Record]
+    versions: Mapping[str, str]
+    wall_s: float
+
+
+def manifest_path(output: Path) -> Path:
+    """Where the manifest of ``output`` (a file, a folder or a dataset prefix) lies."""
+    return output.with_name(output.name + ".manifest.json")
+
+
+def record_of(path: Path, name: str, md5: str | None) -> Record:
+    """The record of a file or folder as it is on disk now."""
+    if path.is_dir():
+        stats = [entry.stat() for entry in sorted(path.rglob("*")) if entry.is_file()]
+    else:
+        stats = [path.stat()]
+    newest = max((stat.st_mtime_ns for stat in stats), default=0)
+    return Record(name, len(stats), sum(stat.st_size for stat in stats), md5, newest)
+
+
+def write_manifest(
+    output: Path,
+    *,
+    stage: str,
+    options: Mapping[str, Any],
+    inputs: Sequence[Record],
+    outputs: Sequence[Record],
+    packages: Sequence[str],
+    started: float,
+) -> None:
+    """Write the manifest of ``output``; ``started`` is ``time.monotonic()`` at the stage's beginning."""
+    versions = {"python": platform.python_version()}
+    versions.update({package: importlib.metadata.version(package) for package in packages})
+    manifest = Manifest(stage, options, inputs, outputs, versions, round(time.monotonic() - started, 3))
+    write_text(manifest_path(output), json.dumps(asdict(manifest), indent=1) + "\n")
+
+
+def read_manifest(output: Path) -> Manifest | None:
+    """The manifest of ``output``, or None where there is none. Raises InputError where it is not readable."""
+    path = manifest_path(output)
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields["inputs"] = [Record(**record) for record in fields["inputs"]]
+        fields["outputs"] = [Record(**record) for record in fields["outputs"]]
+        return Manifest(**fields)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{path}: not a manifest ({error}); delete it and make {output.name} again") from error
+
+
+def require_intact(output: Path) -> Manifest | None:
+    """The manifest of ``output`` after comparing sizes and file counts with what is on disk.
+
+    Returns None when there is no manifest. Raises InputError naming the file that is missing or has another size.
+    Contents are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
+    """
+    manifest = read_manifest(output)
+    for record in manifest.outputs if manifest else ():
+        path = output.parent / record.name
+        if not path.exists():
+            raise InputError(f"{path}: missing, but listed in {manifest_path(output)}; make it again")
+        now = record_of(path, record.name, None)
+        if (now.files, now.bytes) != (record.files, record.bytes):
+            raise InputError(
+                f"{path}: {now.files} files of {now.bytes} bytes, but {manifest_path(output).name} says "
+                f"{record.files} files of {record.bytes} bytes; make it again"
+            )
+    return manifest
+
+
+def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
+    """Whether ``output`` was made by this stage, with these options, from these inputs, and is still intact."""
+    try:
+        manifest = require_intact(output)
+    except InputError:
+        return False
+    if manifest is None or manifest.stage != stage or dict(manifest.options) != dict(options):
+        return False
+    if [record.name for record in manifest.inputs] != [os.fspath(path) for path in inputs]:
+        return False
+    return all(_unchanged(record) for record in manifest.inputs)
+
+
+def _unchanged(record: Record) -> bool:
+    path = Path(record.name)
+    if not path.exists():
+        return False
+    now = record_of(path, record.name, None)
+    if (now.files, now.bytes) != (record.files, record.bytes):
+        return False
+    if now.mtime_ns == record.mtime_ns:
+        return True
+    return path.is_file() and record.md5 is not None and md5_file(path) == record.md5

@@ -1,0 +1,63 @@
+"""What several tests use: paths, recorded outputs of the original code, and commands run as a user runs them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep.indexed_dataset import IndexedDatasetWriter, token_dtype
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+GOLDEN = Path(__file__).parent / "golden"
+SHARED_GOLDEN = REPOSITORY.parent / "shared" / "golden"
+needs_shared = pytest.mark.skipif(not SHARED_GOLDEN.is_dir(), reason="../shared/golden is not there")
+
+
+def golden(name: str) -> Any:
+    """A recorded output kept in tests/golden."""
+    return json.loads((GOLDEN / name).read_text())
+
+
+def command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    """Run ``python -m ARGUMENTS`` from the repository's folder."""
+    words = [sys.executable, "-m", *(str(argument) for argument in arguments)]
+    return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def assert_refused(done: "subprocess.CompletedProcess[str]", *phrases: str, status: int = 2) -> None:
+    """Bad input: one line on standard error that holds ``phrases``, and the exit status."""
+    assert done.returncode == status, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    for phrase in phrases:
+        assert phrase in done.stderr, done.stderr
+
+
+def write_dataset(prefix: Path, sizes: list[int], *, vocab_size: int = 51200, seed: int = 0) -> np.ndarray[Any, Any]:
+    """A dataset of random tokens; returns them end to end."""
+    random = np.random.default_rng(seed)
+    tokens = random.integers(0, vocab_size, size=sum(sizes))
+    with IndexedDatasetWriter(prefix, token_dtype(vocab_size)) as writer:
+        writer.add_documents(tokens, sizes)
+    return tokens
+
+
+def write_golden_corpora(folder: Path) -> None:
+    """A, B and V of the recorded data cases: their bytes follow from the seeds."""
+    for name, made in golden("data_manifest.json")["corpora"].items():
+        random = np.random.default_rng(made["seed"])
+        sizes = random.integers(made["lo"], made["hi"] + 1, size=made["items"])
+        tokens = random.integers(0, made["vocab"], size=int(sizes.sum()))
+        with IndexedDatasetWriter(folder / name, np.dtype(made["dtype"])) as writer:
+            writer.add_documents(tokens, sizes.tolist())
+
+
+def make_paxml(folder: Path, arguments: str) -> Path:
+    """A PAXML checkpoint as gen_paxml.py makes it of ``arguments``."""
+    generator = [sys.executable, str(GOLDEN / "gen_paxml.py"), "--out", str(folder)]
+    subprocess.run([*generator, *arguments.split()], check=True, capture_output=True)
+    return folder
