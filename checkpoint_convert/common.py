@@ -1,0 +1,41 @@
+"""The two small files beside the arrays: ``metadata.json`` and ``common.pt`` (reference facts f.3)."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stage.errors import InputError
+
+METADATA = '{"sharded_backend": "zarr"}'
+PARAM_GROUP = {
+    "wd_mult": 1.0,
+    "lr_mult": 1.0,
+    "lr": 5.984178321979609e-05,
+    "bias_correction": True,
+    "betas": [0.9, 0.95],
+    "eps": 1e-08,
+    "weight_decay": 0.1,
+    "step": 4000,
+}
+
+
+def write_common(folder: Path, dtype: str) -> None:
+    """Write both files. A ``bf16`` checkpoint nests the optimizer one level deeper."""
+    (folder / "metadata.json").write_text(METADATA)
+    optimizer: dict[str, Any] = {"param_groups": [dict(PARAM_GROUP)]}
+    torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, folder / "common.pt")
+
+
+def adam_step(folder: Path) -> int | None:
+    """Adam's step counter in ``common.pt``; None where there is no such file, as in the published BF16 tarball."""
+    path = folder / "common.pt"
+    if not path.is_file():
+        return None
+    try:
+        content = torch.load(path, weights_only=True)
+        optimizer = content["optimizer"]
+        groups = optimizer.get("optimizer", optimizer)["param_groups"]
+        return int(groups[0]["step"])
+    except Exception as error:  # torch.load raises what it likes for a damaged file
+        raise InputError(f"{path}: not a checkpoint's common.pt ({str(error).splitlines()[0]})") from error

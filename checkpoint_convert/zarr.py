@@ -1,0 +1,42 @@
+"""Zarr v2 arrays, one per folder, through TensorStore."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorstore as ts
+
+from stage.errors import InputError
+
+
+def open_array(path: Path) -> Any:
+    """Open an existing array for reading. Raises InputError where there is none or its metadata is damaged."""
+    if not (path / ".zarray").is_file():
+        raise InputError(f"{path}: array is missing (no .zarray in it)")
+    try:
+        return ts.open(_spec(path), open=True, read=True).result()
+    except ValueError as error:
+        raise InputError(f"{path}: not a zarr array ({str(error).splitlines()[0]})") from error
+
+
+def create_array(
+    path: Path, shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
+) -> Any:
+    """Create an array; ``dtype`` is float32 or bfloat16."""
+    spec = _spec(path)
+    spec["metadata"] = {
+        "dtype": {"float32": "<f4", "bfloat16": "bfloat16"}[dtype],
+        "shape": list(shape),
+        "chunks": list(chunks),
+        "compressor": compressor,
+    }
+    return ts.open(spec, create=True).result()
+
+
+def _spec(path: Path) -> dict[str, Any]:
+    # Without file_io_sync TensorStore syncs every chunk and its folder; whoever publishes the folder syncs it once.
+    return {
+        "driver": "zarr",
+        "kvstore": {"driver": "file", "path": str(path)},
+        "context": {"file_io_sync": False},
+    }
