@@ -1,0 +1,1 @@
+"""What is timed: the run's configuration, data loading, the loop, evaluation, checkpoints, logs, and their review."""

@@ -1,0 +1,184 @@
+"""Run, evaluate and review the benchmark: python -m benchmark COMMAND --help"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import tyro
+
+from benchmark.command_line import parse_run
+from benchmark.config import RunConfig
+from stage.cli import one_line_usage_error
+from stage.errors import InputError, run_command
+
+Parsed = TypeVar("Parsed")
+
+
+def train(arguments: Sequence[str]) -> int:
+    """Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.
+
+    Example: torchrun --nproc-per-node 2 -m benchmark train rehearsal --train-data-path 0.5 A 0.5 B
+    --valid-data-path 1.00 V --checkpoint ckpt4000_bf16 --run-dir runs/1
+
+    Exit status: 0 target reached, 1 not reached, 2 bad input, 75 interrupted and saved: the same command continues.
+    """
+    config = parse_run("train", arguments, train.__doc__ or "", lambda run: run)
+    from benchmark.distributed import end_process
+    from benchmark.train import EXIT_STATUS
+    from benchmark.train import train as run
+
+    end_process(EXIT_STATUS[run(config)])
+
+
+@dataclass(frozen=True)
+class WithJson:
+    """Options of a command that reads a run's configuration."""
+
+    run: tyro.conf.OmitArgPrefixes[RunConfig]
+    json: bool = False
+    """Print JSON."""
+
+
+def evaluate(arguments: Sequence[str]) -> int:
+    """Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.
+
+    Example: torchrun --nproc-per-node 2 -m benchmark evaluate rehearsal --checkpoint ckpt4000_bf16
+    --valid-data-path 1.00 V
+    """
+    options = parse_run("evaluate", arguments, evaluate.__doc__ or "", WithJson)
+    from benchmark.distributed import end_process
+    from benchmark.evaluate import evaluate_checkpoint
+
+    quality = evaluate_checkpoint(options.run)
+    if quality is not None and options.json:
+        print(json.dumps(asdict(quality)))
+    elif quality is not None:
+        scored = f"{quality.scored_tokens:,} tokens scored"
+        print(f"{quality.checkpoint}: log perplexity {quality.log_perplexity:.5f}, {scored}")
+        if quality.expected is not None:
+            print(f"expected of the initial checkpoint: {quality.expected}, {quality.distance_in_sd:+.1f} sd away")
+    end_process(0)
+
+
+def schedule(arguments: Sequence[str]) -> int:
+    """Every step of a run: consumed samples, learning rate, whether it evaluates.
+
+    Example: python -m benchmark schedule gpt3_175b --global-batch-size 2048 --json
+    """
+    options = parse_run("schedule", arguments, schedule.__doc__ or "", WithJson)
+    from benchmark.schedule import scheduled_steps
+
+    benchmark = options.run.benchmark
+    steps = scheduled_steps(benchmark)
+    if options.json:
+        content = {
+            "benchmark": benchmark.name,
+            "global_batch_size": benchmark.global_batch_size,
+            "start_iteration": benchmark.start_iteration,
+            "start_samples": benchmark.start_samples,
+            "eval_interval": benchmark.eval_interval,
+            "steps": [asdict(step) for step in steps],
+        }
+        print(json.dumps(content))
+        return 0
+    print(f"{'iteration':>9} {'consumed samples':>16} {'trained tokens':>15} {'learning rate':>23}")
+    for step in steps:
+        row = f"{step.iteration:>9} {step.consumed_samples:>16} {step.trained_tokens:>15} {step.learning_rate:>23.16e}"
+        print(row + ("  evaluates" if step.evaluates else ""))
+    return 0
+
+
+@dataclass(frozen=True)
+class Review:
+    """Run the official compliance checker on result logs. Exit status 0 only if it ran and passed on every one.
+
+    Example: python -m benchmark review runs/rehearsal/run_0/result_0.txt
+    """
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Result files, or folders of them."""
+    ruleset: str = "4.1.0"
+    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+    json: Path | None = None
+    """Write the verdicts here as JSON."""
+
+
+def review(arguments: Sequence[str]) -> int:
+    """Whether the official compliance checker passes result logs."""
+    options = _parse("review", Review, arguments)
+    from benchmark.review.review import review as run
+
+    verdicts = run(options.paths, options.ruleset)
+    for verdict in verdicts:
+        print(f"{'PASS' if verdict.passed else 'FAIL'}  {verdict.path}  (ruleset {verdict.ruleset})")
+        if verdict.replaced_rules:
+            print(f"      rehearsal: the official rules for {', '.join(verdict.replaced_rules)} do not apply")
+        for complaint in verdict.complaints:
+            print(f"      {complaint}")
+    if options.json is not None:
+        from stage.publish import write_text
+
+        write_text(options.json, json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
+    return 0 if all(verdict.passed for verdict in verdicts) else 1
+
+
+def rehearse(arguments: Sequence[str]) -> int:
+    """The whole benchmark at a small size on this machine, from corpus to reviewed result."""
+    from benchmark.rehearse import Rehearsal
+
+    return _parse("rehearse", Rehearsal, arguments).run()
+
+
+@dataclass(frozen=True)
+class ReferencePoints:
+    """Write the convergence points of finished runs in the format of the official reference points.
+
+    Example: python -m benchmark reference-points runs/rehearsal/run_* --output points.json
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run folders."""
+    output: Path
+    """File to write."""
+
+
+def reference_points(arguments: Sequence[str]) -> int:
+    """Tokens to the target over several runs: mean, standard deviation, official file format."""
+    options = _parse("reference-points", ReferencePoints, arguments)
+    from benchmark.reference_points import write_reference_points
+
+    points = write_reference_points(options.runs, options.output)
+    print(f"{options.output}: {points}")
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "train": train,
+    "evaluate": evaluate,
+    "schedule": schedule,
+    "review": review,
+    "rehearse": rehearse,
+    "reference-points": reference_points,
+}
+
+
+def _parse(command: str, options: type[Parsed], arguments: Sequence[str]) -> Parsed:
+    return one_line_usage_error(lambda: tyro.cli(options, args=list(arguments), prog=f"python -m benchmark {command}"))
+
+
+def main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"{__doc__}\n")
+        for name, command in COMMANDS.items():
+            print(f"  {name:17} {(command.__doc__ or '').splitlines()[0]}")
+        return 0 if arguments else 2
+    if arguments[0] not in COMMANDS:
+        raise InputError(f"unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
+    return COMMANDS[arguments[0]](arguments[1:])
+
+
+if __name__ == "__main__":
+    run_command(lambda: main(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""``evaluate``: the log perplexity of a converted checkpoint or of a run's own."""
+
+from dataclasses import dataclass
+
+from benchmark.checkpoint import PROGRESS, load_checkpoint, read_progress
+from benchmark.config import RunConfig
+from benchmark.distributed import joined_world, read_environment
+from benchmark.inputs import open_validation, require_inputs
+from benchmark.state import empty_state, load_initial, starting_progress
+from benchmark.step import evaluate
+from checkpoint_convert.load import MegatronCheckpoint
+
+
+@dataclass(frozen=True)
+class CheckpointQuality:
+    checkpoint: str
+    log_perplexity: float
+    """Nats per scored token."""
+    scored_tokens: int
+    expected: float | None
+    """What the benchmark's initial checkpoint must give; None for a run's own checkpoint."""
+    distance_in_sd: float | None
+    """(log perplexity - expected) / standard deviation over runs."""
+
+
+def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
+    """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0."""
+    environment = read_environment()
+    config.require_whole_micro_batches()
+    require_inputs(config, training=False)
+    assert config.checkpoint is not None
+    own = (config.checkpoint / PROGRESS).is_file()
+    with joined_world(config.system, environment) as world:
+        if own:
+            state = empty_state(config, world, read_progress(config.checkpoint))
+            load_checkpoint(state, config.checkpoint)
+        else:
+            state = empty_state(config, world, starting_progress(config.benchmark, config.seed or 0))
+            load_initial(state, MegatronCheckpoint(config.checkpoint))
+        validation = open_validation(config, state.progress.seed)
+        result = evaluate(state, world, validation)
+    if environment.rank != 0:
+        return None
+    expected = None if own else config.benchmark.initial_log_perplexity
+    mean, distance = None, None
+    if expected is not None:
+        mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]
+    return CheckpointQuality(str(config.checkpoint), result.log_perplexity, result.scored_tokens, mean, distance)

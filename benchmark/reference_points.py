@@ -1,0 +1,59 @@
+"""Convergence points of a benchmark: how many tokens its runs took to the target, in the official file format."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stage.errors import InputError
+from stage.publish import write_text
+
+SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
+
+
+def write_reference_points(runs: Sequence[Path], output: Path) -> str:
+    """Write the points of finished runs to ``output`` and return a line of figures.
+
+    Raises InputError for a run that is not finished, did not reach its target, or is of another benchmark.
+    """
+    benchmarks, tokens = [], []
+    for run in runs:
+        summary, config = _read(run / "summary.json"), _read(run / "config.json")
+        if summary["status"] != "success":
+            raise InputError(f"{run}: {summary['status']}; a reference point is a run that reached its target")
+        benchmarks.append(config["benchmark"])
+        tokens.append(summary["trained_tokens"])
+        for name in SAME_IN_ALL:
+            if benchmarks[-1][name] != benchmarks[0][name]:
+                raise InputError(f"{run}: {name} is {benchmarks[-1][name]}, but {benchmarks[0][name]} in {runs[0]}")
+    if not tokens:
+        raise InputError("no run folder given")
+    benchmark = benchmarks[0]
+    size, sequence = benchmark["global_batch_size"], benchmark["model"]["seq_length"]
+    points = {
+        f"{benchmark['name']}_ref_{size}": {
+            "Benchmark": benchmark["mlperf_name"],
+            "BS": size,
+            "Hyperparams": {
+                "opt_base_learning_rate": benchmark["optimizer"]["lr"],
+                "opt_end_learning_rate": benchmark["optimizer"]["min_lr"],
+                "target_log_perplexity": benchmark["target_log_perplexity"],
+            },
+            "Epochs to converge": tokens,
+        }
+    }
+    write_text(output, json.dumps(points, indent=1) + "\n")
+    samples = [count // sequence for count in tokens]
+    deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
+    return f"{len(samples)} runs, samples to target {statistics.mean(samples):.1f}, sd {deviation:.1f}: {samples}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; the run is not finished") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error

@@ -1,0 +1,135 @@
+"""Everything a run is: what a checkpoint holds is one of these objects, no more and no less."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from benchmark.config import Benchmark, RunConfig
+from benchmark.distributed import World
+from benchmark.optimizer import MOMENTS, Adam
+from checkpoint_convert.load import MegatronCheckpoint
+from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
+from model.gpt3 import GPT3
+from model.parallelize import parallelize, parameters_by_name
+from stage.errors import InputError
+
+
+@dataclass
+class Evaluation:
+    """One pass over the validation set."""
+
+    trained_tokens: int
+    """Since the initial checkpoint."""
+    log_perplexity: float
+    """Nats per scored token."""
+
+
+@dataclass
+class Progress:
+    """Where a run is. All of it is plain data, stored as JSON in a checkpoint."""
+
+    seed: int
+    """Of the data order."""
+    start_samples: int
+    """Samples consumed by the initial checkpoint, since step 0."""
+    global_batch_size: int
+    seq_length: int
+    steps: int = 0
+    """Optimizer steps since the initial checkpoint, skipped ones included."""
+    skipped_steps: int = 0
+    """Steps whose gradients were not finite: their samples count as consumed, the learning rate stays (facts e)."""
+    restarts: int = 0
+    """How often the run was continued from a checkpoint of its own."""
+    mlperf_log_bytes: int = 0
+    """Length of the MLPerf log when the checkpoint was written; what is beyond it never happened."""
+    evaluations: list[Evaluation] = field(default_factory=list)
+
+    @property
+    def iteration(self) -> int:
+        """Steps since step 0 in this run's batch size, those of the initial checkpoint included, rounded down."""
+        return self.start_samples // self.global_batch_size + self.steps
+
+    @property
+    def consumed_samples(self) -> int:
+        """Since step 0; the next step reads its samples from here."""
+        return self.start_samples + self.steps * self.global_batch_size
+
+    @property
+    def scheduled_samples(self) -> int:
+        """What the learning rate is computed from: consumed samples without those of skipped steps."""
+        return self.consumed_samples - self.skipped_steps * self.global_batch_size
+
+    @property
+    def trained_tokens(self) -> int:
+        """Since the initial checkpoint."""
+        return self.steps * self.global_batch_size * self.seq_length
+
+
+def starting_progress(benchmark: Benchmark, seed: int) -> Progress:
+    return Progress(seed, benchmark.start_samples, benchmark.global_batch_size, benchmark.model.seq_length)
+
+
+@dataclass
+class TrainState:
+    """Model, optimizer and progress of a run."""
+
+    config: RunConfig
+    model: FSDPModule
+    optimizer: Adam
+    progress: Progress
+    parameters: dict[str, DTensor]
+    forward_context: AbstractContextManager[Any]
+    """Forward passes run in it."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights and moments by checkpoint name; writing to them changes the state."""
+        tensors: dict[str, Tensor] = {f"model/{name}": value.detach() for name, value in self.parameters.items()}
+        for moment, by_name in self.optimizer.moments().items():
+            tensors.update({f"{moment}/{name}": value for name, value in by_name.items()})
+        return tensors
+
+
+def empty_state(config: RunConfig, world: World, progress: Progress) -> TrainState:
+    """The state with its memory allocated on every device; weights and moments are to be filled from a checkpoint."""
+    with torch.device("meta"):
+        model = GPT3(config.benchmark.model)
+    mesh = world.mesh if config.system.replicas > 1 else world.mesh["shard"]
+    sharded = parallelize(
+        model,
+        mesh,
+        bf16=config.precision == "bf16",
+        recompute=config.system.recompute == "full",
+        keep_unsharded=config.system.keep_unsharded,
+    )
+    model.to_empty(device=world.device)
+    parameters: dict[str, DTensor] = {}
+    for name, parameter in parameters_by_name(model).items():
+        assert isinstance(parameter, DTensor)
+        parameters[name] = parameter
+    slow_bf16 = config.precision == "bf16" and world.device.type == "cpu" and not cpu_has_bf16()
+    context = Bf16ByFp32() if slow_bf16 else nullcontext()
+    adam = Adam(parameters, config.benchmark.optimizer)
+    return TrainState(config, sharded, adam, progress, parameters, context)
+
+
+def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
+    """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (facts e, f).
+
+    Raises InputError when the checkpoint's counter is not the step the benchmark starts at.
+    """
+    step = checkpoint.adam_step()
+    expected = state.config.benchmark.start_iterations
+    if step is not None and step != expected:
+        raise InputError(
+            f"{checkpoint.folder / 'common.pt'}: trained for {step} steps, but the run starts at {expected}; "
+            "change --start-iterations"
+        )
+    checkpoint.load_weights(state.parameters)
+    moments = state.optimizer.moments()
+    checkpoint.load_moments(*(moments[moment] for moment in MOMENTS))
+    state.optimizer.start_at(expected)

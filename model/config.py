@@ -1,0 +1,41 @@
+"""Sizes of the model, without PyTorch, so that planning does not wait for its import."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GPT3Config:
+    """Sizes of the model."""
+
+    num_layers: int
+    """Transformer blocks."""
+    hidden_size: int
+    """Width of the residual stream, H."""
+    num_attention_heads: int
+    """N; must divide the hidden size."""
+    seq_length: int
+    """Tokens per sample, S."""
+    vocab_size: int
+    """Pieces of the tokenizer."""
+    padded_vocab_size: int
+    """Rows of the word embedding, V. The reference pads to 128 x tensor parallel size, so that its loss depends on
+    the topology (facts j 2); here it is the next multiple of 1,024 everywhere, which is the checkpoint's."""
+    max_position_embeddings: int = 2048
+    """Rows of the position embedding; the checkpoint stores 2,048."""
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
+        if self.seq_length > self.max_position_embeddings:
+            raise ValueError(
+                f"seq_length {self.seq_length} exceeds max_position_embeddings {self.max_position_embeddings}; "
+                "lower --seq-length"
+            )
+        if self.padded_vocab_size < self.vocab_size:
+            raise ValueError(f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}")
+
+    @property
+    def ffn_hidden_size(self) -> int:
+        return 4 * self.hidden_size

@@ -1,0 +1,23 @@
+"""Model FLOPs per token, as everybody compares them (Megatron's convention: full attention, no recomputation)."""
+
+from model.config import GPT3Config
+
+
+def train_flops_per_token(config: GPT3Config) -> float:
+    """Forward and backward FLOPs of one trained token: 72 L H^2 (1 + S / 6H + V / 12 L H).
+
+    1. A matrix multiplication takes 2 FLOPs per weight and token forward and 4 backward.
+    2. A block has 12 H^2 weights: 3 + 1 in attention, 4 + 4 in the MLP; hence 72 H^2.
+    3. Attention scores and values take 4 S H forward per layer and token, the whole S x S square counted.
+    4. The output projection has V H weights; the padding is not counted as work.
+    """
+    L, H, S, V = config.num_layers, config.hidden_size, config.seq_length, config.vocab_size
+    return 72 * L * H * H * (1 + S / (6 * H) + V / (12 * L * H))
+
+
+def num_parameters(config: GPT3Config) -> int:
+    """Parameters, padding rows of the vocabulary included."""
+    H = config.hidden_size
+    per_layer = 12 * H * H + 13 * H
+    embeddings = (config.padded_vocab_size + config.max_position_embeddings) * H
+    return config.num_layers * per_layer + embeddings + 2 * H

@@ -1,0 +1,114 @@
+"""Which samples a process reads, and the batches made of them."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark.data import evaluation_sample_ids, micro_batch, read_micro_batch, training_sample_ids
+from data_prep.dataset import open_token_windows
+from stage.errors import InputError
+from tests.support import SHARED_GOLDEN, needs_shared, write_dataset
+
+
+def test_a_step_is_dealt_out_micro_batch_by_micro_batch() -> None:
+    parts = [
+        training_sample_ids(100, micro_batch_size=2, num_microbatches=3, rank=rank, world_size=2) for rank in range(2)
+    ]
+    assert parts[0].tolist() == [[100, 101], [104, 105], [108, 109]]
+    assert parts[1].tolist() == [[102, 103], [106, 107], [110, 111]]
+
+
+def test_samples_of_a_step_do_not_depend_on_the_topology() -> None:
+    for micro_batch_size, world_size in ((1, 1), (1, 8), (2, 4), (8, 3), (24, 1)):
+        ids = [
+            training_sample_ids(
+                6_144_000,
+                micro_batch_size=micro_batch_size,
+                num_microbatches=24 // (micro_batch_size * world_size),
+                rank=rank,
+                world_size=world_size,
+            )
+            for rank in range(world_size)
+        ]
+        assert sorted(np.concatenate([part.ravel() for part in ids])) == list(range(6_144_000, 6_144_024))
+
+
+def test_evaluation_is_padded_to_whole_global_batches() -> None:
+    ids = evaluation_sample_ids(5, global_batch_size=4, micro_batch_size=1, rank=1, world_size=2)
+    assert ids.tolist() == [[1], [3], [-1], [-3]]
+    whole = evaluation_sample_ids(8, global_batch_size=4, micro_batch_size=2, rank=0, world_size=2)
+    assert whole.tolist() == [[0, 1], [4, 5]]
+
+
+@needs_shared
+def test_recorded_samplers_are_reproduced() -> None:
+    recorded = np.load(SHARED_GOLDEN / "data" / "samplers.npz")
+    assert len(recorded.files) > 20
+    for name in recorded.files:
+        expected = recorded[name]
+        numbers = {key: int(value) for key, value in re.findall(r"([a-z]+)(\d+)", name)}
+        ranks, micro_batches, size = expected.shape
+        for rank in range(ranks):
+            if name.startswith("evalpad"):
+                found = evaluation_sample_ids(
+                    numbers["total"],
+                    global_batch_size=numbers["gbs"],
+                    micro_batch_size=size,
+                    rank=rank,
+                    world_size=ranks,
+                )
+            else:
+                found = training_sample_ids(
+                    numbers["consumed"],
+                    micro_batch_size=size,
+                    num_microbatches=micro_batches,
+                    rank=rank,
+                    world_size=ranks,
+                )
+            np.testing.assert_array_equal(found, expected[rank], err_msg=f"{name} rank {rank}")
+
+
+@needs_shared
+@pytest.mark.parametrize("case", ["single_s2048_n100_noplus1", "blend55_s2048_n1500_noplus1"])
+def test_recorded_evaluation_passes_are_reproduced(case: str) -> None:
+    recorded = np.load(SHARED_GOLDEN / "data" / f"{case}.npz")
+    data = SHARED_GOLDEN / "data"
+    windows = open_token_windows(["1.00", str(data / "V")], sequence_length=2048, num_samples=-1, seed=1234)
+    for key in [name for name in recorded.files if re.fullmatch(r"valid/eval_gbs\d+_dp\d+_ids", name)]:
+        size, ranks = (int(number) for number in re.findall(r"\d+", key))
+        found = [
+            evaluation_sample_ids(104, global_batch_size=size, micro_batch_size=1, rank=rank, world_size=ranks)
+            for rank in range(ranks)
+        ]
+        np.testing.assert_array_equal(np.stack(found)[..., 0], recorded[key])
+        pad = key.removesuffix("ids") + "pad_"
+        for sample, tokens in zip(recorded[f"{pad}ids"], recorded[f"{pad}tokens"], strict=True):
+            batch = read_micro_batch(windows, np.array([sample]), 51200)
+            np.testing.assert_array_equal(batch.tokens[0].numpy(), np.where(tokens < 0, 0, tokens))
+            assert batch.loss_mask.sum() == 0
+
+
+def test_last_position_and_missing_tokens_are_not_scored() -> None:
+    batch = micro_batch(np.array([[5, 6, 7, 8], [5, 6, -1, -1], [1, 2, 3, 4]]), np.array([False, False, True]))
+    assert batch.tokens.tolist() == [[5, 6, 7, 8], [5, 6, 0, 0], [1, 2, 3, 4]]
+    assert batch.labels.tolist()[:2] == [[6, 7, 8, 0], [6, 0, 0, 0]]
+    assert batch.loss_mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_padding_may_outnumber_the_samples(tmp_path: Path) -> None:
+    """The reference fails with an index error (facts c.4), and can count padding of a blend (facts j 17)."""
+    write_dataset(tmp_path / "x", [10])
+    windows = open_token_windows(["1.0", str(tmp_path / "x")], sequence_length=4, num_samples=-1, seed=1)
+    ids = evaluation_sample_ids(len(windows), global_batch_size=16, micro_batch_size=16, rank=0, world_size=1)
+    batch = read_micro_batch(windows, ids[0], 51200)
+    assert batch.loss_mask.sum(dim=1).tolist()[3:] == [0] * 13
+    assert batch.loss_mask.sum() == 3 + 3 + 1
+
+
+def test_tokens_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
+    tokens = write_dataset(tmp_path / "x", [40], vocab_size=200)
+    windows = open_token_windows([str(tmp_path / "x")], sequence_length=40, num_samples=1, seed=1)
+    with pytest.raises(InputError, match=f"hold token {tokens.max()}, but the model's vocabulary has 100"):
+        read_micro_batch(windows, np.array([0]), 100)

@@ -1,0 +1,214 @@
+"""The MLPerf log: what the official checker says of the events of the real benchmark, on every way out."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmark.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config import Benchmark, RunConfig
+from benchmark.loop import Status, Work, run_loop
+from benchmark.review.compliance import REHEARSAL_RULES, RULESETS, check_compliance
+from benchmark.run_folder import open_run_folder
+from benchmark.step import EvaluationResult, StepResult
+from benchmark.systems import DEFAULT_SYSTEM, SYSTEMS
+from tests.support import REPOSITORY, command
+
+PUBLISHED = sorted((REPOSITORY.parent / "shared" / "real_logs").glob("v*/*/results/*/gpt3/result_*.txt"))
+CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
+
+
+def write_log(
+    run_dir: Path,
+    benchmark: Benchmark = GPT3_175B,
+    values: list[float] = CURVE,
+    stop_at_step: int | None = None,
+    error_at_step: int | None = None,
+) -> tuple[Status | None, list[dict[str, Any]]]:
+    """The log of a run whose steps do nothing and whose evaluations give ``values``."""
+    system = SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]
+    config = RunConfig(benchmark=benchmark, system=system, run_dir=run_dir, log_interval=10**9)
+    supplied = iter(values)
+
+    def evaluate() -> EvaluationResult:
+        return EvaluationResult(next(supplied), 11_584_344)
+
+    status: Status | None = None
+    with open_run_folder(config, rank=0) as folder:
+
+        def step() -> StepResult:
+            if folder.progress.steps == error_at_step:
+                raise ZeroDivisionError
+            return StepResult(2.7, 0.3, 2e-5, False, folder.progress.steps == stop_at_step)
+
+        try:
+            folder.begin_init(config)
+            with folder.run_clock(config, eval_tokens=11_590_004, barrier=lambda: None):
+                work = Work(step, evaluate, folder.mark_log)
+                status = run_loop(config, folder.progress, folder.events, work)
+                folder.close_run(status)
+        except ZeroDivisionError:
+            pass
+    lines = (run_dir / "result_0.txt").read_text().splitlines()
+    return status, [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
+
+
+@pytest.mark.parametrize("size", [1536, 2048, 3072])
+def test_official_checker_passes_the_benchmarks_events(size: int, tmp_path: Path) -> None:
+    assert write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size))[0] == "success"
+    for ruleset in RULESETS:
+        verdict = check_compliance(tmp_path / "result_0.txt", ruleset)
+        assert (verdict.passed, verdict.replaced_rules, verdict.complaints) == (True, [], []), ruleset
+
+
+def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> None:
+    _, log = write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=2048))
+    keys = [event["key"] for event in log]
+    assert keys[:3] == ["cache_clear", "init_start", "submission_benchmark"]
+    block = ["block_start", "tracked_stats", "block_stop", "eval_start", "eval_accuracy", "eval_stop"]
+    after_init = ["init_stop", "run_start", "epoch_start"]
+    end = ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
+    assert keys[keys.index("init_stop") :] == after_init + block * 6 + end
+    values = {event["key"]: event["value"] for event in log}
+    assert values["opt_learning_rate_warmup_steps"] == 199  # ceil(265 x 1536 / 2048)
+    assert values["opt_learning_rate_decay_steps"] == 81450
+    assert values["init_checkpoint_step"] == 3000
+    assert values["gradient_accumulation_steps"] == 4
+    assert values["opt_base_learning_rate"] == 2e-5
+    tokens = [event["metadata"]["epoch_num"] for event in log if event["key"] == "eval_accuracy"]
+    assert tokens == [50_331_648 * count for count in range(1, 7)]
+    starts = [event["metadata"]["first_epoch_num"] for event in log if event["key"] == "block_start"]
+    assert starts == [0, *tokens[:-1]]
+    assert values["train_samples"] == values["trained_samples"] == tokens[-1]
+    assert all(event["metadata"]["file"].startswith("benchmark/") for event in log)
+    times = [event["time_ms"] for event in log]
+    assert times == sorted(times)
+
+
+def test_target_is_met_at_the_target_itself_and_ends_the_run(tmp_path: Path) -> None:
+    status, log = write_log(tmp_path, values=[2.6900001, 2.69, 2.5])
+    assert status == "success"
+    assert [event["value"] for event in log if event["key"] == "eval_accuracy"] == [2.6900001, 2.69]
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "status"),
+    [
+        ({}, {}, "success"),
+        ({"train_samples": 6_144_000 + 40 * 1536}, {"values": [2.8] * 3}, "target not reached"),
+        ({"train_samples": 6_144_000 + 32 * 1536, "target_log_perplexity": None}, {"values": [2.8] * 2}, "completed"),
+        ({}, {"stop_at_step": 20}, "interrupted"),
+        ({}, {"error_at_step": 20}, None),
+        ({}, {"values": [float("nan")] * 6, "error_at_step": 90}, None),
+    ],
+)
+def test_one_run_stop_on_every_way_out(
+    change: dict[str, Any], arguments: dict[str, Any], status: Status | None, tmp_path: Path
+) -> None:
+    found, log = write_log(tmp_path, dataclasses.replace(GPT3_175B, **change), **arguments)
+    assert found == status
+    stops = [event for event in log if event["key"] == "run_stop"]
+    assert [event["metadata"]["status"] for event in stops] == ["success" if status == "success" else "aborted"]
+    assert check_compliance(tmp_path / "result_0.txt", "4.1.0").passed is (status == "success")
+
+
+def test_last_evaluation_comes_at_the_end_of_training(tmp_path: Path) -> None:
+    short = dataclasses.replace(GPT3_175B, train_samples=6_144_000 + 20 * 1536)
+    _, log = write_log(tmp_path, short, values=[2.8, 2.79])
+    tokens = [event["metadata"]["epoch_num"] for event in log if event["key"] == "eval_accuracy"]
+    assert tokens == [16 * 1536 * 2048, 20 * 1536 * 2048]
+
+
+def test_words_that_mislead_the_rcp_checker_appear_nowhere_else(tmp_path: Path) -> None:
+    write_log(tmp_path)
+    for line in (tmp_path / "result_0.txt").read_text().splitlines():
+        for word in ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark"):
+            if word in line:
+                assert json.loads(line.removeprefix(":::MLLOG "))["key"] == word
+
+
+def test_rehearsal_is_judged_by_its_own_numbers(tmp_path: Path) -> None:
+    target = REHEARSAL.target_log_perplexity
+    assert target is not None
+    write_log(tmp_path / "a", REHEARSAL, [target + 0.1, target])
+    verdict = check_compliance(tmp_path / "a" / "result_0.txt", "4.1.0")
+    assert verdict.passed, verdict.complaints
+    assert verdict.replaced_rules == [
+        "eval_accuracy",
+        "max_sequence_length",
+        "opt_base_learning_rate",
+        "submission_benchmark",
+    ]
+    rules = {rule["KEY"]["NAME"]: rule["KEY"] for rule in yaml.safe_load(REHEARSAL_RULES.read_text())}
+    assert sorted(rules) == verdict.replaced_rules
+    assert re.findall(r"<= ([\d.]+)", rules["eval_accuracy"]["ATLEAST_ONE_CHECK"]) == [str(target)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target_log_perplexity": 2.6},  # a value above the rehearsal's target counts as success
+        {"optimizer": dataclasses.replace(REHEARSAL.optimizer, lr=2e-3)},
+        {"optimizer": dataclasses.replace(REHEARSAL.optimizer, adam_beta2=0.999)},  # an official rule still applies
+        {"model": dataclasses.replace(REHEARSAL.model, seq_length=64)},
+        {"mlperf_name": "gpt3"},  # a rehearsal that calls itself the benchmark
+    ],
+)
+def test_rehearsal_that_is_not_one_fails(change: dict[str, Any], tmp_path: Path) -> None:
+    write_log(tmp_path, dataclasses.replace(REHEARSAL, **change), [2.6, 2.5, 2.43])
+    assert not check_compliance(tmp_path / "result_0.txt", "4.1.0").passed
+
+
+def _damaged(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    def without(key: str) -> list[str]:
+        return [line for line in lines if f'"key": "{key}"' not in line]
+
+    for key in ("cache_clear", "init_start", "run_start", "run_stop", "global_batch_size", "train_samples"):
+        yield f"no {key}", without(key)
+    yield (
+        "learning rate of a float32",
+        [line.replace('"value": 2e-05', '"value": 1.9999999494757503e-05') for line in lines],
+    )
+    yield "cut line", [*lines[:-1], lines[-1][:60]]
+    yield "target never met", [line.replace('"value": 2.69,', '"value": 2.6901,') for line in lines]
+    yield "benchmark misspelt", [line.replace('"gpt3"', '"gpt-3"') for line in lines]
+    yield "empty file", []
+
+
+def test_damaged_logs_fail(tmp_path: Path) -> None:
+    write_log(tmp_path / "run")
+    lines = (tmp_path / "run" / "result_0.txt").read_text().splitlines()
+    for name, damaged in _damaged(lines):
+        path = tmp_path / "result_0.txt"
+        path.write_text("\n".join(damaged) + "\n")
+        assert not check_compliance(path, "4.1.0").passed, name
+
+
+def test_review_command(tmp_path: Path) -> None:
+    write_log(tmp_path / "good")
+    write_log(tmp_path / "bad", values=[2.8] * 5, error_at_step=70)
+    done = command("benchmark", "review", tmp_path / "good", "--json", tmp_path / "verdicts.json")
+    assert (done.returncode, done.stdout.startswith("PASS")) == (0, True)
+    assert json.loads((tmp_path / "verdicts.json").read_text())[0]["passed"] is True
+    both = command("benchmark", "review", tmp_path / "good" / "result_0.txt", tmp_path / "bad")
+    assert both.returncode == 1
+    assert [line.split()[0] for line in both.stdout.splitlines() if "(ruleset" in line] == ["PASS", "FAIL"]
+    assert "Failed checks for eval_accuracy" in both.stdout
+    for arguments, complaint in (
+        ([tmp_path], "no result_*.txt there"),
+        ([tmp_path / "good", "--ruleset", "5.0.0"], "gpt3 is in 3.0.0, 3.1.0, 4.0.0, 4.1.0 only"),
+    ):
+        refused = command("benchmark", "review", *arguments)
+        assert (refused.returncode, complaint in refused.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not PUBLISHED, reason="../shared/real_logs is not there")
+def test_published_logs_pass() -> None:
+    for path in PUBLISHED:
+        ruleset = next(part for part in path.parts if re.fullmatch(r"v\d\.\d", part)).removeprefix("v") + ".0"
+        assert check_compliance(path, ruleset).passed, path

@@ -1,0 +1,113 @@
+"""The update against the reference's formulas in float64."""
+
+import math
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+
+from benchmark.benchmarks import GPT3_175B
+from benchmark.optimizer import Adam, _implementation, apex_adam, clip_coefficient
+from tests.benchmark.tiny import in_processes
+
+HYPER = GPT3_175B.optimizer
+SHAPES = {"matrix": (7, 5), "bias": (6,)}
+STEPS = 20
+
+
+def _gradient(name: str, step: int) -> np.ndarray[Any, Any]:
+    scale = 3.0 if step % 3 == 0 else 0.01  # so that some steps are clipped
+    return np.random.default_rng([len(name), step]).normal(0, scale, SHAPES[name]).astype(np.float32)
+
+
+def _start(name: str, what: int) -> np.ndarray[Any, Any]:
+    values = np.random.default_rng([what, len(name)]).normal(0, 0.05, SHAPES[name]).astype(np.float32)
+    return values**2 if what == 2 else values
+
+
+def _updates() -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
+    """20 updates by our optimizer from given weights and moments at step 4,000; on one of its processes."""
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("shard",))
+    parameters: dict[str, DTensor] = {}
+    for name in SHAPES:
+        tensor = distribute_tensor(torch.from_numpy(_start(name, 0)), mesh, [Shard(0)])
+        parameters[name] = tensor.requires_grad_()  # type: ignore[assignment]
+    adam = Adam(parameters, HYPER)
+    for what, moment in enumerate(("exp_avg", "exp_avg_sq"), 1):
+        for name in SHAPES:
+            adam.moments()[moment][name].copy_(
+                distribute_tensor(torch.from_numpy(_start(name, what)), mesh, [Shard(0)])
+            )
+    adam.start_at(4000)
+    norms = []
+    for step in range(STEPS):
+        for name, parameter in parameters.items():
+            parameter.grad = distribute_tensor(torch.from_numpy(_gradient(name, step)), mesh, [Shard(0)])
+        square_sum = adam.gradient_square_sum()
+        dist.all_reduce(square_sum)
+        norms.append(math.sqrt(square_sum.item()))
+        adam.scale_gradients(clip_coefficient(norms[-1], HYPER.clip_grad))
+        adam.update(0.01)
+        adam.clear_gradients()
+    return {name: parameter.full_tensor().detach().numpy() for name, parameter in parameters.items()}, norms
+
+
+def _updates_in_world() -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
+    dist.init_process_group("gloo", init_method="env://")
+    return _updates()
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_update_is_the_references(world_size: int) -> None:
+    weights, norms = in_processes(world_size, _updates_in_world)[0]
+    expected = {name: [_start(name, what).astype(np.float64) for what in range(3)] for name in SHAPES}
+    for step in range(STEPS):
+        gradients = {name: _gradient(name, step).astype(np.float64) for name in SHAPES}
+        norm = math.sqrt(sum(float((gradient**2).sum()) for gradient in gradients.values()))
+        assert norms[step] == pytest.approx(norm, rel=1e-6)
+        coefficient = min(1.0, 1.0 / (norm + 1e-6))
+        t = 4001 + step
+        for name, (p, m, v) in expected.items():
+            g = gradients[name] * coefficient
+            m[:] = 0.9 * m + 0.1 * g
+            v[:] = 0.95 * v + 0.05 * g * g
+            update = (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.95**t)) + 1e-8) + 0.1 * p
+            p[:] = p - 0.01 * update
+    for name, (p, _, _) in expected.items():
+        np.testing.assert_allclose(weights[name], p, rtol=2e-6, atol=1e-7)
+
+
+def test_clip_coefficient_has_megatrons_epsilon() -> None:
+    assert clip_coefficient(2.0, 1.0) == 1.0 / (2.0 + 1e-6)
+    assert clip_coefficient(1.0, 1.0) == 1.0 / (1.0 + 1e-6)
+    assert clip_coefficient(0.5, 1.0) == 1.0
+
+
+def test_apex_is_used_where_it_is_importable_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, Any] = {}
+
+    def fused_adam(shards: list[Any], **options: Any) -> str:
+        made.update(options)
+        return "apex"
+
+    optimizers = ModuleType("apex.optimizers")
+    monkeypatch.setattr(optimizers, "FusedAdam", fused_adam, raising=False)
+    monkeypatch.setitem(sys.modules, "apex", ModuleType("apex"))
+    monkeypatch.setitem(sys.modules, "apex.optimizers", optimizers)
+    on_gpu: Any = [SimpleNamespace(is_cuda=True)]
+    chosen: Any = _implementation(on_gpu, HYPER)
+    assert chosen == "apex"
+    assert made["adam_w_mode"] and made["bias_correction"]
+    assert (made["betas"], made["eps"], made["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
+    assert isinstance(_implementation([torch.zeros(2)], HYPER), torch.optim.AdamW)
+
+
+def test_another_package_called_apex_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apex", ModuleType("apex"))  # has no optimizers, like PyPI's
+    assert apex_adam() is None

@@ -1,0 +1,47 @@
+"""The file of convergence points."""
+
+import json
+from pathlib import Path
+
+from benchmark.benchmarks import REHEARSAL
+from benchmark.run_folder import as_json
+from tests.support import REPOSITORY, assert_refused, command
+
+
+def write_run(folder: Path, tokens: int, status: str = "success", **changes: object) -> Path:
+    folder.mkdir()
+    benchmark = {**as_json(REHEARSAL), **changes}
+    (folder / "config.json").write_text(json.dumps({"benchmark": benchmark}))
+    (folder / "summary.json").write_text(json.dumps({"status": status, "trained_tokens": tokens}))
+    return folder
+
+
+def test_points_of_several_runs(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / str(tokens), tokens) for tokens in (425984, 458752, 491520)]
+    output = tmp_path / "points.json"
+    done = command("benchmark", "reference-points", *runs, "--output", output)
+    assert "3 runs, samples to target 3584.0, sd 256.0" in done.stdout
+    (points,) = json.loads(output.read_text()).values()
+    assert points["Epochs to converge"] == [425984, 458752, 491520]
+    assert points["BS"] == 16
+
+
+def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
+    good = write_run(tmp_path / "good", 1)
+    failed = write_run(tmp_path / "failed", 1, status="target not reached")
+    other = write_run(tmp_path / "other", 1, target_log_perplexity=3.0)
+    for run, complaint in (
+        (failed, "target not reached"),
+        (other, "target_log_perplexity is 3.0"),
+        (tmp_path, "missing"),
+    ):
+        done = command("benchmark", "reference-points", good, run, "--output", tmp_path / "points.json")
+        assert_refused(done, complaint)
+
+
+def test_committed_points_are_the_rehearsals() -> None:
+    (points,) = json.loads((REPOSITORY / "benchmark" / "review" / "rehearsal_points.json").read_text()).values()
+    assert points["BS"] == REHEARSAL.global_batch_size
+    assert points["Hyperparams"]["target_log_perplexity"] == REHEARSAL.target_log_perplexity
+    assert points["Hyperparams"]["opt_base_learning_rate"] == REHEARSAL.optimizer.lr
+    assert len(points["Epochs to converge"]) >= 6

@@ -1,0 +1,77 @@
+"""The rehearsal's own part; the whole of it is run by .ci/run."""
+
+import json
+import math
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark.processes import torchrun
+from benchmark.rehearse import Rehearsal, _Stages, unigram_entropy
+from data_prep.indexed_dataset import IndexedDatasetWriter
+from stage.errors import InputError
+from tests.support import REPOSITORY, assert_refused, command
+
+
+def test_changed_file_stops_the_rehearsal_and_is_named(tmp_path: Path) -> None:
+    work = tmp_path / "rehearsal"
+    stages = _Stages(Rehearsal(work_dir=work), work)
+    prefixes = stages._prepare_data()
+    assert [prefix.name for prefix in prefixes] == ["c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document"]
+    path = prefixes[1].with_name(f"{prefixes[1].name}.bin")
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 1
+    path.write_bytes(content)
+    done = command("benchmark", "rehearse", "--work-dir", work)
+    assert done.returncode == 1
+    assert f"CHANGED  {path}" in done.stdout
+    assert "stopped at 'verify'" in done.stdout
+    assert not (work / "run_0").exists()
+
+
+def test_text_that_is_not_there_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    done = command("benchmark", "rehearse", "--c4-path", tmp_path / "none", "--work-dir", tmp_path / "work")
+    assert_refused(done, "none: expected en/c4-train.*.json.gz and c4-validation*.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unfinished_run_is_continued_and_finished_ones_are_kept(tmp_path: Path) -> None:
+    stages = _Stages(Rehearsal(work_dir=tmp_path), tmp_path)
+    assert stages._next_run() == (tmp_path / "run_0", 0)
+    for number in (0, 1):
+        (tmp_path / f"run_{number}").mkdir()
+        (tmp_path / f"run_{number}" / "summary.json").write_text(json.dumps({}))
+    (tmp_path / "run_2").mkdir()
+    assert stages._next_run() == (tmp_path / "run_2", 2)
+
+
+def test_unigram_entropy(tmp_path: Path) -> None:
+    with IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
+        writer.add_documents(np.array([1, 1, 2, 9]), [1, 3])
+    assert unigram_entropy(tmp_path / "x") == pytest.approx(1.5 * math.log(2))
+
+
+def test_failure_under_torchrun_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["benchmark", "train", "rehearsal", "--run-dir", str(tmp_path / "run")]
+    assert torchrun(arguments, processes=2, port=None, log=tmp_path / "log") == 2
+    captured = capfd.readouterr()
+    assert captured.err == "error: --train-data-path is missing: one dataset prefix, or weights and prefixes in turn\n"
+    assert captured.out == ""
+
+
+def test_busy_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as busy:
+        busy.bind(("", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        with pytest.raises(InputError, match=f"port {port}: Address already in use; choose another MASTER_PORT"):
+            torchrun(["benchmark"], processes=2, port=port, log=tmp_path / "log")
+
+
+def test_committed_sums_leave_out_what_versions_of_pytorch_write_differently() -> None:
+    listed = (REPOSITORY / "checksums" / "rehearsal_checkpoint_bf16.md5").read_text()
+    assert listed.count("\n") == 6721
+    assert "common.pt" not in listed
+    assert "metadata.json" in listed

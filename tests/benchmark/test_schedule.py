@@ -1,0 +1,83 @@
+"""Learning rate, cadence and counts of every step."""
+
+import dataclasses
+import json
+
+import pytest
+
+from benchmark.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.schedule import learning_rate, scheduled_steps
+from tests.support import assert_refused, command, golden
+
+
+@pytest.mark.parametrize("name", ["lr_points.json", "lr_gbs1536.json"])
+def test_learning_rate_is_the_references_to_the_last_bit(name: str) -> None:
+    content = golden(name)
+    rows = content if isinstance(content, list) else content["rows"]
+    assert len(rows) > 10
+    for row in rows:
+        assert learning_rate(row["num_steps"], GPT3_175B.optimizer).hex() == row["lr_hex"], row
+
+
+def test_learning_rate_of_the_checkpoint() -> None:
+    """What the 4,000 steps ended with, as stored in common.pt, and the benchmark's first values (facts e)."""
+    original = dataclasses.replace(GPT3_175B.optimizer, lr=6e-5, min_lr=6e-6)
+    assert learning_rate(6_144_000, original) == 5.984178321979609e-05
+    assert learning_rate(6_144_000, GPT3_175B.optimizer) == 1.9947261073265366e-05
+    larger = dataclasses.replace(GPT3_175B.optimizer, lr=3e-5, min_lr=3e-6)
+    assert learning_rate(6_144_000, larger) == 2.9920891609898046e-05
+
+
+@pytest.mark.parametrize(
+    ("size", "start", "interval"),
+    [(1536, 4000, 16), (2048, 3000, 12), (2304, 2666, 11), (3072, 2000, 8), (4096, 1500, 6), (8192, 750, 3)],
+)
+def test_evaluations_are_counted_from_the_start(size: int, start: int, interval: int) -> None:
+    steps = list(scheduled_steps(dataclasses.replace(GPT3_175B, global_batch_size=size)))
+    assert steps[0].iteration == start + 1
+    assert [step.evaluates for step in steps[: 2 * interval]] == ([False] * (interval - 1) + [True]) * 2
+    assert steps[interval - 1].trained_tokens == interval * size * 2048
+    assert steps[0].consumed_samples == 6_144_000 + size
+    assert steps[-1].iteration == 20_000_000 // size
+
+
+def test_rehearsal_evaluates_as_often_as_the_benchmark() -> None:
+    assert REHEARSAL.eval_interval == GPT3_175B.eval_interval == 16
+
+
+def test_command_prints_every_step() -> None:
+    done = command("benchmark", "schedule", "gpt3_175b", "--global-batch-size", 2304, "--json")
+    content = json.loads(done.stdout)
+    expected = scheduled_steps(dataclasses.replace(GPT3_175B, global_batch_size=2304))
+    assert content["steps"] == [dataclasses.asdict(step) for step in expected]
+    assert (content["eval_interval"], content["start_samples"]) == (11, 6_144_000)
+    table = command("benchmark", "schedule", "rehearsal").stdout.splitlines()
+    assert table[16].split()[0] == "4016"
+    assert table[16].endswith("evaluates")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["gpt3_175B"], "unknown benchmark 'gpt3_175B'; did you mean gpt3_175b?"),
+        ([], "which benchmark? One of gpt3_175b, rehearsal"),
+        (["gpt3_175b", "--global-batch-size", "0"], "global_batch_size 0: expected at least 1"),
+        (["gpt3_175b", "--global-batch-size", "many"], "--global-batch-size"),
+        (["gpt3_175b", "--gbs", "2048"], "--gbs"),
+        (["gpt3_175b", "--system", "laptop"], "unknown system 'laptop'"),
+        (["gpt3_175b", "--min-lr", "1"], "expected 0 <= min_lr <= lr"),
+        (["gpt3_175b", "--lr-decay-samples", "1"], "expected 0 <= warm-up < decay"),
+        (["gpt3_175b", "--train-samples", "6144000"], "raise --train-samples"),
+        (["gpt3_175b", "--num-attention-heads", "95"], "hidden_size 12288 is not a multiple"),
+    ],
+)
+def test_bad_options_are_refused(arguments: list[str], complaint: str) -> None:
+    assert_refused(command("benchmark", "schedule", *arguments), complaint)
+
+
+def test_unknown_command_is_refused() -> None:
+    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, evaluate")
+    assert "reference-points" in command("benchmark", "--help").stdout
+    for name in ("train", "evaluate", "schedule", "review", "rehearse", "reference-points"):
+        done = command("benchmark", name, "--help")
+        assert (done.returncode, "Example:" in done.stdout) == (0, True), name

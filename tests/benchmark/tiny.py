@@ -1,0 +1,143 @@
+"""A benchmark of a few seconds, and its runs in several forked processes."""
+
+import dataclasses
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.benchmarks import REHEARSAL
+from benchmark.config import Benchmark, RunConfig, System
+from benchmark.distributed import end_process
+from benchmark.systems import SYSTEMS
+from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
+from data_prep.indexed_dataset import IndexedDatasetWriter
+from model.config import GPT3Config
+from stage.manifest import record_of, write_manifest
+
+MODEL = GPT3Config(
+    num_layers=2,
+    hidden_size=40,  # three processes get 14, 14 and 12 rows of most parameters
+    num_attention_heads=4,
+    seq_length=16,
+    vocab_size=100,
+    padded_vocab_size=128,
+    max_position_embeddings=32,
+)
+TINY = dataclasses.replace(
+    REHEARSAL,
+    name="tiny",
+    model=MODEL,
+    global_batch_size=12,
+    start_global_batch_size=12,
+    train_samples=4012 * 12,
+    eval_interval_samples=48,
+    target_log_perplexity=None,
+)
+CPU = SYSTEMS["cpu_p1"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files of the tiny benchmark."""
+
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def training(self) -> tuple[str, ...]:
+        return "0.5", str(self.folder / "train_0"), "0.5", str(self.folder / "train_1")
+
+    @property
+    def validation(self) -> tuple[str, ...]:
+        return "1.00", str(self.folder / "valid")
+
+    def config(self, run_dir: Path, benchmark: Benchmark = TINY, system: System = CPU, **fields: Any) -> RunConfig:
+        return RunConfig(
+            benchmark=benchmark,
+            system=dataclasses.replace(system, micro_batch_size=min(system.micro_batch_size, 2)),
+            train_data_path=self.training,
+            valid_data_path=self.validation,
+            checkpoint=self.checkpoint,
+            run_dir=run_dir,
+            **{"seed": 17, "precision": "fp32", "save_interval": 0, "log_interval": 1000, **fields},
+        )
+
+
+def write_inputs(folder: Path) -> Inputs:
+    """Datasets whose next token mostly follows from the last one, and a random checkpoint."""
+    random = np.random.default_rng(1)
+    for name, documents in (("train_0", 60), ("train_1", 50), ("valid", 7)):
+        with IndexedDatasetWriter(folder / name, np.dtype("<u2")) as writer:
+            for _ in range(documents):
+                steps = random.choice([1, 2, 5], size=random.integers(5, 80))
+                writer.add_documents(np.cumsum(steps) % 100, [len(steps)])
+        outputs = [record_of(folder / f"{name}.{kind}", f"{name}.{kind}", None) for kind in ("bin", "idx")]
+        options = {"vocab_size": 100, "dtype": "uint16"}
+        write_manifest(
+            folder / name, stage="preprocess", options=options, inputs=[], outputs=outputs, packages=[], started=0.0
+        )
+    sizes = ModelSizes(layers=2, hidden=40, heads=4, vocab=128, positions=32)
+    write_random_paxml(folder / "paxml", seed=3, sizes=sizes)
+    paxml_to_megatron(folder / "paxml", folder / "checkpoint", dtype="bf16", workers=2, memory_limit=1 << 30)
+    return Inputs(folder)
+
+
+def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call ``function(*arguments)`` in ``world_size`` processes of one world; their results in the order of ranks.
+
+    The processes are forked from one that has imported PyTorch already. A failure in one of them is raised here.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmark.train", "benchmark.evaluate", "tests.benchmark.tiny"])
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    results = context.Queue()
+    processes = [
+        context.Process(target=_call, args=(rank, world_size, port, results, function, arguments))
+        for rank in range(world_size)
+    ]
+    for process in processes:
+        process.start()
+    found: dict[int, Any] = {}
+    try:
+        while len(found) < world_size:
+            rank, failure, result = results.get(timeout=120)
+            if failure is not None:
+                raise RuntimeError(f"rank {rank}: {failure}")
+            found[rank] = result
+        for process in processes:
+            process.join(10)
+    finally:
+        for process in processes:
+            process.kill()
+    return [found[rank] for rank in range(world_size)]
+
+
+def _call(
+    rank: int, world_size: int, port: int, results: Any, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(world_size),
+        MASTER_ADDR="localhost",
+        MASTER_PORT=str(port),
+    )
+    try:
+        results.put((rank, None, function(*arguments)))
+    except BaseException as error:
+        results.put((rank, f"{type(error).__name__}: {error}", None))
+    results.close()
+    results.join_thread()
+    end_process(0)

@@ -1,0 +1,133 @@
+"""The script: what it would run under Slurm, and what it refuses."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmark.command_line import parse_run
+from benchmark.config import RunConfig
+from tests.support import REPOSITORY
+
+VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
+
+
+def script(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER"))}
+    environment.update(variables)
+    return subprocess.run(
+        [str(REPOSITORY / "run_gpt3.sh"), *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def train_command(*arguments: str, **variables: str) -> tuple[list[str], RunConfig]:
+    """The srun line that would run, and the configuration its options stand for."""
+    done = script(*arguments, **{**VARIABLES, **variables})
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout)
+    options = words[words.index("train") + 1 :]
+    return words, parse_run("train", options, "", lambda run: run)
+
+
+def test_175b_run_gets_what_the_variables_say() -> None:
+    words, config = train_command("/logs", "/bpe", "none", USE_BF16="true", SEED="5")
+    assert words[:2] == ["srun", "--kill-on-bad-exit=1"]
+    assert "--container-image" not in words
+    assert config.benchmark.name == "gpt3_175b"
+    assert (config.benchmark.global_batch_size, config.benchmark.start_samples) == (1536, 6_144_000)
+    assert (config.benchmark.optimizer.lr, config.benchmark.optimizer.min_lr) == (2e-5, 2e-6)
+    assert (config.precision, config.seed, config.run_dir) == ("bf16", 5, Path("/logs"))
+    train = ("0.5", "/data/c4_en_6_c4_spm_text_document", "0.5", "/data/c4_en_7_c4_spm_text_document")
+    assert config.train_data_path == train
+    assert config.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
+    assert config.checkpoint == Path("/ckpt4000")
+    assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
+
+
+def test_variables_override_the_benchmark() -> None:
+    _, config = train_command(
+        "/logs",
+        "/bpe",
+        "none",
+        GBS="4096",
+        LR="3.0e-5",
+        MIN_LR="3.0e-6",
+        EXTERNAL_TRAINING_ITERATIONS="100",
+        EXTERNAL_GBS="2048",
+        EXTERNAL_MODEL_CHECKPOINT_DIR="",
+        SYSTEM="dgxa100_n64",
+        TRAIN_OPTIONS="--submission-org ACME --save-interval 100",
+    )
+    assert config.benchmark.global_batch_size == 4096
+    assert (config.benchmark.optimizer.lr, config.benchmark.optimizer.min_lr) == (3e-5, 3e-6)
+    assert config.benchmark.start_samples == 204_800
+    assert config.precision == "fp32"  # as in the reference, BF16 is asked for
+    assert config.checkpoint is None
+    assert (config.system.platform, config.submission.submission_org) == ("DGX-A100-n64", "ACME")
+    assert config.save_interval == 100
+
+
+def test_container_sees_what_the_run_needs() -> None:
+    words, _ = train_command("/logs", "/bpe", "registry/image:tag")
+    assert words[words.index("--container-image") + 1] == "registry/image:tag"
+    mounts = words[words.index("--container-mounts") + 1].split(",")
+    assert mounts == [f"{path}:{path}" for path in (str(REPOSITORY), "/logs", "/data", "/ckpt4000")]
+    assert "python3" in words
+
+
+def test_job_decides_about_nodes_and_processes() -> None:
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY)}
+    slurm |= {"SLURM_JOB_NUM_NODES": "32", "SLURM_NTASKS_PER_NODE": "4"}
+    _, config = train_command("/logs", "/bpe", "none", **slurm)
+    assert (config.system.nodes, config.system.devices_per_node) == (32, 4)
+
+
+def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
+    done = script("/logs", "/bpe", "none", **VARIABLES, COMMAND="evaluate")
+    words = shlex.split(done.stdout)
+    assert words[words.index("benchmark") + 1] == "evaluate"
+    options = words[words.index("evaluate") + 1 :]
+    assert parse_run("evaluate", options, "", lambda run: run).checkpoint == Path("/ckpt4000")
+
+
+def test_rehearsal_is_what_runs_without_arguments() -> None:
+    done = script(DRY_RUN="1", C4_PATH="/c4", SEED="3", WORK_DIR="/work dir")
+    words = shlex.split(done.stdout)
+    expected = ["benchmark", "rehearse", "--work-dir", "/work dir", "--c4-path", "/c4", "--seed", "3"]
+    assert words[words.index("-m") + 1 :] == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "complaint"),
+    [
+        (["/logs"], {}, "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR CONTAINER, got 1"),
+        (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
+        (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
+        (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
+        ([], {"C4_PATH": "/none", "WORK_DIR": "/tmp/rehearsal", "DRY_RUN": "0"}, "/none: expected en/c4-train"),
+        ([], {"WORK_DIR": "/proc/none", "DRY_RUN": "0"}, "/proc/none"),
+    ],
+)
+def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], complaint: str) -> None:
+    done = script(*arguments, **{**VARIABLES, **variables})
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: ")
+    assert complaint in done.stderr
+
+
+def test_every_variable_that_is_read_is_documented() -> None:
+    text = (REPOSITORY / "run_gpt3.sh").read_text()
+    head, body = text.split("set -euo pipefail", 1)
+    for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR", "EXTERNAL_TRAINING_ITERATIONS", "EXTERNAL_GBS"):
+        assert name in head
+    read = set()
+    for word in body.replace("${", " ${").split():
+        if word.startswith("${") and word[2:3].isupper():
+            read.add(word[2:].split(":")[0].split("}")[0].split("[")[0])
+    own = {"SLURM_JOB_ID", "SLURM_SUBMIT_DIR", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE", "BASH_SOURCE", "OPTIONS"}
+    assert len(read) > 15
+    for name in read - own:
+        assert name in head, name
