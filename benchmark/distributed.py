@@ -58,12 +58,6 @@ class World:
     mesh: DeviceMesh
     """Over all processes: axis "shard", or axes "replicate" and "shard"."""
 
-    def sum(self, values: list[float]) -> list[float]:
-        """Sum of each value over all processes, in float64."""
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(total)
-        return total.tolist()
-
     def from_rank_0(self, value: int) -> int:
         """Rank 0's value."""
         shared = torch.tensor(value, dtype=torch.int64, device=self.device)
@@ -93,7 +87,8 @@ def joined_world(system: System, environment: Environment) -> Iterator[World]:
         if environment.world_size == 1:
             dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
         else:
-            dist.init_process_group(backend, init_method="env://", timeout=TIMEOUT)
+            gpu = device if device.type == "cuda" else None
+            dist.init_process_group(backend, init_method="env://", timeout=TIMEOUT, device_id=gpu)
     except dist.DistNetworkError as error:
         reason = "in use" if "EADDRINUSE" in str(error) else "not reachable"
         raise InputError(

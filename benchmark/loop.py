@@ -70,6 +70,7 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
 
 
 def _start_block(config: RunConfig, progress: Progress, events: EventLog) -> None:
+    """A block is what is trained between evaluations; the log's epochs are tokens since the checkpoint."""
     tokens = config.benchmark.eval_interval * config.tokens_per_step
     events.start("block_start", first_epoch_num=progress.trained_tokens, epoch_count=tokens)
 
@@ -77,8 +78,9 @@ def _start_block(config: RunConfig, progress: Progress, events: EventLog) -> Non
 def _evaluate(config: RunConfig, progress: Progress, events: EventLog, work: Work) -> bool:
     """Evaluate and log; whether the target is met."""
     tokens, target = progress.trained_tokens, config.benchmark.target_log_perplexity
-    block_tokens = config.benchmark.eval_interval * config.tokens_per_step
-    events.end("block_stop", first_epoch_num=max(0, tokens - block_tokens), epoch_count=block_tokens)
+    steps_before = (progress.steps - 1) // config.benchmark.eval_interval * config.benchmark.eval_interval
+    started_at = steps_before * config.tokens_per_step
+    events.end("block_stop", first_epoch_num=started_at, epoch_count=tokens - started_at)
     events.start("eval_start", epoch_num=tokens)
     started = time.perf_counter()
     result = work.evaluate()

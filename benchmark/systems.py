@@ -1,7 +1,8 @@
-"""The systems: data only. The first of each kind of device is the default of a benchmark.
+"""The systems: data only.
 
-Sharded over 512 devices (FSDP), the 175B model's FP32 weights, moments and gradients take 5.5 GB per device, a
-gathered block 7.2 GB in BF16 and FP32 gradient, the activations with full recomputation 5 GB per sample.
+By arithmetic, not yet measured: sharded over 512 devices (FSDP), the 175B model's FP32 weights, moments and gradients
+take 5.5 GB of each; a gathered block 3.6 GB in BF16, its gradient 3.6 GB more and 7.2 GB in FP32 while it is reduced;
+the inputs of 96 blocks, which is what full recomputation keeps, 4.8 GB per sample.
 """
 
 from benchmark.config import System

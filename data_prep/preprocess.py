@@ -122,7 +122,7 @@ def _encoders(tokenizer: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)  # not waiting races with the interpreter's own shutdown
             raise
 
 

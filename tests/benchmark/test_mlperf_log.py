@@ -122,6 +122,11 @@ def test_last_evaluation_comes_at_the_end_of_training(tmp_path: Path) -> None:
     _, log = write_log(tmp_path, short, values=[2.8, 2.79])
     tokens = [event["metadata"]["epoch_num"] for event in log if event["key"] == "eval_accuracy"]
     assert tokens == [16 * 1536 * 2048, 20 * 1536 * 2048]
+    stops = [event["metadata"] for event in log if event["key"] == "block_stop"]
+    assert [(stop["first_epoch_num"], stop["epoch_count"]) for stop in stops] == [
+        (0, 16 * 1536 * 2048),
+        (16 * 1536 * 2048, 4 * 1536 * 2048),
+    ]
 
 
 def test_words_that_mislead_the_rcp_checker_appear_nowhere_else(tmp_path: Path) -> None:
