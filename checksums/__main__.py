@@ -1,15 +1,18 @@
 """MD5 manifests of datasets and checkpoints."""
 
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from checksums.md5_list import compare, digest_folder, format_list, read_list
+from checksums.md5_list import Comparison, compare, digest_folder, format_list, read_list, without_leading_folders
 from stage.cli import main
 from stage.publish import write_text
+
+EXTRA_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -40,22 +43,34 @@ class Verify:
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder to read."""
     manifest: Path
-    """md5sum-style list of paths relative to the folder."""
+    """List of paths relative to the folder, as md5sum writes it or as BSD does (md5sum --tag)."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> int:
-        result = compare(self.folder, read_list(self.manifest))
+        leading, listed = without_leading_folders(self.folder, read_list(self.manifest))
+        if leading:
+            print(f"{self.manifest}: its paths begin with {leading}, read as {self.folder}/", file=sys.stderr)
+        result = compare(self.folder, listed, leave_out=self.manifest)
         if self.json:
             print(json.dumps(asdict(result), indent=1))
         else:
-            for title, names in (("CHANGED", result.changed), ("MISSING", result.missing)):
-                for name in names:
-                    print(f"{title}  {self.folder / name}")
-            counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
-            extra = f"; {len(result.extra)} not in the list" if result.extra else ""
-            print(f"{self.folder}: {len(result.matching)} files match, {counts}{extra}")
+            self._print(result)
         return 0 if result.holds else 1
+
+    def _print(self, result: Comparison) -> None:
+        for title, names in (
+            ("CHANGED", result.changed),
+            ("MISSING", result.missing),
+            ("EXTRA", result.extra[:EXTRA_NAMED]),
+        ):
+            for name in names:
+                print(f"{title}  {self.folder / name}")
+        if len(result.extra) > EXTRA_NAMED:
+            print(f"EXTRA  and {len(result.extra) - EXTRA_NAMED} more; --json names all")
+        counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
+        extra = f"; {len(result.extra)} not in the list" if result.extra else ""
+        print(f"{self.folder}: {len(result.matching)} files match, {counts}{extra}")
 
 
 if __name__ == "__main__":

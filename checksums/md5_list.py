@@ -3,15 +3,26 @@
 import os
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
-from stage.digest import md5_file
+from stage.digest import md5_files
 from stage.errors import InputError
-from stage.progress import progress
+from stage.progress import Advance, progress
 
-LINE = re.compile(r"(\\?)([0-9a-fA-F]{32}) [ *](.+)")
+LINE = re.compile(r"(?P<escaped>\\?)(?P<md5>[0-9a-fA-F]{32})[ \t][ \t*]?(?P<name>.+)")
+TAGGED_LINE = re.compile(r"(?P<escaped>\\?)MD5 ?\((?P<name>.+)\) ?= ?(?P<md5>[0-9a-fA-F]{32})")
+"""``md5sum --tag``, BSD's md5 and openssl."""
+ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
+
+SMALL_BYTES = 1 << 20
+SMALL_FILES_AT_ONCE = 64
+MOST_OPEN_FILES = 512
+"""Of the 1,024 a process usually may have."""
+REPORTED_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -34,74 +45,151 @@ def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, s
 
     Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is one file to skip.
     """
+    sizes: dict[str, int] = {}
+    for name, size in files_below(folder, leave_out=leave_out).items():
+        if size is None:
+            raise InputError(f"{folder / name}: a broken link, or not a regular file; it has no sum")
+        sizes[name] = size
+    return _digests(folder, sizes)
+
+
+def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
+    """Bytes of every file by relative path, in byte order; None for broken links, pipes and the like.
+
+    Raises InputError if ``folder`` is not a folder.
+    """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
     skipped = None if leave_out is None else os.path.relpath(leave_out, folder)
-    return _digests(folder, [name for name in files_below(folder) if name != skipped])
+    sizes, places = {}, [""]
+    while places:
+        place = places.pop()
+        with os.scandir(folder / place) as entries:
+            for entry in entries:
+                name = place + entry.name
+                if not entry.is_dir() and name != skipped:
+                    sizes[name] = entry.stat().st_size if entry.is_file() else None
+                elif entry.is_dir(follow_symlinks=False):
+                    places.append(name + "/")
+    return {name: sizes[name] for name in sorted(sizes, key=os.fsencode)}
 
 
-def files_below(folder: Path) -> list[str]:
-    """Relative paths of all files, in byte order."""
-    names = []
-    for place, _, files in os.walk(folder):
-        names += [os.path.relpath(os.path.join(place, name), folder) for name in files]
-    return sorted(names, key=os.fsencode)
+def compare(folder: Path, listed: Mapping[str, str], *, leave_out: Path | None = None) -> Comparison:
+    """Read every listed file below ``folder`` and compare; ``leave_out`` does not count as extra.
 
-
-def compare(folder: Path, listed: Mapping[str, str]) -> Comparison:
-    """Read every listed file below ``folder`` and compare. Raises InputError if ``folder`` is not one."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder")
-    present = [name for name in listed if (folder / name).is_file()]
-    found = _digests(folder, present)
+    Raises InputError if ``folder`` is not a folder.
+    """
+    below = files_below(folder, leave_out=leave_out)
+    sizes: dict[str, int] = {}
+    for name in listed:
+        size = below.get(name)
+        if size is not None:
+            sizes[name] = size
+        elif (folder / name).is_file():  # in a linked folder
+            sizes[name] = (folder / name).stat().st_size
+    found = _digests(folder, sizes)
     return Comparison(
-        matching=[name for name in present if found[name] == listed[name]],
-        changed=[name for name in present if found[name] != listed[name]],
+        matching=[name for name in found if found[name] == listed[name]],
+        changed=[name for name in found if found[name] != listed[name]],
         missing=[name for name in listed if name not in found],
-        extra=[name for name in files_below(folder) if name not in listed],
+        extra=[name for name in below if name not in listed],
     )
 
 
 def format_list(digests: Mapping[str, str]) -> str:
-    """The text of a list; a path with a backslash or newline is escaped as md5sum does."""
+    """The text of a list; a path with a backslash or line end is escaped as md5sum does."""
     lines = []
     for name, digest in digests.items():
-        escaped = name.replace("\\", "\\\\").replace("\n", "\\n")
+        escaped = re.sub(r"[\\\n\r]", lambda found: ESCAPES[found[0]], name)
         lines.append(f"{'' if escaped == name else chr(92)}{digest}  {escaped}\n")
     return "".join(lines)
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """MD5 by path. Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted.
+    """MD5 by path, as md5sum, ``md5sum --tag``, BSD's md5 and openssl write it.
 
-    Raises InputError for any other line, and for a path that leaves the folder.
+    Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted. Raises InputError for
+    any other line, and for a path that begins with ``..``.
     """
     digests: dict[str, str] = {}
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip() or line.startswith("#"):
+        line = line.removesuffix("\r").lstrip(" \t")
+        if not line or line.startswith("#"):
             continue
-        match = LINE.fullmatch(line.rstrip("\r"))
+        match = LINE.fullmatch(line) or TAGGED_LINE.fullmatch(line)
         if match is None:
-            raise InputError(f"{path}:{number}: expected '<md5>  <path>', got {line[:80]!r}")
-        escaped, digest, name = match.groups()
-        if escaped:
-            name = re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], name)
-        name = os.path.normpath(name)
-        if digests.get(name, digest.lower()) != digest.lower():
+            raise InputError(f"{path}:{number}: expected '<md5>  <path>' or 'MD5 (<path>) = <md5>', got {line[:80]!r}")
+        name, digest = match["name"], match["md5"].lower()
+        if match["escaped"]:
+            name = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), name)
+        name = os.path.normpath(name).replace("//", "/")  # normpath keeps two slashes at the beginning
+        if digests.get(name, digest) != digest:
             raise InputError(f"{path}:{number}: {name!r} is listed twice with different sums")
-        if os.path.isabs(name) or name.split(os.sep)[0] == "..":
+        if name.split("/")[0] == "..":
             raise InputError(f"{path}:{number}: {name!r} is not below the folder to verify")
-        digests[name] = digest.lower()
+        digests[name] = digest
     if not digests:
         raise InputError(f"{path}: lists no file")
     return digests
 
 
-def _digests(folder: Path, names: list[str]) -> dict[str, str]:
-    total = sum((folder / name).stat().st_size for name in names)
-    with (
-        progress("md5", total, "bytes") as advance,
-        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
-    ):
-        return dict(zip(names, pool.map(lambda name: md5_file(folder / name, advance), names), strict=True))
+def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """The folders that all paths of a list begin with beyond ``folder``, and the list without them.
+
+    A list may have been made from higher up, or with absolute paths. What its paths begin with is taken off as far as
+    it takes to find a file, unless it is in ``folder`` too. Raises InputError for absolute paths not understood so.
+    """
+    first, last = (name[: name.rfind("/") + 1] for name in (min(listed), max(listed)))  # all others are in between
+    leadings = [first[: slash.end()] for slash in re.finditer("/", first) if last.startswith(first[: slash.end()])]
+    absolute = next((name for name in listed if os.path.isabs(name)), None)
+    if absolute is None:
+        leadings = ["", *(leadings if leadings and not (folder / leadings[0]).exists() else [])]
+    for leading in leadings:
+        if any((folder / name[len(leading) :]).is_file() for name in listed):
+            return leading, {name[len(leading) :]: digest for name, digest in listed.items()}
+    if absolute is not None:
+        raise InputError(f"{absolute!r} is listed, which is not below {folder}")
+    return "", dict(listed)
+
+
+def _digests(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
+    """MD5 of the files, in the order of ``sizes``, by a thread per core: Python reads and hashes in parallel."""
+    threads = len(os.sched_getaffinity(0))
+    batches = _batches(sizes, threads)
+    found: dict[str, str] = {}
+    with progress("md5", sum(sizes.values()), "bytes") as advance, ThreadPoolExecutor(threads) as pool:
+        meter = _Meter(advance)
+        try:
+            sums = pool.map(lambda names: md5_files([os.path.join(folder, name) for name in names], meter), batches)
+            for names, digests in zip(batches, sums, strict=True):
+                found.update(zip(names, digests, strict=True))
+        except BaseException:
+            meter.stopped = True
+            raise
+    return {name: found[name] for name in sizes}
+
+
+def _batches(sizes: Mapping[str, int], threads: int) -> list[list[str]]:
+    """Large files alone, the largest first, so that no thread is left with one at the end; small ones together."""
+    large = sorted((name for name, size in sizes.items() if size > SMALL_BYTES), key=lambda name: -sizes[name])
+    small = [name for name, size in sizes.items() if size <= SMALL_BYTES]
+    length = max(1, min(SMALL_FILES_AT_ONCE, MOST_OPEN_FILES // threads, -(-len(small) // threads)))
+    return [[name] for name in large] + [small[at : at + length] for at in range(0, len(small), length)]
+
+
+class _Meter:
+    """Passes on what many threads report, in larger amounts; ends them when ``stopped``."""
+
+    def __init__(self, advance: Advance) -> None:
+        self.stopped = False
+        self._advance, self._lock, self._amount = advance, Lock(), 0.0
+
+    def __call__(self, amount: float) -> None:
+        if self.stopped:
+            raise CancelledError
+        with self._lock:
+            self._amount += amount
+            if self._amount >= REPORTED_BYTES:
+                self._advance(self._amount)
+                self._amount = 0.0

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from data_prep.index_cache import Keep, in_memory
+from stage.digest import md5_text
 from stage.errors import InputError
 
 MARGIN = 1.005
@@ -31,7 +33,9 @@ def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]
     return [math.ceil(num_samples * weight * MARGIN) for weight in weights]
 
 
-def blend_index(weights: Sequence[float], size: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def blend_index(
+    weights: Sequence[float], size: int, keep: Keep = in_memory
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """For each of ``size`` blended samples: which dataset [size], and which of its samples [size].
 
     Sample s goes to the dataset that lags furthest behind its share, weight * max(s, 1) - samples so far, the first
@@ -39,8 +43,16 @@ def blend_index(weights: Sequence[float], size: int) -> tuple[npt.NDArray[np.uin
     """
     if len(weights) > 255:
         raise InputError(f"{len(weights)} datasets in one blend; at most 255")
+    rounded = "_".join(f"{weight:.4g}" for weight in weights)[:80]
+    exact = md5_text(repr([float(weight) for weight in weights]))[:12]
+    name = f"blend_{rounded}_{exact}_{size}samples"
+    dataset = keep(f"{name}.dataset_index", np.uint8, (size,), lambda: _choose(weights, size))
+    sample = keep(f"{name}.dataset_sample_index", np.int64, (size,), lambda: _count_through(dataset, len(weights)))
+    return dataset, sample
+
+
+def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
     dataset = np.empty(size, np.uint8)
-    sample = np.empty(size, np.int64)
     counts = [0] * len(weights)
     for start in range(0, size, BLOCK):
         block = slice(start, min(start + BLOCK, size))
@@ -48,11 +60,21 @@ def blend_index(weights: Sequence[float], size: int) -> tuple[npt.NDArray[np.uin
         if chosen is None:
             chosen = _choose_one_by_one(weights, counts, block)
         dataset[block] = chosen
-        for index in range(len(weights)):
-            here = chosen == index
-            sample[block][here] = counts[index] + np.arange(np.count_nonzero(here))
-            counts[index] += int(np.count_nonzero(here))
-    return dataset, sample
+        counts = [count + int(np.count_nonzero(chosen == index)) for index, count in enumerate(counts)]
+    return dataset
+
+
+def _count_through(dataset: npt.NDArray[np.uint8], num_datasets: int) -> npt.NDArray[np.int64]:
+    """For each blended sample, how many before it were given to the same dataset."""
+    sample = np.empty(len(dataset), np.int64)
+    counts = [0] * num_datasets
+    for start in range(0, len(dataset), BLOCK):
+        block = slice(start, start + BLOCK)
+        for index in range(num_datasets):
+            here = np.flatnonzero(dataset[block] == index)
+            sample[block][here] = np.arange(counts[index], counts[index] + len(here))
+            counts[index] += len(here)
+    return sample
 
 
 def _choose_one_by_one(weights: Sequence[float], counts: Sequence[int], block: slice) -> npt.NDArray[np.uint8]:

@@ -1,5 +1,6 @@
 """Token windows in the order in which training or evaluation reads them (reference facts b.2 item 7, b.4)."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.blend import blend_index, normalized, samples_per_dataset
+from data_prep.index_cache import IndexCache, index_folder
 from data_prep.indexed_dataset import IndexedDataset
 from data_prep.sample_index import SampleIndex, build_sample_index
 from stage.errors import InputError
@@ -80,19 +82,27 @@ def open_token_windows(
 ) -> TokenWindows:
     """Open ``P``, or the blend ``W P [W2 P2 …]``, for ``num_samples`` samples (-1: one whole epoch, for evaluation).
 
-    As in the reference, only a blend asks its datasets for a margin of half a percent (facts b.1).
+    As in the reference, only a blend asks its datasets for a margin of half a percent (facts b.1). The index is built
+    once and kept beside each dataset (``index_cache``), that of the blend beside the first.
     """
     weights, prefixes = parse_data_path(data_path)
     datasets = [IndexedDataset(Path(prefix)) for prefix in prefixes]
+    caches = [IndexCache(index_folder(dataset.prefix)) for dataset in datasets]
     requests = samples_per_dataset(num_samples, normalized(weights)) if len(data_path) > 1 else [num_samples]
     parts = [
-        SingleDataset(dataset, _index_of(dataset, sequence_length, request, seed, plus_one), sequence_length, plus_one)
-        for dataset, request in zip(datasets, requests, strict=True)
+        SingleDataset(
+            dataset, _index_of(dataset, cache, sequence_length, request, seed, plus_one), sequence_length, plus_one
+        )
+        for dataset, cache, request in zip(datasets, caches, requests, strict=True)
     ]
-    if len(data_path) == 1:
-        return parts[0]
-    dataset_index, dataset_sample_index = blend_index(normalized(weights), sum(len(part) for part in parts))
-    return BlendedDataset(parts, dataset_index, dataset_sample_index)
+    windows: TokenWindows = parts[0]
+    if len(data_path) > 1:
+        size = sum(len(part) for part in parts)
+        windows = BlendedDataset(parts, *blend_index(normalized(weights), size, keep=caches[0].array))
+    problem = next((cache.problem for cache in caches if cache.problem), None)
+    if problem is not None:
+        print(problem, file=sys.stderr)
+    return windows
 
 
 def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
@@ -111,15 +121,16 @@ def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
 
 
 def _index_of(
-    dataset: IndexedDataset, sequence_length: int, num_samples: int, seed: int, plus_one: bool
+    dataset: IndexedDataset, cache: IndexCache, sequence_length: int, num_samples: int, seed: int, plus_one: bool
 ) -> SampleIndex:
     try:
         return build_sample_index(
-            np.asarray(dataset.sizes),
+            dataset.sizes,
             sequence_length=sequence_length,
             num_samples=num_samples,
             seed=seed,
             plus_one=plus_one,
+            keep=cache.array,
         )
     except InputError as error:
         raise InputError(f"{dataset.prefix}: {error}") from error

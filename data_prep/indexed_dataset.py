@@ -9,6 +9,7 @@ Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (ref
 import hashlib
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,8 +17,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from stage.digest import md5_file
 from stage.errors import InputError
-from stage.publish import finish, partial_path, published_file
+from stage.publish import finish, partial_path
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"
@@ -33,6 +35,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
     8: np.dtype("<u2"),
 }
 LARGEST_UINT16_VOCABULARY = 65500
+BLOCK_DOCUMENTS = 1 << 18
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
@@ -48,6 +51,46 @@ def idx_path(prefix: Path) -> Path:
     return prefix.with_name(prefix.name + ".idx")
 
 
+@dataclass(frozen=True)
+class Header:
+    """What the first bytes of an index say, and where its arrays lie in the file."""
+
+    dtype: np.dtype[Any]
+    sequences: int
+    num_document_ends: int
+    """Documents + 1."""
+
+    @property
+    def pointers_at(self) -> int:
+        return HEADER.size + 4 * self.sequences
+
+    @property
+    def document_ends_at(self) -> int:
+        return HEADER.size + 12 * self.sequences
+
+
+def read_header(prefix: Path) -> Header:
+    """Raises InputError when a file is missing, or the index truncated or not in this format."""
+    for path in (bin_path(prefix), idx_path(prefix)):
+        if not path.is_file():
+            raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
+    path = idx_path(prefix)
+    size = path.stat().st_size
+    if size < HEADER.size:
+        raise InputError(f"{path}: {size} bytes, too short for an index")
+    with path.open("rb") as file:
+        magic, version, code, sequences, num_document_ends = HEADER.unpack(file.read(HEADER.size))
+    if magic != MAGIC or version != VERSION or code not in DTYPES:
+        raise InputError(f"{path}: not an MMIDIDX version 1 index (reference facts a.1)")
+    expected = HEADER.size + 12 * sequences + 8 * num_document_ends
+    if size != expected:
+        raise InputError(
+            f"{path}: {size} bytes, but its header announces {sequences} sequences and "
+            f"{num_document_ends} document ends, which take {expected}; make the file again"
+        )
+    return Header(DTYPES[code], sequences, num_document_ends)
+
+
 class IndexedDataset:
     """Read access to ``PREFIX.bin/.idx``.
 
@@ -57,26 +100,13 @@ class IndexedDataset:
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
-        for path in (bin_path(prefix), idx_path(prefix)):
-            if not path.is_file():
-                raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
+        header = read_header(prefix)
         index = np.memmap(idx_path(prefix), dtype=np.uint8, mode="r")
-        if index.size < HEADER.size:
-            raise InputError(f"{idx_path(prefix)}: {index.size} bytes, too short for an index")
-        magic, version, code, num_sequences, num_document_ends = HEADER.unpack(index[: HEADER.size].tobytes())
-        if magic != MAGIC or version != VERSION or code not in DTYPES:
-            raise InputError(f"{idx_path(prefix)}: not an MMIDIDX version 1 index (reference facts a.1)")
-        expected = HEADER.size + 12 * num_sequences + 8 * num_document_ends
-        if index.size != expected:
-            raise InputError(
-                f"{idx_path(prefix)}: {index.size} bytes, but its header announces {num_sequences} sequences and "
-                f"{num_document_ends} document ends, which take {expected}; make the file again"
-            )
-        self.dtype = DTYPES[code]
-        self.sizes: npt.NDArray[np.int32] = _array(index, "<i4", HEADER.size, num_sequences)
-        self.pointers: npt.NDArray[np.int64] = _array(index, "<i8", HEADER.size + 4 * num_sequences, num_sequences)
+        self.dtype = header.dtype
+        self.sizes: npt.NDArray[np.int32] = _array(index, "<i4", HEADER.size, header.sequences)
+        self.pointers: npt.NDArray[np.int64] = _array(index, "<i8", header.pointers_at, header.sequences)
         self.document_ends: npt.NDArray[np.int64] = _array(
-            index, "<i8", HEADER.size + 12 * num_sequences, num_document_ends
+            index, "<i8", header.document_ends_at, header.num_document_ends
         )
         self._tokens = self._map_tokens()
 
@@ -112,17 +142,20 @@ def _array(index: npt.NDArray[np.uint8], dtype: str, offset: int, count: int) ->
 class IndexedDatasetWriter:
     """Write ``PREFIX.bin/.idx`` document by document (one sequence each, as the reference does).
 
-    Use as a context manager: both files get their final names only when the block ends without an exception.
+    Use as a context manager: both files get their final names only when the block ends without an exception. Takes a
+    few megabytes of memory, however many documents there are.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
         self.prefix, self.dtype = prefix, dtype
-        self.num_tokens = 0
+        self.num_documents = self.num_tokens = 0
         self.bin_md5 = hashlib.md5(usedforsecurity=False)
-        self.idx_md5 = hashlib.md5(usedforsecurity=False)
-        self._sizes: list[npt.NDArray[np.int32]] = []
+        self.idx_md5 = ""
+        """Hex, once the block has ended."""
         prefix.parent.mkdir(parents=True, exist_ok=True)
         self._bin = partial_path(bin_path(prefix)).open("wb")
+        self._idx = partial_path(idx_path(prefix)).open("w+b")
+        self._idx.seek(HEADER.size)
 
     def __enter__(self) -> Self:
         return self
@@ -135,31 +168,43 @@ class IndexedDatasetWriter:
                 f"{bin_path(self.prefix)}: token ids {ids.min()} to {ids.max()} do not fit {self.dtype.name}; "
                 "the tokenizer's vocabulary is larger than the dataset was made for"
             )
-        block = ids.astype(self.dtype).tobytes()
-        self._bin.write(block)
-        self.bin_md5.update(block)
-        self._sizes.append(np.asarray(sizes, dtype="<i4"))
-        self.num_tokens += ids.size
+        self.append(ids.astype(self.dtype), np.asarray(sizes, dtype="<i4"))
 
-    @property
-    def num_documents(self) -> int:
-        return sum(len(sizes) for sizes in self._sizes)
+    def append(self, ids: npt.NDArray[Any], sizes: npt.NDArray[np.int32]) -> None:
+        """Append documents whose ids are in the dataset's dtype already, little-endian."""
+        self._bin.write(ids.data)
+        self.bin_md5.update(ids.data)
+        self._idx.write(sizes.astype("<i4").data)
+        self.num_documents += len(sizes)
+        self.num_tokens += len(ids)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bin.close()
-        if error is not None:
+        with self._bin, self._idx:
+            if error is None:
+                self._complete_index()
+        if error is None:
+            self.idx_md5 = md5_file(partial_path(idx_path(self.prefix)))
+            finish(idx_path(self.prefix))
+            finish(bin_path(self.prefix))
+        else:
             partial_path(bin_path(self.prefix)).unlink(missing_ok=True)
-            return
-        sizes = np.concatenate(self._sizes) if self._sizes else np.empty(0, "<i4")
-        ends = np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
+            partial_path(idx_path(self.prefix)).unlink(missing_ok=True)
+
+    def _complete_index(self) -> None:
+        """What follows the lengths, and the header before them."""
+        self._idx.flush()
+        position = 0
+        for start in range(0, self.num_documents, BLOCK_DOCUMENTS):
+            count = min(BLOCK_DOCUMENTS, self.num_documents - start)
+            sizes = np.fromfile(partial_path(idx_path(self.prefix)), "<i4", count, offset=HEADER.size + 4 * start)
+            ends = position + np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
+            self._idx.write(np.concatenate([[position], ends[:-1]]).astype("<i8").data)
+            position = int(ends[-1])
+        for start in range(0, self.num_documents + 1, BLOCK_DOCUMENTS):
+            stop = min(start + BLOCK_DOCUMENTS, self.num_documents + 1)
+            self._idx.write(np.arange(start, stop, dtype="<i8").data)
         code = next(code for code, dtype in DTYPES.items() if dtype == self.dtype)
-        header = HEADER.pack(MAGIC, VERSION, code, len(sizes), len(sizes) + 1)
-        parts = (header, sizes, np.concatenate([[0], ends[:-1]]) if len(ends) else ends, np.arange(len(sizes) + 1))
-        with published_file(idx_path(self.prefix)) as partial, partial.open("wb") as file:
-            for part in parts:
-                block = part if isinstance(part, bytes) else part.astype(part.dtype.newbyteorder("<")).tobytes()
-                file.write(block)
-                self.idx_md5.update(block)
-        finish(bin_path(self.prefix))
+        self._idx.seek(0)
+        self._idx.write(HEADER.pack(MAGIC, VERSION, code, self.num_documents, self.num_documents + 1))

@@ -2,150 +2,200 @@
 
 What is written equals what the reference's preprocessing writes for the concatenation of the files (facts a.4): one
 sequence per document, no EOD token, documents without any token left out.
+
+Every file becomes parts of its own (``parts``) in ``PREFIX.parts/``, made in any order, on any machine; the dataset is
+the parts one after the other. A run that is killed loses the parts it was working on.
 """
 
+import itertools
+import math
+import re
+import shutil
+import sys
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from data_prep.c4 import Batch, HashedFile, batches_of, require_files, text_of
+from data_prep.c4 import require_files
+from data_prep.fast_tokenizer import FastTokenizer
 from data_prep.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path, token_dtype
+from data_prep.parts import Method, OnBadLine, Part, PartRecord, Source, read_record, source_of, tokens_of
 from data_prep.tokenizer import Tokenizer
+from data_prep.workers import Finished, finished_in_order
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import Record, is_current, record_of, write_manifest
-from stage.processes import end_with_parent
-from stage.progress import Advance, progress
+from stage.lock import only_one_in
+from stage.manifest import Record, is_current, manifest_path, record_of, write_manifest
+from stage.publish import write_text
 
-BATCHES_IN_FLIGHT_PER_WORKER = 4
+DECOMPRESSION_SHARE = 0.05
+"""Time to decompress a file against the time to tokenise it."""
+MOST_STRIPES = 8
 
 
 @dataclass(frozen=True)
 class Result:
     documents: int
     tokens: int
-    bytes: int
-    """Size of the inputs on disk."""
+    skipped_lines: int
     wall_s: float
 
 
-def preprocess(
-    inputs: Sequence[Path], tokenizer: Path, output_prefix: Path, *, workers: int, force: bool = False
-) -> Result | None:
-    """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest.
+@dataclass(frozen=True)
+class Shard:
+    """One of several tasks that share the files: every ``count``-th file, from ``index`` on."""
 
-    Returns None when they are there already, from the same inputs and tokenizer. Raises InputError for a line that is
-    not a JSON object with a text (naming file and line), a damaged file, or different work under the output's name.
+    index: int
+    count: int
+
+
+def parse_shard(text: str) -> Shard:
+    """Read "K/N"."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise InputError(f"--shard {text}: expected K/N with K from 0 to N-1, such as 3/16")
+    return Shard(int(match[1]), int(match[2]))
+
+
+def preprocess(
+    inputs: Sequence[Path],
+    tokenizer: Path,
+    output_prefix: Path,
+    *,
+    workers: int,
+    on_bad_line: OnBadLine = "stop",
+    shard: Shard | None = None,
+    force: bool = False,
+) -> Result | None:
+    """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` into its files' parts.
+
+    Returns None when the dataset is there already, from the same inputs, tokenizer and options. Raises InputError for
+    a line that is not a JSON object with a text (naming file and line), a damaged file, or different work under the
+    output's name.
     """
     started = time.monotonic()
     require_files([*inputs, tokenizer])
     if workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
-    vocab_size = Tokenizer(tokenizer).vocab_size
-    dtype = token_dtype(vocab_size)
-    options = {"vocab_size": vocab_size, "dtype": dtype.name}
-    sources = [*inputs, tokenizer]
-    if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=sources):
+    model = Tokenizer(tokenizer)
+    dtype = token_dtype(model.vocab_size)
+    options = {"vocab_size": model.vocab_size, "dtype": dtype.name, "on_bad_line": on_bad_line}
+    folder = output_prefix.with_name(output_prefix.name + ".parts")
+    if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=[*inputs, tokenizer]):
+        shutil.rmtree(folder, ignore_errors=True)
         return None
-    _refuse_to_overwrite(output_prefix, force)
+    _refuse_to_overwrite(output_prefix, folder, force)
 
-    records: list[Record] = []
-    total = sum(path.stat().st_size for path in inputs)
-    writer = IndexedDatasetWriter(output_prefix, dtype)
-    with writer, _encoders(tokenizer, workers) as pool, progress("tokenise", total, "bytes") as advance:
-        waiting: Waiting = deque()
-        for path in inputs:
-            source = HashedFile(path)
-            for batch in batches_of(path, source):
-                waiting.append((batch, pool.submit(_encode, batch)))
-                if len(waiting) >= BATCHES_IN_FLIGHT_PER_WORKER * workers:
-                    _write_next(waiting, writer, advance)
-            records.append(record_of(path, str(path), source.md5.hexdigest()))
-            source.close()
-        while waiting:
-            _write_next(waiting, writer, advance)
-
-    outputs = [
-        record_of(bin_path(output_prefix), bin_path(output_prefix).name, writer.bin_md5.hexdigest()),
-        record_of(idx_path(output_prefix), idx_path(output_prefix).name, writer.idx_md5.hexdigest()),
-    ]
-    records.append(record_of(tokenizer, str(tokenizer), md5_file(tokenizer)))
-    write_manifest(
-        output_prefix,
-        stage="preprocess",
-        options=options,
-        inputs=records,
-        outputs=outputs,
-        packages=["numpy", "sentencepiece"],
-        started=started,
-    )
-    return Result(writer.num_documents, writer.num_tokens, total, time.monotonic() - started)
+    folder.mkdir(parents=True, exist_ok=True)
+    encoder = FastTokenizer(model, dtype)
+    if encoder.why_slow is not None:
+        print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
+    method = Method(md5_file(tokenizer), dtype.name, on_bad_line)
+    numbers = range(len(inputs)) if shard is None else range(shard.index, len(inputs), shard.count)
+    files = _plan(folder, {number: source_of(inputs[number]) for number in numbers}, method, workers)
+    try:
+        with finished_in_order(files, encoder, workers) as finished:
+            if shard is not None:
+                return _count(finished, started)
+            with only_one_in(folder, "it is being joined already"):
+                result = _join(finished, output_prefix, tokenizer, options, started)
+    except BaseException:
+        if all(path.suffix == ".lock" or path.name == "lock" for path in folder.iterdir()):
+            shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
+    return result
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Documents of one batch: their ids end to end and their lengths; empty ones are left out."""
-
-    ids: npt.NDArray[np.int64]
-    sizes: list[int]
-
-
-Waiting = deque[tuple[Batch, "Future[Encoded]"]]
-
-
-def _write_next(waiting: Waiting, writer: IndexedDatasetWriter, advance: Advance) -> None:
-    batch, future = waiting.popleft()
-    encoded = future.result()
-    writer.add_documents(encoded.ids, encoded.sizes)
-    advance(batch.read_bytes)
-
-
-def _refuse_to_overwrite(prefix: Path, force: bool) -> None:
+def _refuse_to_overwrite(prefix: Path, folder: Path, force: bool) -> None:
     existing = [path for path in (bin_path(prefix), idx_path(prefix)) if path.exists()]
-    if existing and not force:
+    killed_before_its_manifest = folder.exists() and not manifest_path(prefix).exists()
+    if existing and not force and not killed_before_its_manifest:
         raise InputError(
             f"{existing[0]} exists and was made from other inputs or options, or its manifest is missing; "
             "choose another --output-prefix or pass --force"
         )
 
 
-@contextmanager
-def _encoders(tokenizer: Path, workers: int) -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(workers, initializer=_start_encoder, initargs=(tokenizer,)) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)  # not waiting races with the interpreter's own shutdown
-            raise
+def _plan(folder: Path, sources: Mapping[int, Source], method: Method, workers: int) -> list[list[Part]]:
+    """The parts of each file: as an earlier run made them, else in as many stripes as keep all workers busy."""
+    whole = {number: _made_earlier(folder, number, source, method) for number, source in sources.items()}
+    stripes = _stripes(sum(parts is None for parts in whole.values()), workers)
+    return [
+        whole[number] or [Part(folder, number, source, method, stripe, stripes) for stripe in range(stripes)]
+        for number, source in sources.items()
+    ]
 
 
-_tokenizer: Tokenizer  # of this worker process
+def _made_earlier(folder: Path, number: int, source: Source, method: Method) -> list[Part] | None:
+    for stripes in range(1, MOST_STRIPES + 1):
+        parts = [Part(folder, number, source, method, stripe, stripes) for stripe in range(stripes)]
+        if all(read_record(part) for part in parts):
+            return parts
+    return None
 
 
-def _start_encoder(path: Path) -> None:
-    global _tokenizer
-    end_with_parent()
-    _tokenizer = Tokenizer(path)
+def _stripes(files: int, workers: int) -> int:
+    """Stripes per file for the shortest time, if files are equally long: rounds of work times the work of a round."""
+    return min(
+        range(1, MOST_STRIPES + 1),
+        key=lambda stripes: math.ceil(files * stripes / workers) * (1 / stripes + DECOMPRESSION_SHARE),
+    )
 
 
-def _encode(batch: Batch) -> Encoded:
-    ids: list[int] = []
-    sizes: list[int] = []
-    for number, line in enumerate(batch.lines, batch.first_line):
-        where = f"{batch.path}:{number}"
-        text = text_of(line, where)
-        try:
-            tokens = _tokenizer.encode(text)
-        except UnicodeEncodeError as error:
-            raise InputError(f"{where}: the text holds a lone surrogate, which no tokenizer can encode") from error
-        if tokens:
-            ids.extend(tokens)
-            sizes.append(len(tokens))
-    return Encoded(np.array(ids, dtype=np.int64), sizes)
+def _count(finished: Finished, started: float) -> Result:
+    records = [record for parts in finished for _, record in parts]
+    documents, tokens = (sum(block[axis] for record in records for block in record.blocks) for axis in (0, 1))
+    return Result(documents, tokens, sum(len(record.skipped) for record in records), time.monotonic() - started)
+
+
+def _join(finished: Finished, prefix: Path, tokenizer: Path, options: dict[str, Any], started: float) -> Result:
+    """The parts one after the other, and the manifest."""
+    inputs: list[Record] = []
+    skipped: list[str] = []
+    writer = IndexedDatasetWriter(prefix, np.dtype(options["dtype"]))
+    with writer:
+        for parts in finished:
+            for ids, sizes in _blocks_in_order(parts):
+                writer.append(ids, sizes)
+            source = parts[0][1].source
+            inputs.append(Record(source.path, 1, source.bytes, parts[0][1].source_md5, source.mtime_ns))
+            skipped += [message for _, message in sorted(line for _, record in parts for line in record.skipped)]
+    outputs = [
+        record_of(bin_path(prefix), bin_path(prefix).name, writer.bin_md5.hexdigest()),
+        record_of(idx_path(prefix), idx_path(prefix).name, writer.idx_md5),
+    ]
+    if skipped:
+        list_path = prefix.with_name(prefix.name + ".skipped.txt")
+        write_text(list_path, "".join(f"{message}\n" for message in skipped))
+        outputs.append(record_of(list_path, list_path.name, md5_file(list_path)))
+    write_manifest(
+        prefix,
+        stage="preprocess",
+        options=options,
+        inputs=[*inputs, record_of(tokenizer, str(tokenizer), md5_file(tokenizer))],
+        outputs=outputs,
+        packages=["numpy", "sentencepiece", "isal", "orjson"],
+        started=started,
+    )
+    return Result(writer.num_documents, writer.num_tokens, len(skipped), time.monotonic() - started)
+
+
+def _blocks_in_order(parts: Sequence[tuple[Part, PartRecord]]) -> Iterator[tuple[Any, Any]]:
+    """Token ids and document lengths of a file's blocks: block i is in stripe i modulo the number of stripes."""
+    stripes = [(tokens_of(part, "bin"), tokens_of(part, "sizes"), iter(record.blocks)) for part, record in parts]
+    starts = [[0, 0] for _ in parts]
+    for number in itertools.count():
+        ids, sizes, blocks = stripes[number % len(stripes)]
+        start = starts[number % len(stripes)]
+        block = next(blocks, None)
+        if block is None:
+            return
+        documents, tokens = block
+        yield ids[start[1] : start[1] + tokens], sizes[start[0] : start[0] + documents]
+        start[0] += documents
+        start[1] += tokens

@@ -4,15 +4,19 @@ Documents are laid end to end in their natural order, ``num_epochs`` times; the 
 ``sequence_length`` tokens; only the order of the windows is shuffled.
 """
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data_prep.index_cache import Keep, in_memory
 from stage.errors import InputError
 
 SHARE_OF_AN_EPOCH_SHUFFLED_APART = 0.80
+BLOCK = 1 << 20
+"""Samples placed at once."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,13 @@ class SampleIndex:
 
 
 def build_sample_index(
-    sizes: npt.NDArray[np.int32], *, sequence_length: int, num_samples: int, seed: int, plus_one: bool = False
+    sizes: npt.NDArray[np.int32],
+    *,
+    sequence_length: int,
+    num_samples: int,
+    seed: int,
+    plus_one: bool = False,
+    keep: Keep = in_memory,
 ) -> SampleIndex:
     """Build the index of one dataset for at least ``num_samples`` samples, or of exactly one epoch if it is negative.
 
@@ -41,55 +51,98 @@ def build_sample_index(
     In the one-epoch case the last sample is kept however short. The reference counts the samples there in float32,
     which is wrong from 2**24 tokens on (facts j 14); here the count is exact.
     """
-    extra = int(plus_one)
-    num_tokens = int(sizes.sum(dtype=np.int64))
+    extra, num_documents = int(plus_one), len(sizes)
+    cut = _cut(int(sizes.sum(dtype=np.int64)), sequence_length, num_samples, extra)
+    if cut.num_epochs * num_documents > np.iinfo(np.int32).max:
+        raise InputError(
+            f"{num_samples} samples take {cut.num_epochs} epochs of {num_documents} documents, more than the index can "
+            "number in 32 bits; request fewer samples"
+        )
+    # Each name tells what its array depends on and no more, so that another seed costs another shuffle index only.
+    dataset = _identity(sizes)
+    length, request = f"{sequence_length}{'+1' if plus_one else ''}", "all" if num_samples < 0 else num_samples
+    samples = f"{dataset}_{length}tokens_{request}samples"
+    document_idx = keep(
+        f"{dataset}_{cut.num_epochs}epochs.document_idx",
+        np.int32,
+        (cut.num_epochs * num_documents,),
+        lambda: np.tile(np.arange(num_documents, dtype=np.int32), cut.num_epochs),
+    )
+    sample_idx = keep(
+        f"{samples}.sample_idx",
+        np.int32,
+        (cut.num_samples + 1, 2),
+        lambda: _sample_starts(sizes, cut, sequence_length, extra),
+    )
+    shuffle_idx = keep(
+        f"{samples}_seed{seed}.shuffle_idx",
+        _shuffle_dtype(cut.num_samples),
+        (cut.num_samples,),
+        lambda: _shuffle(cut.num_samples, cut.shuffled_first, seed),
+    )
+    return SampleIndex(document_idx, sample_idx, shuffle_idx, cut.num_epochs, cut.separate_last_epoch)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """What follows from the number of tokens alone."""
+
+    num_epochs: int
+    num_samples: int
+    shuffled_first: int
+    """Samples shuffled among themselves before the rest, if there is a rest."""
+    separate_last_epoch: bool
+
+
+def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) -> _Cut:
     if num_tokens <= extra:
         raise InputError(f"a dataset of {num_tokens} tokens holds no sample")
-    keep_last = num_samples < 0
-    num_epochs = 1 if keep_last else _num_epochs(num_tokens, sequence_length, num_samples, extra)
-    if keep_last:
+    per_epoch = (num_tokens - extra) // sequence_length
+    if num_samples < 0:
         total = -(-(num_tokens - extra) // sequence_length)
-    else:
-        total = (num_epochs * num_tokens - extra) // sequence_length
-
-    separate, shuffled_first = False, total
-    if num_epochs > 1:
-        before_last = ((num_epochs - 1) * num_tokens - extra) // sequence_length
-        per_epoch = (num_tokens - extra) // sequence_length
-        separate = num_samples - before_last < int(SHARE_OF_AN_EPOCH_SHUFFLED_APART * per_epoch)
-        shuffled_first = before_last if separate else total
-
-    document_idx = np.tile(np.arange(len(sizes), dtype=np.int32), num_epochs)
-    sample_idx = _sample_starts(sizes, num_epochs, sequence_length, total, extra)
-    return SampleIndex(document_idx, sample_idx, _shuffle(total, shuffled_first, seed), num_epochs, separate)
+        return _Cut(1, total, total, False)
+    # The smallest number >= 1 of epochs with floor((epochs * num_tokens - extra) / sequence_length) >= num_samples.
+    num_epochs = max(1, -(-(num_samples * sequence_length + extra) // num_tokens))
+    total = (num_epochs * num_tokens - extra) // sequence_length
+    if num_epochs == 1:
+        return _Cut(1, total, total, False)
+    before_last = ((num_epochs - 1) * num_tokens - extra) // sequence_length
+    separate = num_samples - before_last < int(SHARE_OF_AN_EPOCH_SHUFFLED_APART * per_epoch)
+    return _Cut(num_epochs, total, before_last if separate else total, separate)
 
 
-def _num_epochs(num_tokens: int, sequence_length: int, num_samples: int, extra: int) -> int:
-    """Smallest e >= 1 with floor((e * num_tokens - extra) / sequence_length) >= num_samples."""
-    return max(1, -(-(num_samples * sequence_length + extra) // num_tokens))
+def _identity(sizes: npt.NDArray[np.int32]) -> str:
+    """Names a dataset by its documents' lengths: no index depends on anything else in it."""
+    return hashlib.md5(np.ascontiguousarray(sizes, "<i4").view(np.uint8).data, usedforsecurity=False).hexdigest()[:12]
 
 
-def _sample_starts(
-    sizes: npt.NDArray[np.int32], num_epochs: int, sequence_length: int, total: int, extra: int
-) -> npt.NDArray[np.int32]:
-    """[total + 1, 2]. A sample that ends with its document leaves the pointer on that document, at its very end."""
-    lengths = np.tile(sizes, num_epochs)
-    ends = np.cumsum(lengths, dtype=np.int64)
-    starts = np.arange(total + 1, dtype=np.int64) * sequence_length
-    document = np.searchsorted(ends, starts + extra, side="left")
-    beyond = document == len(ends)
-    document[beyond] -= 1
-    offset = starts - ends[document] + lengths[document]
-    offset[beyond] = lengths[-1] - extra  # the kept last sample ends where the tokens end
-    document[0], offset[0] = 0, 0
-    return np.stack([document, offset], axis=1).astype(np.int32)
+def _sample_starts(sizes: npt.NDArray[np.int32], cut: _Cut, sequence_length: int, extra: int) -> npt.NDArray[np.int32]:
+    """[n + 1, 2]. A sample that ends with its document leaves the pointer on that document, at its very end."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    num_tokens = int(ends[-1])
+    found = np.empty((cut.num_samples + 1, 2), np.int32)
+    for first in range(0, len(found), BLOCK):
+        block = found[first : first + BLOCK]
+        starts = np.arange(first, first + len(block), dtype=np.int64) * sequence_length
+        epoch, token_before = np.divmod(starts + (extra - 1), num_tokens)
+        document = np.searchsorted(ends, token_before, side="right")
+        block[:, 0] = epoch * len(sizes) + document
+        block[:, 1] = starts - (epoch * num_tokens + ends[document] - sizes[document])
+    found[0] = 0, 0
+    if cut.num_samples * sequence_length + extra > cut.num_epochs * num_tokens:
+        found[-1] = cut.num_epochs * len(sizes) - 1, sizes[-1] - extra  # the last one, kept, ends with the tokens
+    return found
+
+
+def _shuffle_dtype(total: int) -> type[np.unsignedinteger[Any] | np.signedinteger[Any]]:
+    return np.uint32 if total < np.iinfo(np.uint32).max - 1 else np.int64
 
 
 def _shuffle(total: int, first: int, seed: int) -> npt.NDArray[Any]:
     """Samples [0, first) shuffled among themselves, then [first, total), from one legacy NumPy generator."""
-    dtype = np.uint32 if total < np.iinfo(np.uint32).max - 1 else np.int64
     random = np.random.RandomState(seed)
-    parts = [np.arange(0, first, dtype=dtype), np.arange(first, total, dtype=dtype)]
-    for part in parts if first != total else parts[:1]:
-        random.shuffle(part)
-    return np.concatenate(parts)
+    order = np.arange(total, dtype=_shuffle_dtype(total))
+    random.shuffle(order[:first])
+    if first != total:
+        random.shuffle(order[first:])
+    return order

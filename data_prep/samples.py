@@ -1,11 +1,12 @@
-"""Write the token windows that training or evaluation reads, in order, to a ``.npy`` file."""
+"""Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; print them as text."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.dataset import open_token_windows
+from data_prep.dataset import PADDING, open_token_windows
+from data_prep.tokenizer import Tokenizer
 from stage.errors import InputError
 from stage.progress import progress
 from stage.publish import published_file
@@ -43,3 +44,17 @@ def write_samples(
             advance(1)
         rows.flush()
     return shape
+
+
+def print_texts(samples: Path, tokenizer: Path, first: int) -> None:
+    """Print what :func:`write_samples` wrote, as text. Raises InputError for a token the tokenizer does not have."""
+    model = Tokenizer(tokenizer)
+    for number, row in enumerate(np.load(samples, mmap_mode="r"), first):
+        tokens = row[row != PADDING]
+        if tokens.size and int(tokens.max()) >= model.vocab_size:
+            raise InputError(
+                f"{tokenizer}: {model.vocab_size} pieces, but sample {number} holds token {tokens.max()}; "
+                "the dataset was made with another tokenizer"
+            )
+        print(f"--- sample {number}: {len(tokens)} tokens")
+        print(model.decode(tokens.tolist()))

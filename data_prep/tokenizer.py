@@ -9,7 +9,7 @@ from typing import Any
 
 import sentencepiece
 
-from data_prep.c4 import HashedFile, lines_of, require_files, text_of
+from data_prep.c4 import documents_of, require_files
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.manifest import is_current, record_of, write_manifest
@@ -44,10 +44,29 @@ class Tokenizer:
             raise InputError(f"{path}: not a SentencePiece model ({error})") from error
         self.vocab_size: int = self._model.get_piece_size()
 
+    @property
+    def serialized(self) -> bytes:
+        """The model as it is in its file."""
+        return bytes(self._model.serialized_model_proto())
+
     def encode(self, text: str) -> list[int]:
         """Token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
         text.encode("utf-8")
         return self._model.encode(text)  # type: ignore[no-any-return]
+
+    def encode_batch(self, texts: list[bytes]) -> list[list[int]]:
+        """Token ids of each text in UTF-8, in this thread."""
+        return self._model.encode(texts, num_threads=1)  # type: ignore[no-any-return]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
+        return str(self._model.decode(list(ids)))
+
+    def piece(self, token: int) -> str:
+        return str(self._model.id_to_piece(token))
+
+    def piece_id(self, piece: str) -> int:
+        return int(self._model.piece_to_id(piece))
 
 
 def train_tokenizer(
@@ -96,7 +115,4 @@ def _sentences(inputs: Sequence[Path], documents: int) -> Iterator[str]:
 
 
 def _documents(inputs: Sequence[Path]) -> Iterator[str]:
-    for path in inputs:
-        with lines_of(path, HashedFile(path)) as stream:
-            for number, line in enumerate(stream, 1):
-                yield text_of(line, f"{path}:{number}")
+    return (text for path in inputs for _, text in documents_of(path))

@@ -2,22 +2,43 @@
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 18
+"""Stays in a core's cache between reading and hashing."""
 
 
-def md5_file(path: Path, advance: Callable[[float], None] | None = None) -> str:
+def md5_file(path: Path | str, advance: Callable[[float], None] | None = None) -> str:
     """Hex MD5 of a file's bytes; ``advance`` is told of every block's size in bytes."""
+    return md5_files([path], advance)[0]
+
+
+def md5_files(paths: Sequence[Path | str], advance: Callable[[float], None] | None = None) -> list[str]:
+    """The same for several files, open all at once: the disk is asked for all of them before the first is hashed.
+
+    A checkpoint has 100,000 files, many of them small; one after the other, each would wait for the disk.
+    """
+    handles: list[int] = []
+    try:
+        for path in paths:
+            handles.append(os.open(path, os.O_RDONLY))
+            os.posix_fadvise(handles[-1], 0, BLOCK_BYTES, os.POSIX_FADV_WILLNEED)
+        return [_md5(handle, path, advance) for handle, path in zip(handles, paths, strict=True)]
+    finally:
+        for handle in handles:
+            os.close(handle)
+
+
+def _md5(handle: int, path: Path | str, advance: Callable[[float], None] | None) -> str:
     digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb", buffering=0) as file:
-        # A checkpoint has 100,000 small files: do not allocate a whole block for each.
-        buffer_bytes = min(BLOCK_BYTES, os.fstat(file.fileno()).st_size + 1)
-        while block := file.read(buffer_bytes):
+    try:
+        while block := os.read(handle, BLOCK_BYTES):
             digest.update(block)
             if advance is not None:
                 advance(len(block))
+    except OSError as error:  # os.read does not know the name: a folder, a bad disk
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
     return digest.hexdigest()
 
 

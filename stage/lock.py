@@ -13,10 +13,13 @@ PATIENCE_S = 20.0
 
 
 @contextmanager
-def only_one_in(folder: Path, mend: str) -> Iterator[None]:
-    """Hold ``folder``'s lock. Raises InputError, ending with ``mend``, when another process keeps it for 20 s."""
+def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[None]:
+    """Hold the lock file ``name`` in ``folder``.
+
+    Raises InputError, ending with ``mend``, when another process keeps it for 20 s.
+    """
     deadline = time.monotonic() + PATIENCE_S
-    with (folder / "lock").open("w") as lock:
+    with (folder / name).open("w") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

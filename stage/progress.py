@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
 SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -20,6 +17,9 @@ class Advance(Protocol):
 def progress(title: str, total: float, unit: str) -> Iterator[Advance]:
     """Yield a function that is called with each amount of work done, in ``unit``; ``total`` is the whole."""
     if sys.stderr.isatty():
+        from rich.console import Console  # slow to import, and not needed elsewhere
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
             bar = bars.add_task(title, total=total)

@@ -1,6 +1,7 @@
 """The order of samples: index, blend and windows, against the recorded outputs and against the rules as they read."""
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,15 @@ def _arrays(windows: SingleDataset | BlendedDataset, kind: str) -> dict[str, np.
 @pytest.mark.parametrize("kind", ["train", "valid"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
 def test_recorded_orders_are_reproduced(case: dict[str, Any], kind: str, corpora: Path) -> None:
+    for folder in corpora.glob("*.index"):
+        shutil.rmtree(folder)
+    _assert_as_recorded(case, kind, corpora)
+    built = sorted(corpora.glob("*.index/*.npy"))
+    _assert_as_recorded(case, kind, corpora)  # from the files
+    assert sorted(corpora.glob("*.index/*.npy")) == built
+
+
+def _assert_as_recorded(case: dict[str, Any], kind: str, corpora: Path) -> None:
     windows = _open(case, kind, corpora)
     if windows is None:
         return

@@ -123,7 +123,7 @@ def test_finished_work_is_kept_and_never_overwritten(corpus: Path, tokenizer: Pa
     preprocess(shards[:1], tokenizer, prefix)
     manifest = read_manifest(prefix)
     assert manifest is not None
-    assert manifest.options == {"vocab_size": 500, "dtype": "uint16"}
+    assert manifest.options == {"vocab_size": 500, "dtype": "uint16", "on_bad_line": "stop"}
     assert [record.md5 for record in manifest.inputs] == [md5_file(shards[0]), md5_file(tokenizer)]
     assert [record.md5 for record in manifest.outputs] == [md5_file(bin_path(prefix)), md5_file(idx_path(prefix))]
     before = bin_path(prefix).stat().st_mtime_ns
@@ -152,6 +152,9 @@ GOOD = b'{"text": "tree"}\n'
         ("x.json.gz", gzip.compress(GOOD * 50_000)[:-20], "x.json.gz: truncated or damaged gzip file"),
         ("x.json.gz", gzip.compress(GOOD) + b"garbage", "x.json.gz: truncated or damaged gzip file"),
         ("x.json.gz", GOOD, "x.json.gz: truncated or damaged gzip file"),
+        ("x.json.gz", b"", "x.json.gz: truncated or damaged gzip file"),
+        ("x.json.gz", gzip.compress(GOOD * 50_000)[:-8] + bytes(8), "x.json.gz: truncated or damaged gzip file"),
+        ("x.json", b'{"text": "' + b"a" * (1 << 25) + b'"}\n', "x.json:1: a line of more than"),
     ],
 )
 def test_bad_input_is_named_and_nothing_is_left(
@@ -161,7 +164,8 @@ def test_bad_input_is_named_and_nothing_is_left(
     output = tmp_path / "out"
     arguments = ["--input", tmp_path / name, "--tokenizer", tokenizer, "--output-prefix", output / "x"]
     assert_refused(command("data_prep", "preprocess", *arguments), complaint)
-    assert list(output.iterdir()) == []
+    assert {path.name for path in output.iterdir()} <= {"x.parts"}  # what other workers had finished
+    assert not list(output.rglob("*.partial"))
 
 
 @pytest.mark.parametrize(

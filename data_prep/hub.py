@@ -1,0 +1,67 @@
+"""Files of a Hugging Face dataset: what they should be, and fetching them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from stage.errors import InputError
+from stage.optional import optional
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """What the hub says of a file."""
+
+    bytes: int
+    sha256: str
+
+
+class Hub:
+    """One dataset at one commit: ``revision`` (a branch, a tag or a commit) is looked up once.
+
+    Every method raises InputError, in one line, when the hub cannot be reached or refuses.
+    """
+
+    def __init__(self, repository: str, revision: str) -> None:
+        self.repository = repository
+        self._hub = optional("huggingface_hub", "huggingface_hub", "fetch")
+        utils = optional("huggingface_hub.utils", "huggingface_hub", "fetch")
+        utils.disable_progress_bars()
+        utils.logging.set_verbosity_error()
+        self._api = self._hub.HfApi()
+        info = self._ask(lambda: self._api.dataset_info(repository, revision=revision))
+        self.commit: str = info.sha
+
+    def describe(self, names: Sequence[str]) -> dict[str, RemoteFile]:
+        """Size and SHA-256 of each file. Raises InputError for one that is not there."""
+        found = self._ask(
+            lambda: self._api.get_paths_info(self.repository, list(names), repo_type="dataset", revision=self.commit)
+        )
+        files = {entry.path: RemoteFile(entry.lfs.size, entry.lfs.sha256) for entry in found if entry.lfs is not None}
+        for name in names:
+            if name not in files:
+                raise InputError(f"{self.repository} at {self.commit}: no large file {name}; try another --revision")
+        return files
+
+    def download(self, name: str, folder: Path) -> Path:
+        """Fetch a file to ``folder/name``. A connection that breaks is taken up again where it broke."""
+        path = self._ask(
+            lambda: self._hub.hf_hub_download(
+                self.repository, name, repo_type="dataset", revision=self.commit, local_dir=folder
+            )
+        )
+        return Path(path)
+
+    def _ask(self, question: Callable[[], Answer]) -> Answer:
+        # The library lets its HTTP client's errors through, and changes the client from version to version.
+        try:
+            return question()
+        except Exception as error:
+            reason = str(error).strip().splitlines() or [""]
+            raise InputError(
+                f"Hugging Face, dataset {self.repository}: {type(error).__name__}: {reason[0]}; check the network, "
+                "or take the files from a folder with --from"
+            ) from error

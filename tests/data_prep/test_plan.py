@@ -1,0 +1,67 @@
+"""The plan of the real job: arithmetic, limits, overrides."""
+
+import json
+from typing import Any
+
+import pytest
+
+from data_prep.plan import BIN_BYTES, COMPRESSED_BYTES, IDX_BYTES, RATES, TEXT_BYTES, make_plans, with_rates
+from tests.support import assert_refused, command
+
+
+def stages_of(*arguments: object) -> dict[str, dict[str, Any]]:
+    done = command("data_prep", "plan", "--json", "--nodes", 1, *arguments)
+    assert done.returncode == 0, done.stderr
+    (plan,) = json.loads(done.stdout)["plans"]
+    assert plan["seconds"] == pytest.approx(sum(stage["seconds"] for stage in plan["stages"]))
+    return {stage["name"]: stage for stage in plan["stages"]}
+
+
+def test_every_stage_and_what_limits_it() -> None:
+    rates = ["--mb-per-s-per-core", 10, "--disk-mb-per-s", 1e6, "--network-mb-per-s", 100]
+    stages = stages_of("--cores", 64, *rates)
+    assert list(stages) == ["fetch", "tokenise", "join", "index", "verify"]
+    assert stages["fetch"]["seconds"] == COMPRESSED_BYTES / 100e6
+    assert stages["fetch"]["limit"] == "network"
+    assert stages["tokenise"]["seconds"] == pytest.approx(TEXT_BYTES / 64 / 10e6)  # 256 files: four rounds of 64
+    assert stages["tokenise"]["limit"] == "cores"
+    two_streams = 2 * RATES["join"].mb_per_s * 1e6  # 64 cores or not
+    assert stages["join"]["seconds"] == pytest.approx((BIN_BYTES + IDX_BYTES) / two_streams)
+
+
+def test_a_slow_disk_limits_all_it_can() -> None:
+    stages = stages_of("--disk-mb-per-s", 10)
+    assert {name for name, stage in stages.items() if stage["limit"] == "disk"} == set(stages)
+    assert stages["verify"]["seconds"] == pytest.approx((BIN_BYTES + IDX_BYTES) / 10e6)
+
+
+def test_many_cores_run_out_of_files() -> None:
+    rates = with_rates(tokenise=10, disk=1e9)
+    few, many, more = (make_plans([1], cores, rates)[0].stages[1] for cores in (64, 2048, 4096))
+    assert few.seconds > many.seconds == more.seconds
+    assert (few.limit, more.limit) == ("cores", "files (256 on 4096 cores)")
+
+
+def test_the_table_shows_both_sizes_and_every_rate() -> None:
+    done = command("data_prep", "plan")
+    assert done.returncode == 0, done.stderr
+    assert "1 node of 64 cores" in done.stdout
+    assert "8 nodes of 64 cores" in done.stdout
+    assert "disk space: 256 GB" in done.stdout
+    assert done.stdout.count("rate: ") == 5
+    given = command("data_prep", "plan", "--disk-mb-per-s", 123)
+    assert "rate: disk 123 MB/s (given)" in given.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--cores", 0], "--nodes 1 8 --cores 0: expected at least 1 of each"),
+        (["--nodes", 0], "--nodes 0 --cores 64: expected at least 1 of each"),
+        (["--nodes"], "expected at least 1 of each"),
+        (["--disk-mb-per-s", 0], "a rate of 0.0 MB/s for disk: expected more than 0"),
+        (["--network-mb-per-s", "nan"], "for network: expected more than 0"),
+    ],
+)
+def test_impossible_machines_are_refused(arguments: list[object], complaint: str) -> None:
+    assert_refused(command("data_prep", "plan", *arguments), complaint)

@@ -1,0 +1,73 @@
+"""Compare the fast tokenizer with SentencePiece, document by document, on as much text as one likes.
+
+python -m tests.speed.same_ids --input C4_FILES --tokenizer MODEL [MODEL …] [--spoil]
+
+With --spoil, odd characters are put into every document at random places. Exit status 1 if any id differs.
+"""
+
+import argparse
+import itertools
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.c4 import documents_of
+from data_prep.fast_tokenizer import FastTokenizer
+from data_prep.tokenizer import Tokenizer
+
+BATCH = 256
+ODD = [
+    *" \t\r\n\x00\x01\x0b\x0c\x1c\x7f\x85",
+    *"\u2581\u00a0\u00ad\u0301\u0308\u0338\u200b\u200d\u2028\u3000\ufeff\ufffd",
+    *"\u00a8\u00b4\u00bd\u212b\ufb01\ufdfa\uff21\u1e9b\u0345",
+    *"\u6587\u3042\uac00\u0e01\u0639\u05d0\u0915\U0001f600",
+    *["<pad>", "</s>", "<unk>", "<0x41>", "  ", " \u2581 ", ",\u0301", "e\u0301", "7", "&nbsp;"],
+]
+
+
+def spoiled(text: str, draw: random.Random) -> str:
+    """The text with a few odd characters in it."""
+    characters = list(text)
+    for _ in range(1 + len(text) // 300):
+        characters.insert(draw.randrange(len(characters) + 1), draw.choice(ODD))
+    return "".join(characters)
+
+
+def differing(texts: Iterator[str], tokenizer: FastTokenizer) -> tuple[int, int]:
+    """Number of documents, and of those whose ids differ."""
+    count = wrong = 0
+    while batch := list(itertools.islice(texts, BATCH)):
+        ids, sizes = tokenizer.encode_documents([text.encode() for text in batch])
+        start = 0
+        for text, size in zip(batch, sizes.tolist(), strict=True):
+            if tokenizer.plain.encode(text) != ids[start : start + size].tolist():
+                wrong += 1
+                print(f"differs: {text[:200]!r}")
+            start += size
+        count += len(batch)
+    return count, wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", nargs="+", type=Path, required=True)
+    parser.add_argument("--tokenizer", nargs="+", type=Path, required=True)
+    parser.add_argument("--spoil", action="store_true")
+    chosen = parser.parse_args()
+    total = 0
+    for path in chosen.tokenizer:
+        draw = random.Random(path.name)
+        texts = (text for source in chosen.input for _, text in documents_of(source))
+        tokenizer = FastTokenizer(Tokenizer(path), np.dtype(np.int32))
+        how = "cut" if tokenizer.why_slow is None else f"whole: {tokenizer.why_slow}"
+        count, wrong = differing((spoiled(text, draw) for text in texts) if chosen.spoil else texts, tokenizer)
+        print(f"{path.name}: {count:,} documents, {wrong} differ ({how})")
+        total += wrong
+    sys.exit(1 if total else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""How fast `data_prep preprocess` is, against the straightforward pipeline, from a cold start, in one run.
+
+python -m tests.speed.tokenise --input C4_FILES --tokenizer MODEL [--repeat 3]
+
+The straightforward pipeline is what the reference's worker does, in one process: gzip, json and SentencePiece for each
+document, and the ids to a file. Both sides are fresh processes that start from nothing; the best of the repetitions
+counts, and the sides take turns. The bytes of the results are compared.
+"""
+
+import argparse
+import filecmp
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import sentencepiece
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Measured:
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+    """Of the largest process."""
+
+
+def straightforward(inputs: list[str], tokenizer: str, output: str) -> None:
+    """One document after the other."""
+    model = sentencepiece.SentencePieceProcessor(model_file=tokenizer)
+    with Path(output).open("wb") as file:
+        for path in inputs:
+            with gzip.open(path) as lines:
+                for line in lines:
+                    file.write(np.array(model.encode(json.loads(line)["text"]), np.uint16).tobytes())
+
+
+def run(command: list[str]) -> Measured:
+    """Run a command to its end, alone."""
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *command], cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"failed: {' '.join(command)}")
+    return Measured(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", nargs="+", required=True)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--straightforward", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.straightforward:
+        straightforward(chosen.input, chosen.tokenizer, chosen.straightforward)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        common = ["--input", *chosen.input, "--tokenizer", chosen.tokenizer]
+        ours = ["-m", "data_prep", "preprocess", *common, "--force", "--output-prefix", f"{folder}/ours"]
+        sides = {
+            "straightforward": ["-m", "tests.speed.tokenise", *common, "--straightforward", f"{folder}/plain.bin"],
+            "1 worker": [*ours, "--workers", "1"],
+            "2 workers": [*ours, "--workers", "2"],
+        }
+        runs: dict[str, list[Measured]] = {name: [] for name in sides}
+        for _ in range(chosen.repeat):
+            for name, command in sides.items():
+                runs[name].append(run(command))
+        tokens = Path(folder, "ours.bin").stat().st_size // 2
+        same = filecmp.cmp(f"{folder}/ours.bin", f"{folder}/plain.bin", shallow=False)
+    size = 0
+    words: set[str] = set()  # counted last: a process starts with its parent's peak
+    for path in chosen.input:
+        with gzip.open(path) as lines:
+            for line in lines:
+                text = json.loads(line)["text"]
+                size += len(text.encode())
+                words.update(text.split())
+    print(f"{size / 1e6:.1f} MB of text, {len(words):,} distinct words, best of {chosen.repeat}")
+    best = {name: min(measured, key=lambda one: one.wall_s) for name, measured in runs.items()}
+    for name, measured in best.items():
+        rate = f"{size / measured.wall_s / 1e6:6.1f} MB/s {tokens / measured.wall_s / 1e6:6.2f} Mtokens/s"
+        cores = f"{size / measured.cpu_s / 1e6:6.1f} MB per core second"
+        print(f"{name:16} {measured.wall_s:7.2f} s {rate} {cores} {measured.peak_mib:5.0f} MiB at most in a process")
+    plain, one, two = best.values()
+    print(f"one worker against straightforward: {plain.wall_s / one.wall_s:.2f} by the clock, ", end="")
+    print(f"{plain.cpu_s / one.cpu_s:.2f} by CPU time; two workers against one: {one.wall_s / two.wall_s:.2f}")
+    print(f"bytes of the results: {'the same' if same else 'DIFFERENT'}")
+    raise SystemExit(0 if same else 1)
+
+
+if __name__ == "__main__":
+    main()
