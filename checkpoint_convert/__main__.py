@@ -1,15 +1,23 @@
 """Convert the benchmark's checkpoint."""
 
+import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
+from checkpoint_convert.compare_checkpoints import compare, format_comparison, require_same
+from checkpoint_convert.convert import Converted
+from checkpoint_convert.inspect_checkpoint import format_report, inspect
+from checkpoint_convert.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.to_dcp import to_dcp
+from checkpoint_convert.to_huggingface import to_huggingface
 from stage.cli import main
 from stage.errors import InputError
 
@@ -22,6 +30,25 @@ def parse_bytes(text: str) -> int:
     if match is None or match[2].upper() not in UNITS:
         raise InputError(f"--memory-limit {text!r}: expected a size such as 8GiB or 500MB")
     return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def print_converted(output: Path, converted: Converted, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(converted)))
+        return
+    rate = converted.bytes / converted.wall_s / 1e6
+    resumed = f", {converted.resumed_files:,} of them by an earlier call" if converted.resumed_files else ""
+    print(
+        f"{output}: {converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
+        f"({rate:,.0f} MB/s); MD5 sums in {output}.md5"
+    )
+
+
+def print_exported(output: Path, written: int | None) -> None:
+    if written is None:
+        print(f"{output}: already made from this checkpoint")
+    else:
+        print(f"{output}: {written:,} bytes; MD5 sums in {output}.md5")
 
 
 @dataclass(frozen=True)
@@ -42,14 +69,88 @@ class PaxmlToMegatron:
     """Blocks converted at the same time."""
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
+    plan: bool = False
+    """Print files, bytes, blocks, memory and time, and do nothing; only the shapes of the input are read."""
+    disk_mb_per_s: float = 1000.0
+    """What --plan counts with."""
+    missing_chunks_are_zeros: bool = False
+    """Take an input chunk without a file as zeros, as zarr has it, instead of as lost."""
     force: bool = False
     """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> None:
+        if self.plan:
+            print_plan(self.input, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+            return
         written = paxml_to_megatron(
             self.input,
             self.output,
             dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit),
+            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
+            force=self.force,
+        )
+        if written is None:
+            print(f"{self.output}: already made from this checkpoint")
+        else:
+            print_converted(self.output, written, self.json)
+
+
+def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:
+    plans = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit))
+    print(format_plan(plans, disk_mb_per_s))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Print what converting the benchmark's own checkpoint will take, without having it.
+
+    Its chunks are taken to be shards of a mesh of 1 x 64 x 24 devices; paxml-to-megatron --plan reads them from a
+    checkpoint. Example: python -m checkpoint_convert plan --dtype bf16 --memory-limit 2GiB --workers 1
+    """
+
+    dtype: Literal["fp32", "bf16"] = "bf16"
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks converted at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    disk_mb_per_s: float = 1000.0
+    """Reading and writing together."""
+
+    def run(self) -> None:
+        print_plan(None, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+
+
+@dataclass(frozen=True)
+class MegatronToPaxml:
+    """Convert a Megatron zarr checkpoint back to PAXML's layout, bit by bit in FP32.
+
+    Example: python -m checkpoint_convert megatron-to-paxml --input ckpt4000_bf16 --output checkpoint_again
+    """
+
+    input: Path
+    """Folder with one zarr array per parameter and moment; of BF16 checkpoints the master weights are taken."""
+    output: Path
+    """Folder to write. The position table has the 2,048 rows that are kept."""
+    heads: int | None = None
+    """Attention heads; only needed where no manifest tells."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks converted at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        written = megatron_to_paxml(
+            self.input,
+            self.output,
+            heads=self.heads,
             workers=self.workers,
             memory_limit=parse_bytes(self.memory_limit),
             force=self.force,
@@ -57,7 +158,89 @@ class PaxmlToMegatron:
         if written is None:
             print(f"{self.output}: already made from this checkpoint")
         else:
-            print(f"{self.output}: {written:,} bytes; MD5 sums in {self.output}.md5")
+            print_converted(self.output, written, self.json)
+
+
+@dataclass(frozen=True)
+class ToHuggingface:
+    """Export the weights to Hugging Face's GPT-2 format, in FP32.
+
+    Example: python -m checkpoint_convert to-huggingface --input RUN_DIR/checkpoints/step_00000192 --output gpt3_hf
+    """
+
+    input: Path
+    """A checkpoint in the Megatron zarr layout, or a run's own (RUN_DIR/checkpoints/step_XXXXXXXX)."""
+    output: Path
+    """Folder to write: config.json and safetensors shards. A list of MD5 sums and a manifest are written beside it."""
+    heads: int | None = None
+    """Attention heads; only needed where no manifest or config.json near the input tells."""
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        print_exported(self.output, to_huggingface(self.input, self.output, heads=self.heads, force=self.force))
+
+
+@dataclass(frozen=True)
+class ToDcp:
+    """Export FP32 weights and moments to PyTorch's distributed checkpoint format.
+
+    Example: python -m checkpoint_convert to-dcp --input ckpt4000_bf16 --output ckpt4000_dcp
+    """
+
+    input: Path
+    """A checkpoint in the Megatron zarr layout."""
+    output: Path
+    """Folder to write. A list of MD5 sums and a manifest are written beside it."""
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        print_exported(self.output, to_dcp(self.input, self.output, force=self.force))
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Show shape, dtype, chunks and figures of the values of every array of a checkpoint of any format.
+
+    Example: python -m checkpoint_convert inspect ckpt4000_bf16 --array "layernorm*bias"
+    """
+
+    checkpoint: Annotated[Path, tyro.conf.Positional]
+    """PAXML zarr, Megatron zarr, PyTorch distributed checkpoint, or safetensors: a folder, or one .safetensors file."""
+    array: str = ""
+    """Only arrays with this in their name, a shell pattern."""
+    md5: bool = False
+    """Add the MD5 of each array's values in C order, little-endian."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        report = inspect(self.checkpoint, self.array, md5=self.md5)
+        print(json.dumps(asdict(report), indent=1) if self.json else format_report(report))
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Compare two checkpoints value by value; a PAXML one with a Megatron one as the conversion maps them.
+
+    Exit status 0: the same; 1: something differs, and what. Example: python -m checkpoint_convert compare
+    checkpoint_00004000 ckpt4000_bf16
+    """
+
+    one: Annotated[Path, tyro.conf.Positional]
+    """Formats as for inspect."""
+    other: Annotated[Path, tyro.conf.Positional]
+    """The other; of the same format, or one PAXML and one Megatron."""
+    tolerance: float = 0.0
+    """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        comparison = compare(self.one, self.other, self.tolerance)
+        print(json.dumps(asdict(comparison), indent=1) if self.json else format_comparison(comparison))
+        require_same(comparison)
 
 
 @dataclass(frozen=True)
@@ -82,4 +265,17 @@ class RandomPaxml:
 
 
 if __name__ == "__main__":
-    main("checkpoint_convert", __doc__, {"paxml-to-megatron": PaxmlToMegatron, "random-paxml": RandomPaxml})
+    main(
+        "checkpoint_convert",
+        __doc__,
+        {
+            "paxml-to-megatron": PaxmlToMegatron,
+            "megatron-to-paxml": MegatronToPaxml,
+            "plan": Plan,
+            "to-huggingface": ToHuggingface,
+            "to-dcp": ToDcp,
+            "inspect": Inspect,
+            "compare": Compare,
+            "random-paxml": RandomPaxml,
+        },
+    )

@@ -44,8 +44,16 @@ class Array:
             shape.append(size)
         return tuple(shape)
 
-    def megatron_groups(self) -> list[list[str]]:
-        """The PAXML axes that make up each Megatron axis: 'L (N C D) H' -> [[L], [N, C, D], [H]]."""
+    def kept_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes without the position rows that the model does not use."""
+        return {**sizes, "P": min(sizes["P"], KEPT_POSITIONS)}
+
+    def paxml_groups(self) -> tuple[tuple[str, ...], ...]:
+        """No PAXML axis is merged of several."""
+        return tuple((axis,) for axis in self.paxml_axes.split())
+
+    def megatron_groups(self) -> tuple[tuple[str, ...], ...]:
+        """The PAXML axes that make up each Megatron axis: 'L (N C D) H' -> ((L), (N, C, D), (H))."""
         groups: list[list[str]] = []
         merging = False
         for word in self.megatron_axes.split():
@@ -54,7 +62,7 @@ class Array:
             else:
                 groups.append([word.strip("()")])
             merging = (merging or word.startswith("(")) and not word.endswith(")")
-        return groups
+        return tuple(map(tuple, groups))
 
     def permutation(self) -> list[int]:
         """PAXML axis at each place once the axes stand in Megatron's order, before merging."""

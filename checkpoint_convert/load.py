@@ -1,8 +1,10 @@
 """Read a converted checkpoint straight into (sharded) tensors: each process reads only the slices it owns."""
 
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from threading import Lock
 
 import numpy as np
 import torch
@@ -11,8 +13,9 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from checkpoint_convert.arrays import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.byte_ranges import Box, Values, whole
 from checkpoint_convert.common import adam_step
-from checkpoint_convert.zarr import open_array
+from checkpoint_convert.stored_array import StoredArray, zarr_array
 from stage.errors import InputError
 
 LAYERS = "encoder.layers."
@@ -29,6 +32,8 @@ class MegatronCheckpoint:
         if not (folder / "metadata.json").is_file():
             raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
         self.folder = folder
+        self._arrays: dict[str, StoredArray] = {}
+        self._opening = Lock()
         self.weights = MASTER_WEIGHTS if any(folder.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
         """The FP32 weights: the master copy of a BF16 checkpoint."""
 
@@ -46,30 +51,40 @@ class MegatronCheckpoint:
         self._load(EXP_AVG_SQ, exp_avg_sq)
 
     def _load(self, prefix: str, targets: Mapping[str, Tensor]) -> None:
-        arrays: dict[str, Any] = {}
-        waiting: list[tuple[Tensor, Any]] = []
-        for name, target in targets.items():
-            array_name, layer = _array_of(name)
-            if array_name not in arrays:
-                arrays[array_name] = open_array(self.folder / (prefix + array_name))
-            source = self._parameter(arrays[array_name], array_name, layer, tuple(target.shape))
-            local, slices = _owned(target)
-            waiting.append((local, source[slices].read()))
-            if len(waiting) >= READS_IN_FLIGHT:
-                _copy(*waiting.pop(0))
-        for local, read in waiting:
-            _copy(local, read)
+        waiting: deque[tuple[Tensor, Future[Values]]] = deque()
+        with ThreadPoolExecutor(READS_IN_FLIGHT) as pool:
+            for name, target in targets.items():
+                local, box = _owned(target)
+                waiting.append((local, pool.submit(self.read, prefix, name, tuple(target.shape), box)))
+                if len(waiting) > READS_IN_FLIGHT:
+                    _copy(*waiting.popleft())
+            while waiting:
+                _copy(*waiting.popleft())
 
-    def _parameter(self, array: Any, array_name: str, layer: int | None, shape: tuple[int, ...]) -> Any:
-        """One parameter's part of the array, after comparing shapes. Nothing is ever truncated or padded."""
-        found = tuple(array.shape) if layer is None else tuple(array.shape[1:])
+    def read(self, prefix: str, name: str, shape: tuple[int, ...], box: Box) -> Values:
+        """The values of ``box`` in the parameter ``name`` of the model's ``shape``; little more than these is read.
+
+        Raises InputError where the stored shape is another: nothing is ever truncated or padded.
+        """
+        array_name, layer = _array_of(name)
+        array = self._array(prefix + array_name)
+        found = array.shape if layer is None else array.shape[1:]
         if found != shape or (layer is not None and layer >= array.shape[0]):
             expected = list(shape) if layer is None else [f"more than {layer}", *shape]
             raise InputError(
                 f"{self.folder / array_name}: shape {list(array.shape)}, but the model expects {expected}; "
                 "the checkpoint belongs to another model"
             )
-        return array if layer is None else array[layer]
+        if layer is None:
+            return array.read(box)
+        values: Values = array.read((slice(layer, layer + 1), *box))[0]
+        return values
+
+    def _array(self, name: str) -> StoredArray:
+        with self._opening:
+            if name not in self._arrays:
+                self._arrays[name] = zarr_array(self.folder / name)
+            return self._arrays[name]
 
 
 def _array_of(name: str) -> tuple[str, int | None]:
@@ -80,18 +95,14 @@ def _array_of(name: str) -> tuple[str, int | None]:
     return LAYERS + rest, int(layer)
 
 
-def _owned(target: Tensor) -> tuple[Tensor, tuple[slice, ...]]:
+def _owned(target: Tensor) -> tuple[Tensor, Box]:
     """This process's part of ``target`` and its place in the whole."""
     if not isinstance(target, DTensor):
-        return target, tuple(slice(0, size) for size in target.shape)
+        return target, whole(target.shape)
     shape, offset = compute_local_shape_and_global_offset(target.shape, target.device_mesh, target.placements)
     slices = tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
     return target.to_local(), slices
 
 
-def _copy(local: Tensor, read: Any) -> None:
-    try:
-        values = np.ascontiguousarray(read.result(), dtype=np.float32)
-    except ValueError as error:  # what TensorStore raises for a damaged chunk
-        raise InputError(f"a chunk cannot be read ({str(error).splitlines()[0]}); verify the checkpoint") from error
-    local.detach().copy_(torch.from_numpy(values))
+def _copy(local: Tensor, read: Future[Values]) -> None:
+    local.detach().copy_(torch.from_numpy(np.ascontiguousarray(read.result(), dtype=np.float32)))

@@ -21,6 +21,7 @@ from stage.publish import published_folder
 
 Values = npt.NDArray[np.float32]
 
+GZIP = {"id": "gzip", "level": 1}
 MATRIX_RANGE = 2.0**-5
 """Weights are uniform in +-1/32, a standard deviation of 0.018."""
 VECTOR_RANGE = 2.0**-8
@@ -56,7 +57,9 @@ class ModelSizes:
         }
 
 
-def write_random_paxml(output: Path, *, seed: int, sizes: ModelSizes, force: bool = False) -> bool:
+def write_random_paxml(
+    output: Path, *, seed: int, sizes: ModelSizes, compress: bool = True, force: bool = False
+) -> bool:
     """Write the checkpoint; False if it is there already. Raises InputError where the folder holds something else."""
     started = time.monotonic()
     options = {"seed": seed, **asdict(sizes)}
@@ -71,7 +74,7 @@ def write_random_paxml(output: Path, *, seed: int, sizes: ModelSizes, force: boo
             for array in ARRAYS:
                 shape = array.paxml_shape(by_axis)
                 path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
-                store = create_array(path, shape, "float32", _chunks(shape), {"id": "gzip", "level": 1})
+                store = create_array(path, shape, "float32", _chunks(shape), GZIP if compress else None)
                 store.write(_values(random, array, group.megatron[0], shape)).result()
     digest = md5_text(format_list(digest_folder(output)))
     write_manifest(

@@ -9,12 +9,15 @@ import tensorstore as ts
 from stage.errors import InputError
 
 
-def open_array(path: Path) -> Any:
-    """Open an existing array for reading. Raises InputError where there is none or its metadata is damaged."""
+def open_array(path: Path, *, readers: int | None = None) -> Any:
+    """Open an existing array for reading, at most ``readers`` chunks at the same time.
+
+    Raises InputError where there is none or its metadata is damaged.
+    """
     if not (path / ".zarray").is_file():
         raise InputError(f"{path}: array is missing (no .zarray in it)")
     try:
-        return ts.open(_spec(path), open=True, read=True).result()
+        return ts.open(_spec(path, readers), open=True, read=True).result()
     except ValueError as error:
         raise InputError(f"{path}: not a zarr array ({str(error).splitlines()[0]})") from error
 
@@ -33,10 +36,14 @@ def create_array(
     return ts.open(spec, create=True).result()
 
 
-def _spec(path: Path) -> dict[str, Any]:
+def _spec(path: Path, readers: int | None = None) -> dict[str, Any]:
     # Without file_io_sync TensorStore syncs every chunk and its folder; whoever publishes the folder syncs it once.
+    context: dict[str, Any] = {"file_io_sync": False}
+    if readers is not None:
+        limit = {"limit": readers}
+        context.update(file_io_concurrency=limit, data_copy_concurrency=limit)
     return {
         "driver": "zarr",
         "kvstore": {"driver": "file", "path": str(path)},
-        "context": {"file_io_sync": False},
+        "context": context,
     }

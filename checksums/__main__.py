@@ -37,6 +37,8 @@ class Create:
 class Verify:
     """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
 
+    The metadata.json and common.pt of a Megatron zarr checkpoint may differ, but not be missing.
+
     Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
     """
 
@@ -61,6 +63,7 @@ class Verify:
     def _print(self, result: Comparison) -> None:
         for title, names in (
             ("CHANGED", result.changed),
+            ("MAY DIFFER", result.may_differ),
             ("MISSING", result.missing),
             ("EXTRA", result.extra[:EXTRA_NAMED]),
         ):
@@ -70,7 +73,8 @@ class Verify:
             print(f"EXTRA  and {len(result.extra) - EXTRA_NAMED} more; --json names all")
         counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
         extra = f"; {len(result.extra)} not in the list" if result.extra else ""
-        print(f"{self.folder}: {len(result.matching)} files match, {counts}{extra}")
+        may_differ = f", {len(result.may_differ)} may differ" if result.may_differ else ""
+        print(f"{self.folder}: {len(result.matching)} files match, {counts}{may_differ}{extra}")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def test_files_are_those_of_the_reference(name: str, paxml: Any, tmp_path: Path)
 def test_blocks_and_chunks_do_not_change_the_result(paxml: Any, tmp_path: Path) -> None:
     sizes = "--seed 4 --layers 3 --hidden 24 --heads 3 --vocab 208 --pos 100 --values zeros --compressor none"
     digests = []
-    for chunks, workers, memory_limit in (("whole", 1, GIB), ("shard", 3, 100_000), ("odd", 1, 30_000)):
+    for chunks, workers, memory_limit in (("whole", 1, GIB), ("shard", 3, 400_000), ("odd", 1, 80_000)):
         output = tmp_path / chunks
         source = paxml(f"{sizes} --chunks {chunks}")
         paxml_to_megatron(source, output, dtype="bf16", workers=workers, memory_limit=memory_limit)
@@ -128,7 +128,7 @@ def test_command_writes_metadata_list_and_manifest(dtype: str, paxml: Any, tmp_p
     assert read_list(tmp_path / "out.md5") == digest_folder(output)
     manifest = read_manifest(output)
     assert manifest is not None
-    assert manifest.options == {"dtype": dtype}
+    assert manifest.options == {"dtype": dtype, "heads": 4}
     assert len([path for path in output.iterdir() if path.is_dir()]) == (64 if dtype == "bf16" else 48)
     again = command("checkpoint_convert", "paxml-to-megatron", *arguments)
     assert (again.returncode, "already made" in again.stdout) == (0, True)
@@ -143,8 +143,13 @@ def _change_metadata(source: Path, name: str, **fields: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
+def _change_value(source: Path, name: str, place: tuple[int, ...], value: float) -> None:
+    ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": str(source / name)}}).result()[place] = value
+
+
 POST = "mdl_vars.params.lm.transformer.repeat.sub.x_layers_0.self_attention.post.w"
 MOMENT = "opt_states_0.no_prefix_2.m.params.lm.final_ln.scale"
+SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +165,10 @@ MOMENT = "opt_states_0.no_prefix_2.m.params.lm.final_ln.scale"
         ),
         (lambda source: (source / MOMENT / ".zarray").write_text("{"), "final_ln.scale: not a zarr array"),
         (lambda source: (source / MOMENT / "0").write_bytes(b"\x28\xb5"), "final_ln.scale: a chunk cannot be read"),
+        (lambda source: (source / POST / "1.1.0.2").unlink(), "self_attention.post.w: chunk 1.1.0.2 is missing"),
+        (lambda source: _change_value(source, POST, (1, 17, 2, 5), np.nan), "nan at [1, 17, 2, 5], in chunk [1, 1,"),
+        (lambda source: _change_value(source, MOMENT, (31,), -np.inf), "-inf at [31], in chunk [2]"),
+        (lambda source: _change_value(source, SECOND, (3, 4), -1e-9), "a negative second moment"),
     ],
 )
 def test_damaged_sources_are_named_and_nothing_is_published(
@@ -171,7 +180,7 @@ def test_damaged_sources_are_named_and_nothing_is_published(
     with pytest.raises(InputError) as error:
         paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert complaint in str(error.value)
-    assert list(tmp_path.iterdir()) == [source]
+    assert {path.name for path in tmp_path.iterdir()} <= {"source", "out.partial", "out.journal"}
 
 
 def test_bad_usage_is_refused(paxml: Any, tmp_path: Path) -> None:

@@ -180,3 +180,26 @@ def test_published_sums_are_all_there() -> None:
     names = set(read_list(REPOSITORY / "checksums" / "dataset_checksum.log"))
     parts = ("c4_en_6", "c4_en_7", "c4_en_validation_subset")
     assert names == {f"{part}_c4_spm_text_document.{kind}" for part in parts for kind in ("bin", "idx")}
+
+
+def test_small_files_of_a_megatron_checkpoint_may_differ_but_not_be_missing(tmp_path: Path) -> None:
+    folder, manifest = tmp_path / "checkpoint", tmp_path / "list.md5"
+    (folder / "language_model.encoder.final_layernorm.bias").mkdir(parents=True)
+    for name in ("language_model.encoder.final_layernorm.bias/0", "metadata.json", "common.pt"):
+        (folder / name).write_text("as it was")
+    manifest.write_text(format_list(digest_folder(folder)))
+    (folder / "metadata.json").write_text("written by another converter")
+    done = command("checksums", "verify", folder, "--manifest", manifest)
+    assert done.returncode == 0, done.stdout
+    assert f"MAY DIFFER  {folder}/metadata.json\n" in done.stdout
+    assert "2 files match, 0 changed, 0 missing, 1 may differ\n" in done.stdout
+    (folder / "common.pt").unlink()
+    assert not compare(folder, read_list(manifest)).holds
+
+
+def test_the_same_names_elsewhere_may_not_differ(tmp_path: Path) -> None:
+    (tmp_path / "metadata.json").write_text("a")
+    listed = digest_folder(tmp_path)
+    (tmp_path / "metadata.json").write_text("b")
+    result = compare(tmp_path, {**listed, "other/language_model.x/0": "0" * 32})
+    assert (result.changed, result.may_differ) == (["metadata.json"], [])

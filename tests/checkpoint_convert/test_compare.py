@@ -1,0 +1,123 @@
+"""Two checkpoints side by side: a conversion proves itself, and any difference is found, counted and named."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorstore as ts
+import torch
+
+from checkpoint_convert.compare_checkpoints import compare
+from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
+from stage.errors import InputError
+from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
+from tests.support import assert_refused, command, make_paxml
+
+SIZES = "--seed 3 --layers 2 --hidden 32 --heads 4 --vocab 64 --pos 2060 --values sane"
+QKV = "language_model.encoder.layers.self_attention.query_key_value.weight"
+
+
+@pytest.fixture(scope="module")
+def paxml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_paxml(tmp_path_factory.mktemp("paxml") / "p", f"{SIZES} --compressor zstd --chunks odd")
+
+
+@pytest.fixture(scope="module")
+def uncompressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_paxml(tmp_path_factory.mktemp("paxml") / "u", f"{SIZES} --compressor none --chunks shard")
+
+
+def change(folder: Path, array: str, place: tuple[int, ...], by: float) -> tuple[float, float]:
+    store: Any = ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": str(folder / array)}}).result()
+    before = store[place].read().result()
+    after = store.dtype.numpy_dtype.type(float(before) + by)
+    store[place].write(after).result()
+    return float(before), float(after)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, uncompressed: Path, tmp_path: Path) -> None:
+    output = tmp_path / "m"
+    paxml_to_megatron(paxml, output, dtype=dtype, workers=1, memory_limit=1 << 30)
+    for one, other in ((paxml, output), (output, paxml), (uncompressed, output)):
+        comparison = compare(one, other)
+        assert comparison.only_in == ([], [])
+        assert len(comparison.arrays) == (64 if dtype == "bf16" else 48)
+        assert all(array.same and array.place is None for array in comparison.arrays)
+    done = command("checkpoint_convert", "compare", paxml, output)
+    assert done.returncode == 0, done.stderr
+    assert "arrays that both have are the same in every bit" in done.stdout
+
+
+def test_changed_value_is_named_in_megatrons_places(paxml: Path, tmp_path: Path) -> None:
+    output = tmp_path / "m"
+    paxml_to_megatron(paxml, output, dtype="bf16", workers=1, memory_limit=1 << 30)
+    change(output, "language_model.encoder.final_layernorm.bias", (5,), 0.25)
+    change(output, QKV, (1, 40, 3), 0.5)
+    change(output, QKV, (0, 0, 0), 0.25)
+    done = command("checkpoint_convert", "compare", paxml, output)
+    assert_refused(done, f"{QKV} in 2 of 6,144 values, most at [1, 40, 3]", status=1)
+    assert "62 of 64 arrays that both have are the same in every bit" in done.stdout
+    found = json.loads(command("checkpoint_convert", "compare", paxml, output, "--json").stdout)["arrays"]
+    assert [array["name"] for array in found[:2]] == [QKV, "language_model.encoder.final_layernorm.bias"]
+    assert (found[0]["differing"], found[0]["place"]) == (2, [1, 40, 3])
+    assert found[0]["largest_difference"] == pytest.approx(0.5, rel=0.01)
+    assert compare(paxml, output, tolerance=1.0).arrays[0].same
+
+
+def test_paxml_checkpoints_differ_in_paxmls_places(uncompressed: Path, paxml: Path) -> None:
+    assert all(array.same for array in compare(uncompressed, paxml).arrays)
+
+
+@pytest.mark.parametrize("write", [write_dcp, write_safetensors])
+def test_every_bit_counts_unless_there_is_a_tolerance(write: Any, tmp_path: Path) -> None:
+    one = torch.tensor([[1.0, 2.0, math.nan], [0.0, 5.0, -8.0]])
+    other = torch.tensor([[1.0, 2.5, math.nan], [-0.0, 5.25, -8.0]])
+    paths = [tmp_path / name for name in ("one.safetensors", "other.safetensors")]
+    for path, tensor in zip(paths, (one, other), strict=True):
+        write(path, {"a": tensor})
+    (array,) = compare(paths[0], paths[1]).arrays
+    assert (array.differing, array.largest_difference, array.place) == (3, 0.5, (0, 1))
+    assert (array.relative_difference, array.values) == (0.5 / 8, ("2.0", "2.5"))
+    assert [compare(paths[0], paths[1], bound).arrays[0].differing for bound in (0.1, 0.3, 0.5)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("values", [(1.0, math.nan), (math.inf, 1.0), (math.inf, -math.inf)])
+def test_no_tolerance_covers_what_is_not_finite(values: tuple[float, float], tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one.safetensors", "other.safetensors")]
+    for path, value in zip(paths, values, strict=True):
+        write_safetensors(path, {"a": torch.tensor([0.0, value])})
+    done = command("checkpoint_convert", "compare", *paths, "--tolerance", 1e30)
+    assert_refused(done, "differ by more than 1e+30: a in 1 of 2 values, most at [1]", status=1)
+    assert "not finite" in done.stdout
+
+
+def test_arrays_that_one_lacks_and_other_shapes_fail(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.safetensors" for name in "abcd"]
+    for path, tensors in zip(
+        paths,
+        (
+            {"x": torch.zeros(2, 3), "y": torch.zeros(1)},
+            {"x": torch.zeros(2, 3)},
+            {"x": torch.zeros(3, 2)},
+            {"x": torch.zeros(2, 3).bfloat16()},
+        ),
+        strict=True,
+    ):
+        write_safetensors(path, tensors)
+    a, b, c, d = paths
+    assert_refused(command("checkpoint_convert", "compare", a, b), f"1 arrays are only in {a}, first y", status=1)
+    for other, kind in ((c, "float32 3x2"), (d, "bfloat16 2x3")):
+        done = command("checkpoint_convert", "compare", b, other)
+        assert_refused(done, f"x is float32 2x3 in one and {kind} in the other", status=1)
+    with pytest.raises(InputError, match="have no array of the same name"):
+        write_safetensors(c, {"other": torch.zeros(1)})
+        compare(b, c)
+
+
+@pytest.mark.parametrize("tolerance", ["-1", "nan", "inf"])
+def test_tolerances_that_mean_nothing_are_refused(tolerance: str, tmp_path: Path) -> None:
+    done = command("checkpoint_convert", "compare", tmp_path, tmp_path, "--tolerance", tolerance)
+    assert_refused(done, "--tolerance")

@@ -1,0 +1,112 @@
+"""Export to PyTorch's distributed checkpoint: bit by bit the arrays of the source, loadable by a run."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorstore as ts
+import torch
+import torch.distributed.checkpoint as dcp
+
+from benchmark.checkpoint import load_checkpoint
+from benchmark.config import RunConfig
+from benchmark.distributed import joined_world, read_environment
+from benchmark.optimizer import local
+from benchmark.state import TrainState, empty_state, load_initial, starting_progress
+from checkpoint_convert.arrays import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.load import MegatronCheckpoint
+from checkpoint_convert.to_dcp import to_dcp
+from model.gpt3 import GPT3
+from stage.errors import InputError
+from stage.manifest import require_intact
+from tests.benchmark.tiny import in_processes, write_inputs
+from tests.checkpoint_convert.tiny import CONFIG, TWO_PROCESSES
+from tests.support import assert_refused, command
+
+
+def bits(path: Path) -> np.ndarray[Any, Any]:
+    array = ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": str(path)}}).result()
+    values: np.ndarray[Any, Any] = array.read().result()
+    return values.view(np.uint32)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_loaded_tensors_are_the_arrays_bit_by_bit(dtype: str, megatron: dict[str, Path], tmp_path: Path) -> None:
+    done = command("checkpoint_convert", "to-dcp", "--input", megatron[dtype], "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    with torch.device("meta"):
+        shapes = {name: value.shape for name, value in GPT3(CONFIG).named_parameters()}
+    prefixes = {"model": MASTER_WEIGHTS if dtype == "bf16" else WEIGHTS, "exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
+    loaded = {f"{group}/{name}": torch.full(shape, torch.nan) for group in prefixes for name, shape in shapes.items()}
+    assert set(dcp.FileSystemReader(tmp_path / "out").read_metadata().state_dict_metadata) == set(loaded)
+    with pytest.warns(UserWarning, match="single process"):
+        dcp.load(loaded, checkpoint_id=tmp_path / "out")
+    for key, tensor in loaded.items():
+        group, name = key.split("/")
+        words = name.split(".")
+        layer = words.pop(2) if name.startswith("encoder.layers.") else None
+        expected = bits(megatron[dtype] / (prefixes[group] + ".".join(words)))
+        np.testing.assert_array_equal(
+            tensor.numpy().view(np.uint32), expected if layer is None else expected[int(layer)]
+        )
+
+
+def test_output_has_sums_and_a_manifest_and_is_not_made_twice(megatron: dict[str, Path], tmp_path: Path) -> None:
+    assert to_dcp(megatron["bf16"], tmp_path / "out")
+    assert command("checksums", "verify", tmp_path / "out", "--manifest", tmp_path / "out.md5").returncode == 0
+    manifest = require_intact(tmp_path / "out")
+    assert manifest is not None
+    assert manifest.stage == "to-dcp"
+    assert not (tmp_path / "out" / "progress.json").exists()
+    assert to_dcp(megatron["bf16"], tmp_path / "out") is None
+    words = ["checkpoint_convert", "to-dcp", "--input", megatron["fp32"], "--output", tmp_path / "out"]
+    assert_refused(command(*words), "exists and was made from another source", "--force")
+    assert to_dcp(megatron["fp32"], tmp_path / "out", force=True)
+
+
+def _state(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """This process's parts of weights and moments, read from both formats."""
+    assert config.checkpoint is not None
+    with joined_world(config.system, read_environment()) as world:
+        states: dict[str, TrainState] = {}
+        for name in ("zarr", "dcp"):
+            states[name] = empty_state(config, world, starting_progress(config.benchmark, 0))
+        load_initial(states["zarr"], MegatronCheckpoint(config.checkpoint))
+        load_checkpoint(states["dcp"], config.checkpoint.with_name("dcp"))
+        return {
+            name: {key: local(tensor).numpy().copy() for key, tensor in state.tensors().items()}
+            for name, state in states.items()
+        }
+
+
+def test_a_runs_loader_reads_it_into_any_topology(tmp_path: Path) -> None:
+    inputs = write_inputs(tmp_path)
+    to_dcp(inputs.checkpoint, tmp_path / "dcp")
+    for found in in_processes(2, _state, inputs.config(tmp_path / "run", system=TWO_PROCESSES)):
+        assert found["zarr"].keys() == found["dcp"].keys()
+        for key, expected in found["zarr"].items():
+            np.testing.assert_array_equal(found["dcp"][key], expected)
+
+
+MOMENT = f"{EXP_AVG_SQ}encoder.layers.mlp.dense_4h_to_h.bias"
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda source: shutil.rmtree(source / MOMENT), r"dense_4h_to_h\.bias: array is missing"),
+        (lambda source: (source / MOMENT / "1.0").write_bytes(b"short"), "a chunk cannot be read"),
+        (lambda source: (source / "metadata.json").unlink(), "not a Megatron zarr checkpoint"),
+    ],
+)
+def test_damaged_sources_are_refused_and_nothing_is_published(
+    damage: Any, complaint: str, megatron: dict[str, Path], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(megatron["bf16"], source)
+    damage(source)
+    with pytest.raises(InputError, match=complaint):
+        to_dcp(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]

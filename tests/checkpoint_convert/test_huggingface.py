@@ -1,0 +1,245 @@
+"""Export to Hugging Face: the same logits as our model, from a converted checkpoint and from a run's own."""
+
+import json
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import load_file
+
+from benchmark.checkpoint import checkpoint_path
+from benchmark.train import train
+from checkpoint_convert.arrays import MASTER_WEIGHTS
+from checkpoint_convert.load import MegatronCheckpoint
+from checkpoint_convert.parameters import attention_heads
+from checkpoint_convert.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
+from model.gpt3 import GPT3
+from stage.errors import InputError
+from stage.manifest import manifest_path, read_manifest, require_intact
+from tests.benchmark.tiny import MODEL, in_processes, write_inputs
+from tests.checkpoint_convert.tiny import CONFIG, TWO_PROCESSES
+from tests.support import assert_refused, command
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a run on two processes, in its run folder."""
+    folder = tmp_path_factory.mktemp("trained")
+    config = write_inputs(folder).config(folder / "run", system=TWO_PROCESSES, save_interval=12)
+    assert in_processes(2, train, config) == ["completed"] * 2
+    return checkpoint_path(folder / "run", 12)
+
+
+def largest_difference(ours: GPT3, folder: Path) -> float:
+    """Between the logits of our model and of what transformers makes of ``folder``, on random tokens."""
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+    assert theirs.dtype == torch.float32
+    size = (3, ours.config.seq_length)
+    tokens = torch.randint(0, ours.config.padded_vocab_size, size, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        expected, found = ours(tokens), theirs(tokens).logits
+    assert found.shape == expected.shape == (*size, ours.config.padded_vocab_size)
+    assert expected.std() > 0.1
+    return float((found - expected).abs().max())
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_logits_are_those_of_our_model(dtype: str, megatron: dict[str, Path], tmp_path: Path) -> None:
+    to_huggingface(megatron[dtype], tmp_path / "out", heads=None)
+    ours = GPT3(CONFIG)
+    MegatronCheckpoint(megatron[dtype]).load_weights(dict(ours.named_parameters()))
+    assert largest_difference(ours, tmp_path / "out") < 1e-5
+
+
+def test_logits_of_a_runs_own_checkpoint(trained: Path, tmp_path: Path) -> None:
+    done = command("checkpoint_convert", "to-huggingface", "--input", trained, "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    ours = GPT3(MODEL)
+    with pytest.warns(UserWarning, match="single process"):
+        dcp.load({f"model/{name}": value.detach() for name, value in ours.named_parameters()}, checkpoint_id=trained)
+    assert largest_difference(ours, tmp_path / "out") < 1e-5
+
+
+def test_shards_hold_the_same_tensors_as_one_file(megatron: dict[str, Path], tmp_path: Path) -> None:
+    to_huggingface(megatron["fp32"], tmp_path / "one", heads=4)
+    to_huggingface(megatron["fp32"], tmp_path / "many", heads=4, shard_bytes=20_000)
+    index = json.loads((tmp_path / "many" / "model.safetensors.index.json").read_text())
+    files = sorted(path.name for path in (tmp_path / "many").glob("*.safetensors"))
+    assert files == [f"model-{number:05d}-of-{len(files):05d}.safetensors" for number in range(1, len(files) + 1)]
+    assert len(files) > 2
+    whole = load_file(tmp_path / "one" / "model.safetensors")
+    parts = {name: load_file(tmp_path / "many" / file) for name, file in index["weight_map"].items()}
+    assert parts.keys() == whole.keys()
+    assert all(torch.equal(parts[name][name], value) for name, value in whole.items())
+    assert index["metadata"]["total_size"] == sum(value.nbytes for value in whole.values())
+    ours = GPT3(CONFIG)
+    MegatronCheckpoint(megatron["fp32"]).load_weights(dict(ours.named_parameters()))
+    assert largest_difference(ours, tmp_path / "many") < 1e-5
+
+
+def test_a_shard_is_full_or_holds_one_larger_tensor() -> None:
+    shapes = {"a": (2, 5), "b": (5,), "c": (30,), "d": (5,), "e": (10,), "f": (1,)}
+    assert list(shards(shapes, 60)) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
+
+
+def test_query_key_and_value_of_each_head_find_their_place() -> None:
+    heads, dimension, inputs = 3, 2, 5
+    names = [f"{what}{head}.{at}" for head in range(heads) for what in "qkv" for at in range(dimension)]
+    expected = [f"{what}{head}.{at}" for what in "qkv" for head in range(heads) for at in range(dimension)]
+    rows = torch.arange(len(names))
+    assert [names[row] for row in qkv_bias(rows, heads)] == expected
+    weight = rows[:, None] * 100 + torch.arange(inputs)
+    columns = qkv_weight(weight, heads)
+    assert columns.shape == (inputs, len(names))
+    assert columns[4].tolist() == [100 * names.index(name) + 4 for name in expected]
+
+
+def test_command_writes_configuration_sums_and_manifest(megatron: dict[str, Path], tmp_path: Path) -> None:
+    words = ["to-huggingface", "--input", megatron["bf16"], "--output", tmp_path / "out"]
+    done = command("checkpoint_convert", *words)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    expected: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_inner": 128, "n_positions": 40, "n_ctx": 40}
+    expected |= {"vocab_size": 64, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
+    expected |= {"bos_token_id": None, "eos_token_id": 1, "torch_dtype": "float32", "tie_word_embeddings": True}
+    assert config.items() >= expected.items()
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
+    assert modes["model.safetensors"] == modes["config.json"]
+    assert command("checksums", "verify", tmp_path / "out", "--manifest", tmp_path / "out.md5").returncode == 0
+    manifest = require_intact(tmp_path / "out")
+    assert manifest is not None
+    assert (manifest.stage, manifest.options) == ("to-huggingface", {"heads": 4})
+    again = command("checkpoint_convert", *words)
+    assert (again.returncode, "already made" in again.stdout) == (0, True)
+
+
+def without_manifest(source: Path, folder: Path) -> Path:
+    shutil.copytree(source, folder)
+    return folder
+
+
+def test_heads_are_asked_for_where_nothing_tells_them(megatron: dict[str, Path], tmp_path: Path) -> None:
+    source = without_manifest(megatron["fp32"], tmp_path / "source")
+    words = ["checkpoint_convert", "to-huggingface", "--input", source, "--output", tmp_path / "out"]
+    assert_refused(command(*words), "pass --heads (hidden size 32)")
+    for heads in (5, 0, -4):
+        with pytest.raises(InputError, match=f"--heads {heads}: does not divide the hidden size 32"):
+            to_huggingface(source, tmp_path / "out", heads=heads)
+    assert not (tmp_path / "out").exists()
+    to_huggingface(source, tmp_path / "out", heads=4)
+    to_huggingface(megatron["fp32"], tmp_path / "known", heads=None)
+    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "known")]
+    assert files[0] == files[1]
+
+
+def test_the_benchmarks_heads_need_no_records(tmp_path: Path) -> None:
+    assert attention_heads(tmp_path / "ckpt4000_bf16", 12288, None) == 96
+
+
+def test_heads_that_contradict_the_records_are_refused(
+    megatron: dict[str, Path], trained: Path, tmp_path: Path
+) -> None:
+    for source in (megatron["bf16"], trained):
+        with pytest.raises(InputError, match=r"--heads 8: .* was made by a model of 4 heads"):
+            to_huggingface(source, tmp_path / "out", heads=8)
+
+
+def _damage_config(step: Path) -> None:
+    (step.parents[1] / "config.json").write_text("{}")
+
+
+def _empty_a_shard(step: Path) -> None:
+    for path in step.glob("*.distcp"):
+        path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (_damage_config, "config.json: not a run's configuration"),
+        (_empty_a_shard, "shorter than the checkpoint's metadata says"),
+        (lambda step: (step / ".metadata").write_bytes(b"\x80\x04"), ".metadata: not the metadata of"),
+        (lambda step: (step / ".metadata").write_bytes(b"cos\nsystem\n(S'true'\ntR."), "names os.system"),
+        (lambda step: (step / ".metadata").unlink(), "nor a run's own (no .metadata)"),
+    ],
+)
+def test_damaged_run_checkpoints_are_refused(damage: Any, complaint: str, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained.parents[1], tmp_path / "run")
+    step = tmp_path / "run" / "checkpoints" / trained.name
+    damage(step)
+    with pytest.raises(InputError) as error:
+        to_huggingface(step, tmp_path / "out", heads=None)
+    assert complaint in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_of_another_precision_or_without_a_parameter_is_refused(tmp_path: Path) -> None:
+    tensors = {f"model/{name}": value.detach() for name, value in GPT3(CONFIG).named_parameters()}
+    with pytest.warns(UserWarning, match="single process"):
+        dcp.save({name: value.bfloat16() for name, value in tensors.items()}, checkpoint_id=tmp_path / "bf16")
+        tensors.pop("model/encoder.layers.1.mlp.dense_h_to_4h.bias")
+        dcp.save(tensors, checkpoint_id=tmp_path / "partial")
+    with pytest.raises(InputError, match="is bfloat16, expected float32"):
+        to_huggingface(tmp_path / "bf16", tmp_path / "out", heads=4)
+    with pytest.raises(InputError, match=r"layers\.1\.mlp\.dense_h_to_4h\.bias is missing, expected it with shape"):
+        to_huggingface(tmp_path / "partial", tmp_path / "out", heads=4)
+
+
+def _drop_masters(source: Path) -> None:
+    for path in source.glob(f"{MASTER_WEIGHTS}*"):
+        shutil.rmtree(path)
+
+
+LAST_BIAS = f"{MASTER_WEIGHTS}encoder.layers.mlp.dense_4h_to_h.bias"
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda source: shutil.rmtree(source / LAST_BIAS), "dense_4h_to_h.bias: array is missing"),
+        (_drop_masters, "bfloat16, expected float32 weights or an FP32 master copy"),
+        (lambda source: (source / LAST_BIAS / "1.0").unlink(), "dense_4h_to_h.bias: chunk 1.0 is missing"),
+        (lambda source: (source / LAST_BIAS / "1.0").write_bytes(b"short"), "a chunk cannot be read"),
+        (lambda source: (source / "metadata.json").unlink(), "neither a Megatron zarr checkpoint"),
+    ],
+)
+def test_damaged_zarr_checkpoints_are_refused(
+    damage: Any, complaint: str, megatron: dict[str, Path], tmp_path: Path
+) -> None:
+    source = without_manifest(megatron["bf16"], tmp_path / "source")
+    damage(source)
+    with pytest.raises(InputError) as error:
+        to_huggingface(source, tmp_path / "out", heads=4)
+    assert complaint in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_source_that_is_not_as_its_manifest_says_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    source = without_manifest(megatron["bf16"], tmp_path / megatron["bf16"].name)
+    shutil.copy(manifest_path(megatron["bf16"]), manifest_path(source))
+    (source / LAST_BIAS / "1.0").unlink()
+    with pytest.raises(InputError, match=r"files of .* bytes, but .* says"):
+        to_huggingface(source, tmp_path / "out", heads=None)
+
+
+def test_other_work_is_not_overwritten_without_force(megatron: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes").write_text("mine")
+    words = ["checkpoint_convert", "to-huggingface", "--input", megatron["fp32"], "--output", tmp_path / "out"]
+    assert_refused(command(*words), "exists and was made from another source", "--force")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes"]
+    assert to_huggingface(megatron["fp32"], tmp_path / "out", heads=None, force=True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
+    assert read_manifest(tmp_path / "out") is not None
+
+
+def test_output_in_place_of_the_input_is_refused(megatron: dict[str, Path]) -> None:
+    for output in (megatron["fp32"], megatron["fp32"].parent):
+        with pytest.raises(InputError, match="holds the input"):
+            to_huggingface(megatron["fp32"], output, heads=4, force=True)
+    assert (megatron["fp32"] / "metadata.json").is_file()

@@ -1,0 +1,116 @@
+"""How fast a checkpoint is converted, against copying its result and against loading whole arrays, in one run.
+
+python -m tests.speed.convert FOLDER [--layers 3] [--hidden 2048] [--repeat 2]
+
+Makes random PAXML checkpoints of about 2 GB in FOLDER, with and without gzip. Each side is a
+fresh process; the best of the repetitions counts. "Whole arrays" is what the reference's converter does: read an array,
+reorder it in memory, write it. Then the memory of a checkpoint four times as deep, under the same limit.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from checkpoint_convert.arrays import ARRAYS, array_dtype, chunk_shape, groups
+from checkpoint_convert.paxml_to_megatron import array_path, model_sizes
+from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.zarr import create_array, open_array
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Measured:
+    wall_s: float
+    peak_mib: float
+
+
+def whole_arrays(source: Path, output: Path, dtype: str) -> None:
+    """The straightforward conversion, array by array."""
+    sizes = model_sizes(source)
+    for group in groups(dtype):
+        for array in ARRAYS:
+            values = open_array(array_path(source, group, array, sizes)).read().result()
+            shape = array.megatron_shape(sizes)
+            if array.paxml_axes.startswith("P"):
+                values = values[: shape[0]]
+            values = np.ascontiguousarray(values.transpose(array.permutation())).reshape(shape)
+            for prefix in group.megatron:
+                kind = array_dtype(prefix, dtype)
+                target = create_array(output / (prefix + array.megatron), shape, kind, chunk_shape(shape))
+                target.write(values.astype(target.dtype.numpy_dtype)).result()
+
+
+def run(*command: object) -> Measured:
+    """Run a command to its end, alone, and bring what it wrote to the disk."""
+    started = time.perf_counter()
+    process = subprocess.Popen([str(word) for word in command], cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"failed: {command}")
+    os.sync()
+    return Measured(time.perf_counter() - started, usage.ru_maxrss / 1024)
+
+
+def convert(source: Path, output: Path, dtype: str, *more: object) -> Measured:
+    arguments = ["--input", source, "--output", output, "--dtype", dtype, "--force", *more]
+    return run(sys.executable, "-m", "checkpoint_convert", "paxml-to-megatron", *arguments)
+
+
+def make(folder: Path, layers: int, hidden: int, *, compress: bool = True) -> Path:
+    sizes = ModelSizes(layers=layers, hidden=hidden, heads=hidden // 128, vocab=4 * hidden)
+    write_random_paxml(folder, seed=1, sizes=sizes, compress=compress, force=True)
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--hidden", type=int, default=2048)
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--whole-arrays", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    folder = chosen.folder.resolve()
+    if chosen.whole_arrays:
+        whole_arrays(folder / "paxml", folder / "whole", chosen.whole_arrays)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for dtype, compress in (("fp32", True), ("bf16", True), ("fp32", False), ("bf16", False)):
+        source = make(folder / "paxml", chosen.layers, chosen.hidden, compress=compress)
+        os.sync()
+        runs: dict[str, list[Measured]] = {"convert": [], "cp -r": [], "whole arrays": []}
+        for _ in range(chosen.repeat):
+            shutil.rmtree(folder / "out", ignore_errors=True)
+            runs["convert"].append(convert(source, folder / "out", dtype))
+            shutil.rmtree(folder / "copy", ignore_errors=True)
+            runs["cp -r"].append(run("cp", "-r", folder / "out", folder / "copy"))
+            shutil.rmtree(folder / "whole", ignore_errors=True)
+            runs["whole arrays"].append(
+                run(sys.executable, "-m", "tests.speed.convert", folder, "--whole-arrays", dtype)
+            )
+        size = sum(path.stat().st_size for path in (folder / "out").rglob("*"))
+        best = {name: min(measured, key=lambda one: one.wall_s) for name, measured in runs.items()}
+        copy = best["cp -r"].wall_s
+        packed = "gzip" if compress else "not compressed"
+        print(f"{dtype} from chunks that are {packed}: {size / 1e9:.2f} GB written, synced; best of {chosen.repeat}")
+        for name, measured in best.items():
+            times = f"{measured.wall_s:6.2f} s = {measured.wall_s / copy:.2f} times cp -r"
+            print(f"  {name:13} {times}, {measured.peak_mib:6.0f} MiB at most")
+    for name in ("out", "copy", "whole"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for layers in (1, 4):
+        deep = make(folder / f"paxml_{layers}", layers, chosen.hidden)
+        peak = convert(deep, folder / "out", "bf16", "--memory-limit", "1GiB").peak_mib
+        print(f"{layers} layers, --memory-limit 1GiB: {peak:.0f} MiB at most")
+
+
+if __name__ == "__main__":
+    main()

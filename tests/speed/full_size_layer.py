@@ -1,0 +1,104 @@
+"""Convert one layer of the largest 175B arrays, at full size, under a memory limit.
+
+python -m tests.speed.full_size_layer FOLDER [--memory-limit 4GiB]
+
+Makes PAXML's ffn_layer1 (1 x 12288 x 49152) and combined_qkv (1 x 3 x 12288 x 96 x 128), 2.4 and 1.8 GB, converts both
+in a fresh process to BF16 and FP32, and compares values at random places. The memory is that of the process.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from checkpoint_convert.__main__ import parse_bytes
+from checkpoint_convert.arrays import ARRAYS, array_dtype, chunk_shape, groups
+from checkpoint_convert.journal import Journal
+from checkpoint_convert.paxml_to_megatron import PaxmlToMegatron
+from checkpoint_convert.plan import BENCHMARK_SIZES
+from checkpoint_convert.streaming import run_jobs
+from checkpoint_convert.zarr import create_array, open_array
+
+SIZES = {**BENCHMARK_SIZES, "L": 1}
+LARGEST = [array for array in ARRAYS if array.paxml.endswith(("ffn_layer1.linear.w", "combined_qkv.w"))]
+CHUNKS = {"C": 3, "H": 192, "F": 2048, "N": 4, "D": 128, "L": 1}  # shards of 64 x 24 devices
+PLACES = 2000
+
+
+def make(folder: Path) -> None:
+    random = np.random.default_rng(1)
+    for array in LARGEST:
+        chunks = [CHUNKS[axis] for axis in array.paxml_axes.split()]
+        path = folder / (groups("bf16")[0].paxml_prefix(array, 96) + array.paxml)
+        store = create_array(path, array.paxml_shape(SIZES), "float32", chunks)
+        rows = store.chunk_layout.write_chunk.shape[array.paxml_axes.split().index("H")]
+        axis = array.paxml_axes.split().index("H")
+        for start in range(0, SIZES["H"], rows):
+            place = [slice(None)] * len(store.shape)
+            place[axis] = slice(start, start + rows)
+            shape = [*store.shape]
+            shape[axis] = rows
+            store[tuple(place)].write(random.standard_normal(shape, np.float32)).result()
+
+
+def convert(folder: Path, memory_limit: int) -> None:
+    conversion = PaxmlToMegatron(folder / "paxml", "bf16", SIZES, missing_chunks_are_zeros=False)
+    group = groups("bf16")[0]
+    workers = len(os.sched_getaffinity(0))
+    jobs = [conversion.job(group, array, workers, memory_limit) for array in LARGEST]
+    output = folder / "out"
+    for array in LARGEST:
+        shape = array.megatron_shape(SIZES)
+        for prefix in group.megatron:
+            create_array(output / (prefix + array.megatron), shape, array_dtype(prefix, "bf16"), chunk_shape(shape))
+    started = time.perf_counter()
+    run_jobs(jobs, output, Journal(folder / "journal", output, {}), workers=workers, memory_limit=memory_limit)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"{sum(job.bytes for job in jobs) / 1e9:.1f} GB written in {time.perf_counter() - started:.0f} s")
+    print(f"memory of the process: {peak / 1024:.0f} MiB, limit {memory_limit / 2**20:.0f} MiB")
+
+
+def compare(folder: Path) -> None:
+    random = np.random.default_rng(2)
+    for array in LARGEST:
+        group = groups("bf16")[0]
+        source = open_array(folder / "paxml" / (group.paxml_prefix(array, 96) + array.paxml))
+        targets = [open_array(folder / "out" / (prefix + array.megatron)) for prefix in group.megatron]
+        axes = array.paxml_axes.split()
+        for _ in range(PLACES):
+            index = {axis: int(random.integers(SIZES[axis])) for axis in axes}
+            place = []
+            for merged in array.megatron_groups():
+                position = 0
+                for axis in merged:
+                    position = position * SIZES[axis] + index[axis]
+                place.append(position)
+            value = source[tuple(index[axis] for axis in axes)].read().result()
+            for target in targets:
+                found = target[tuple(place)].read().result()
+                assert found == value.astype(found.dtype), (array.megatron, place)
+        print(f"{array.megatron}: {len(targets)} arrays, {PLACES:,} values each as they should be")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--memory-limit", default="4GiB")
+    parser.add_argument("--convert", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.convert:
+        convert(chosen.folder, parse_bytes(chosen.memory_limit))
+        return
+    make(chosen.folder / "paxml")
+    arguments = [str(chosen.folder), "--memory-limit", chosen.memory_limit, "--convert"]
+    subprocess.run([sys.executable, "-m", "tests.speed.full_size_layer", *arguments], check=True)
+    compare(chosen.folder)
+
+
+if __name__ == "__main__":
+    main()
