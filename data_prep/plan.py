@@ -26,7 +26,7 @@ BIN_BYTES = 2 * TOKENS
 IDX_BYTES = 20 * DOCUMENTS
 """Lengths 4, pointers 8 and document ends 8 bytes each (facts a.1)."""
 
-TEXT_MB_PER_S_PER_CORE = 32.0
+TEXT_MB_PER_S_PER_CORE = 26.0
 INDEX_S = 8.0
 """Sample and shuffle indices of both datasets, before the clock of the first run; one core per dataset."""
 
