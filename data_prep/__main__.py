@@ -25,7 +25,7 @@ from data_prep.plan import format_plans, make_plans, plans_as_json, with_rates
 from data_prep.preprocess import parse_shard, preprocess
 from data_prep.samples import print_texts, write_samples
 from data_prep.synthetic_corpus import CorpusSize, write_synthetic_corpus
-from data_prep.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenizer
+from data_prep.tokenizer import DOCUMENTS, VOCAB_SIZE, Tokenizer, train_tokenizer
 from data_prep.validation_subset import COUNT, hashes_path, write_validation_subset
 from stage.cli import main
 
@@ -137,6 +137,7 @@ class Samples:
     """Print the samples as text, too."""
 
     def run(self) -> None:
+        model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
         shape = write_samples(
             self.data_path,
             self.output,
@@ -148,8 +149,8 @@ class Samples:
             plus_one=self.plus_one,
         )
         print(f"{self.output}: int64 {list(shape)}")
-        if self.tokenizer is not None:
-            print_texts(self.output, self.tokenizer, self.first)
+        if model is not None:
+            print_texts(self.output, model, self.first)
 
 
 @dataclass(frozen=True)

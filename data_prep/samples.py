@@ -46,14 +46,13 @@ def write_samples(
     return shape
 
 
-def print_texts(samples: Path, tokenizer: Path, first: int) -> None:
+def print_texts(samples: Path, model: Tokenizer, first: int) -> None:
     """Print what :func:`write_samples` wrote, as text. Raises InputError for a token the tokenizer does not have."""
-    model = Tokenizer(tokenizer)
     for number, row in enumerate(np.load(samples, mmap_mode="r"), first):
         tokens = row[row != PADDING]
         if tokens.size and int(tokens.max()) >= model.vocab_size:
             raise InputError(
-                f"{tokenizer}: {model.vocab_size} pieces, but sample {number} holds token {tokens.max()}; "
+                f"--tokenizer has {model.vocab_size} pieces, but sample {number} holds token {tokens.max()}; "
                 "the dataset was made with another tokenizer"
             )
         print(f"--- sample {number}: {len(tokens)} tokens")

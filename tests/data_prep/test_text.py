@@ -219,6 +219,17 @@ def test_samples_of_an_evaluation_are_padded(tmp_path: Path) -> None:
         assert (short[6:] == -1).all()
 
 
+def test_samples_are_printed_as_text(tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"text": "tree house river"}\n{"text": "stone"}\n')
+    preprocess([tmp_path / "x.json"], tokenizer, tmp_path / "x")
+    arguments = ["--data-path", tmp_path / "x", "--seq-length", 100, "--num-samples", -1, "--seed", 1]
+    arguments += ["--output", tmp_path / "s.npy", "--tokenizer"]
+    assert_refused(command("data_prep", "samples", *arguments, tmp_path / "x.json"), "not a SentencePiece model")
+    assert not (tmp_path / "s.npy").exists()
+    done = command("data_prep", "samples", *arguments, tokenizer)
+    assert done.stdout.splitlines()[-1] == "tree house river stone"
+
+
 def test_samples_out_of_range_are_refused(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", [30])
     arguments = ["--data-path", tmp_path / "x", "--seq-length", 8, "--num-samples", 3, "--seed", 1]
