@@ -12,7 +12,7 @@ import tyro
 from benchmark.command_line import parse_run
 from benchmark.config import RunConfig
 from stage.cli import one_line_usage_error
-from stage.errors import InputError, run_command
+from stage.errors import CheckFailed, InputError, run_command
 
 Parsed = TypeVar("Parsed")
 
@@ -25,12 +25,38 @@ def train(arguments: Sequence[str]) -> int:
 
     Exit status: 0 target reached, 1 not reached, 2 bad input, 75 interrupted and saved: the same command continues.
     """
-    config = parse_run("train", arguments, train.__doc__ or "", lambda run: run)
+    options = parse_run("train", arguments, train.__doc__ or "", Train)
+    return _dry_run(options) if options.dry_run else _train(options.run)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Options of ``train``."""
+
+    run: tyro.conf.OmitArgPrefixes[RunConfig]
+    dry_run: bool = False
+    """Run a step of each kind of rank on tensors without memory, in this process; print what it would hold, compute and
+    send. Exit status 1 when the devices' memory does not suffice."""
+    json: bool = False
+    """Print the dry run's result as JSON."""
+
+
+def _train(config: RunConfig) -> int:
     from benchmark.distributed import end_process
     from benchmark.train import EXIT_STATUS
     from benchmark.train import train as run
 
     end_process(EXIT_STATUS[run(config)])
+
+
+def _dry_run(options: Train) -> int:
+    from benchmark.dry_run.dry_run import dry_run, table
+
+    result = dry_run(options.run)
+    print(json.dumps(asdict(result)) if options.json else table(result, options.run))
+    if result.complaint is not None:
+        raise CheckFailed(result.complaint)
+    return 0
 
 
 @dataclass(frozen=True)

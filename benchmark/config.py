@@ -10,8 +10,17 @@ from typing import Literal
 
 import tyro
 
-from model.config import GPT3Config
+from benchmark.accelerators import ACCELERATORS
+from model.config import GPT3Config, Recompute
 from stage.errors import InputError
+
+
+def divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _require_positive(config: object, *names: str) -> None:
@@ -115,24 +124,64 @@ class System:
     """Processes per machine, one per device."""
     micro_batch_size: int
     """Samples per forward and backward pass of a device."""
+    tensor_parallel: int = 1
+    """Devices that share each layer, and its part of the sequence; on one machine, if speed matters."""
+    pipeline_parallel: int = 1
+    """Devices that each have some of the layers."""
+    pipeline_chunks: int = 1
+    """Stages per device. 1: 1F1B; more: interleaved 1F1B, which idles less and sends more."""
     replicas: int = 1
-    """Copies of the sharded model: 1 shards it over all devices (FSDP), more is HSDP."""
-    recompute: Literal["none", "full"] = "none"
-    """Whether blocks keep their activations for the backward pass, or only their input and compute again."""
+    """Copies of the model as it is sharded over the data-parallel devices: 1 shards it over all of them (FSDP), more
+    is HSDP."""
+    recompute: Recompute = "none"
+    """What blocks compute again in the backward pass instead of keeping it (model/recompute.py)."""
+    compile: bool = False
+    """torch.compile each block."""
     keep_unsharded: bool = False
     """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
-    reduce-scatter per step, for 6 bytes more per parameter on every device."""
+    reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
+    accelerator: str = ""
+    """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
     platform: str = ""
     """``submission_platform`` of the MLPerf log."""
 
     def __post_init__(self) -> None:
         _require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
-        if self.num_devices % self.replicas:
-            raise InputError(f"replicas {self.replicas} do not divide {self.num_devices} devices; change --replicas")
+        _require_positive(self, "tensor_parallel", "pipeline_parallel", "pipeline_chunks")
+        if self.accelerator and self.accelerator not in ACCELERATORS:
+            raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
+        model_parallel = self.tensor_parallel * self.pipeline_parallel
+        if self.num_devices % model_parallel:
+            raise InputError(
+                f"tensor_parallel {self.tensor_parallel} x pipeline_parallel {self.pipeline_parallel} do not divide "
+                f"{self.num_devices} devices; products that do: {_listed(divisors(self.num_devices))}. Change "
+                "--tensor-parallel, --pipeline-parallel or --nodes"
+            )
+        if self.data_parallel % self.replicas:
+            raise InputError(
+                f"replicas {self.replicas} do not divide {self.data_parallel} data-parallel devices; possible: "
+                f"{_listed(divisors(self.data_parallel))}; change --replicas"
+            )
+        if self.pipeline_chunks > 1 and self.pipeline_parallel == 1:
+            raise InputError("pipeline_chunks above 1 need a pipeline; raise --pipeline-parallel")
 
     @property
     def num_devices(self) -> int:
         return self.nodes * self.devices_per_node
+
+    @property
+    def data_parallel(self) -> int:
+        """Devices, or groups of them, that read different samples."""
+        return self.num_devices // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def peak_tflops(self) -> float | None:
+        """Of one device, dense BF16; None where it is not in the table."""
+        return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
+
+    @property
+    def num_stages(self) -> int:
+        return self.pipeline_parallel * self.pipeline_chunks
 
 
 @dataclass(frozen=True)
@@ -168,6 +217,10 @@ class RunConfig:
     """Steps between checkpoints; 0 saves none, not even when interrupted."""
     keep_checkpoints: int = 2
     """Newest checkpoints to keep."""
+    keep_every: int = 0
+    """Steps; checkpoints at multiples of it are kept for good. 0: none."""
+    audit_interval: int = 100
+    """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
     log_interval: int = 1
@@ -180,21 +233,44 @@ class RunConfig:
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise InputError(f"seed {self.seed}: expected 0 to {2**32 - 1}; change --seed")
 
-    def require_whole_micro_batches(self) -> None:
-        """Raise InputError when the global batch cannot be dealt out to the devices."""
-        per_pass = self.system.micro_batch_size * self.system.num_devices
-        if self.benchmark.global_batch_size % per_pass:
-            near = max(per_pass, self.benchmark.global_batch_size // per_pass * per_pass)
+    def require_fit(self) -> None:
+        """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can."""
+        model, system = self.benchmark.model, self.system
+        for name in ("num_attention_heads", "seq_length", "padded_vocab_size"):
+            size = getattr(model, name)
+            if size % system.tensor_parallel:
+                possible = [n for n in divisors(system.num_devices) if not size % n]
+                raise InputError(
+                    f"tensor_parallel {system.tensor_parallel} does not divide {name} {size}; possible: "
+                    f"{_listed(possible)}; change --tensor-parallel"
+                )
+        if system.num_stages > model.num_layers:
             raise InputError(
-                f"global_batch_size {self.benchmark.global_batch_size} is not a multiple of micro_batch_size "
-                f"{self.system.micro_batch_size} x {self.system.num_devices} devices; use --global-batch-size {near} "
-                f"or {near + per_pass}, or another --micro-batch-size"
+                f"pipeline_parallel {system.pipeline_parallel} x pipeline_chunks {system.pipeline_chunks} are more "
+                f"stages than the model's {model.num_layers} layers; lower --pipeline-parallel or --pipeline-chunks"
+            )
+        per_pass = system.micro_batch_size * system.data_parallel
+        size = self.benchmark.global_batch_size
+        if size % per_pass:
+            near = max(per_pass, size // per_pass * per_pass)
+            raise InputError(
+                f"global_batch_size {size} is not a multiple of micro_batch_size {system.micro_batch_size} x "
+                f"{system.data_parallel} data-parallel devices; use --global-batch-size {near} or {near + per_pass}, "
+                "or another --micro-batch-size"
+            )
+        stages = system.pipeline_parallel
+        if self.num_microbatches < stages or (system.pipeline_chunks > 1 and self.num_microbatches % stages):
+            allowed = f"a multiple of {stages}" if system.pipeline_chunks > 1 else f"at least {stages}"
+            raise InputError(
+                f"{self.num_microbatches} micro-batches per step and device do not fill a pipeline of {stages}, which "
+                f"needs {allowed}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
+                "--micro-batch-size"
             )
 
     @property
     def num_microbatches(self) -> int:
         """Micro-batches per step and device: the gradient accumulation steps."""
-        return self.benchmark.global_batch_size // (self.system.micro_batch_size * self.system.num_devices)
+        return self.benchmark.global_batch_size // (self.system.micro_batch_size * self.system.data_parallel)
 
     @property
     def tokens_per_step(self) -> int:

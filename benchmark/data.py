@@ -1,5 +1,6 @@
 """Which samples each process reads at each step, and the batches made of them (reference facts b.5, c.1, c.4)."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -51,6 +52,19 @@ class MicroBatch:
             *(tensor.to(device, non_blocking=True) for tensor in (self.tokens, self.labels, self.loss_mask))
         )
 
+    def without_loss(self) -> "MicroBatch":
+        """The same, with no token that counts."""
+        return MicroBatch(self.tokens, self.labels, torch.zeros_like(self.loss_mask))
+
+    @staticmethod
+    def joined(batches: Sequence["MicroBatch"]) -> "MicroBatch":
+        """Micro-batches one behind the other: [micro-batches x B, S]."""
+        return MicroBatch(
+            torch.cat([batch.tokens for batch in batches]),
+            torch.cat([batch.labels for batch in batches]),
+            torch.cat([batch.loss_mask for batch in batches]),
+        )
+
 
 def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBatch:
     """Labels and loss mask of token windows [B, S] in which missing tokens are -1.
@@ -84,7 +98,7 @@ def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int) -> MicroB
 
 
 class TrainingBatches:
-    """The micro-batches of each step, read one step ahead by a thread."""
+    """The micro-batches of each step, read one step ahead by a thread. ``rank``: among the data-parallel ones."""
 
     def __init__(self, windows: TokenWindows, config: RunConfig, *, rank: int) -> None:
         self._windows, self._config, self._rank = windows, config, rank
@@ -107,6 +121,6 @@ class TrainingBatches:
             micro_batch_size=self._config.system.micro_batch_size,
             num_microbatches=self._config.num_microbatches,
             rank=self._rank,
-            world_size=self._config.system.num_devices,
+            world_size=self._config.system.data_parallel,
         )
         return [read_micro_batch(self._windows, row, self._config.benchmark.model.vocab_size) for row in ids]

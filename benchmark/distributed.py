@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from benchmark.config import System
+from model.parallelize import AXES
 from stage.errors import InputError
 
 TIMEOUT = datetime.timedelta(minutes=30)
@@ -56,7 +58,28 @@ class World:
     size: int
     device: torch.device
     mesh: DeviceMesh
-    """Over all processes: axis "shard", or axes "replicate" and "shard"."""
+    """Over all processes: axes pipeline, replicate, shard and tensor (model/parallelize.py)."""
+
+    @property
+    def data_rank(self) -> int:
+        """Which of the data-parallel parts of the global batch this process reads."""
+        return self.mesh["replicate"].get_local_rank() * self.mesh["shard"].size() + self.mesh["shard"].get_local_rank()
+
+    @property
+    def data_parallel(self) -> int:
+        """Parts the global batch is dealt out in."""
+        return self.mesh["replicate"].size() * self.mesh["shard"].size()
+
+    @property
+    def loss_copies(self) -> int:
+        """Processes that compute the same token losses: the tensor-parallel ranks of the last stage."""
+        return self.mesh["tensor"].size()
+
+    def peak_memory_bytes(self) -> int:
+        """Most memory held so far: the device's, or all of the process's where that is a CPU."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def from_rank_0(self, value: int) -> int:
         """Rank 0's value."""
@@ -96,13 +119,16 @@ def joined_world(system: System, environment: Environment) -> Iterator[World]:
             "machine and MASTER_ADDR to its name"
         ) from error
     try:
-        axes = {"shard": environment.world_size}
-        if system.replicas > 1:
-            axes = {"replicate": system.replicas, "shard": environment.world_size // system.replicas}
-        mesh = init_device_mesh(device.type, tuple(axes.values()), mesh_dim_names=tuple(axes))
-        yield World(environment.rank, environment.world_size, device, mesh)
+        yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))
     finally:
         dist.destroy_process_group()
+
+
+def build_mesh(system: System, device_type: str) -> DeviceMesh:
+    """The mesh of all processes, tensor-parallel ranks next to each other, stages farthest apart."""
+    shard = system.data_parallel // system.replicas
+    sizes = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
+    return init_device_mesh(device_type, sizes, mesh_dim_names=AXES)
 
 
 def end_process(status: int) -> NoReturn:

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from benchmark.checkpoint import PROGRESS, load_checkpoint, read_progress
+from benchmark.checkpoint import PROGRESS, fill_from_dcp, load_checkpoint, read_progress
 from benchmark.config import RunConfig
 from benchmark.distributed import joined_world, read_environment
 from benchmark.inputs import open_validation, require_inputs
 from benchmark.state import empty_state, load_initial, starting_progress
 from benchmark.step import evaluate
 from checkpoint_convert.load import MegatronCheckpoint
+from checkpoint_convert.read_dcp import METADATA
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,18 @@ class CheckpointQuality:
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0."""
     environment = read_environment()
-    config.require_whole_micro_batches()
+    config.require_fit()
     require_inputs(config, training=False)
     assert config.checkpoint is not None
     own = (config.checkpoint / PROGRESS).is_file()
     with joined_world(config.system, environment) as world:
+        progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)
+        state = empty_state(config, world, progress)
         if own:
-            state = empty_state(config, world, read_progress(config.checkpoint))
-            load_checkpoint(state, config.checkpoint)
+            load_checkpoint(state, config.checkpoint, world)
+        elif (config.checkpoint / METADATA).is_file():  # by checkpoint_convert to-dcp
+            fill_from_dcp(state, config.checkpoint)
         else:
-            state = empty_state(config, world, starting_progress(config.benchmark, config.seed or 0))
             load_initial(state, MegatronCheckpoint(config.checkpoint))
         validation = open_validation(config, state.progress.seed)
         result = evaluate(state, world, validation)

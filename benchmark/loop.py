@@ -14,7 +14,7 @@ from model.flops import train_flops_per_token
 MOST_SKIPPED_IN_A_ROW = 10
 """After that many steps without finite gradients a run will not recover by itself."""
 
-Status = Literal["success", "completed", "target not reached", "interrupted", "diverged"]
+Status = Literal["success", "completed", "target not reached", "interrupted", "diverged", "replicas differ"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,11 @@ class Work:
     """One optimizer step at the current progress."""
     evaluate: Callable[[], EvaluationResult]
     save: Callable[[], None]
-    """Write a checkpoint."""
+    """Begin to write a checkpoint."""
+    audit: Callable[[], list[str]]
+    """What differs between copies that must be the same."""
+    memory_bytes: Callable[[], int]
+    """Most memory this process's device has held."""
 
 
 def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work) -> Status:
@@ -35,7 +39,6 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
     it, as the rules' checker has it (facts j 31).
     """
     benchmark = config.benchmark
-    skipped_in_a_row = 0
     block: list[float] = []  # seconds of each step since the last evaluation
     if progress.steps == 0:
         _start_block(config, progress, events)
@@ -44,9 +47,9 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
         result = work.step()
         progress.steps += 1
         progress.skipped_steps += result.skipped
-        skipped_in_a_row = skipped_in_a_row + 1 if result.skipped else 0
+        progress.skipped_in_a_row = progress.skipped_in_a_row + 1 if result.skipped else 0
         block.append(time.perf_counter() - started)
-        _log_step(config, progress, events, result, block[-1])
+        _log_step(config, progress, events, result, block[-1], work.memory_bytes())
 
         finished = progress.iteration >= benchmark.last_iteration
         if progress.steps % benchmark.eval_interval == 0 or finished:
@@ -59,14 +62,31 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
                 return "success"
             if not finished:
                 _start_block(config, progress, events)
-        if skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
-            events.note("message", f"{skipped_in_a_row} steps in a row without finite gradients: giving up")
+        if progress.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+            events.note("message", f"{progress.skipped_in_a_row} steps in a row without finite gradients: giving up")
             return "diverged"
-        if config.save_interval and (result.stop_requested or progress.steps % config.save_interval == 0):
+        saves = bool(config.save_interval) and (result.stop_requested or _due(progress, config.save_interval))
+        if (saves or _due(progress, config.audit_interval)) and _replicas_differ(progress, events, work):
+            return "replicas differ"
+        if saves:
             work.save()
         if result.stop_requested:
             return "interrupted"
     return "completed" if benchmark.target_log_perplexity is None else "target not reached"
+
+
+def _due(progress: Progress, interval: int) -> bool:
+    return interval > 0 and progress.steps % interval == 0
+
+
+def _replicas_differ(progress: Progress, events: EventLog, work: Work) -> bool:
+    """Compare all copies and log it; a run whose copies differ is not worth continuing or saving."""
+    started = time.perf_counter()
+    differences = work.audit()
+    events.note("audit", steps=progress.steps, differences=differences, seconds=time.perf_counter() - started)
+    for difference in differences:
+        events.note("message", f"after step {progress.iteration}: {difference}")
+    return bool(differences)
 
 
 def _start_block(config: RunConfig, progress: Progress, events: EventLog) -> None:
@@ -99,9 +119,12 @@ def _evaluate(config: RunConfig, progress: Progress, events: EventLog, work: Wor
     return target is not None and result.log_perplexity <= target
 
 
-def _log_step(config: RunConfig, progress: Progress, events: EventLog, result: StepResult, seconds: float) -> None:
+def _log_step(
+    config: RunConfig, progress: Progress, events: EventLog, result: StepResult, seconds: float, memory_bytes: int
+) -> None:
     tokens_per_s = config.tokens_per_step / seconds
     flops = tokens_per_s * train_flops_per_token(config.benchmark.model) / config.system.num_devices
+    peak = config.system.peak_tflops
     events.note(
         "step",
         iteration=progress.iteration,
@@ -114,4 +137,6 @@ def _log_step(config: RunConfig, progress: Progress, events: EventLog, result: S
         step_s=seconds,
         tokens_per_s=tokens_per_s,
         tflops_per_device=flops / 1e12,
+        mfu=None if peak is None else flops / 1e12 / peak,
+        memory_gib=memory_bytes / 2**30,
     )

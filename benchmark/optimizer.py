@@ -1,13 +1,14 @@
 """Adam on the FP32 shards, and the gradient norm it is clipped by (reference facts e)."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Container, Mapping
 
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config import OptimizerConfig
+from model.fused import adam
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -15,14 +16,25 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class Adam:
     """AdamW over this process's shards of the parameters, in one parameter group that decays everything.
 
-    NVIDIA apex's FusedAdam where it is importable and the parameters are on a GPU, else PyTorch's fused AdamW: the
-    same update, rounded in another order.
+    The kernel is chosen in model/fused.py.
     """
 
-    def __init__(self, parameters: Mapping[str, DTensor], config: OptimizerConfig) -> None:
+    def __init__(
+        self, parameters: Mapping[str, DTensor], config: OptimizerConfig, *, counted_elsewhere: Container[str] = ()
+    ) -> None:
+        """``counted_elsewhere``: parameters whose copy on another process is the one that counts in the norm."""
         self._parameters = dict(parameters)
+        self._shares = [
+            0.0 if name in counted_elsewhere else 1 / copies(parameter) for name, parameter in parameters.items()
+        ]
         self._shards = {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
-        self._inner = _implementation(list(self._shards.values()), config)
+        self._inner = adam(
+            list(self._shards.values()),
+            lr=config.lr,
+            betas=(config.adam_beta1, config.adam_beta2),
+            eps=config.adam_eps,
+            weight_decay=config.weight_decay,
+        )
         self._moments = {
             moment: {name: torch.zeros_like(parameter.detach()) for name, parameter in self._parameters.items()}
             for moment in MOMENTS
@@ -43,9 +55,12 @@ class Adam:
         return self._moments
 
     def gradient_square_sum(self) -> Tensor:
-        """Sum of squares of this process's gradient shards, a float64 scalar on the device."""
-        norms = torch._foreach_norm(self._gradients())
-        return torch.stack([norm.double() for norm in norms]).square().sum()
+        """This process's share of the sum of squares of the whole gradient, a float64 scalar on the device.
+
+        What several processes hold is counted once in the sum over all processes (facts e).
+        """
+        norms = torch.stack([norm.double() for norm in torch._foreach_norm(self._gradients())])
+        return norms.square().mul_(torch.tensor(self._shares, dtype=torch.float64, device=norms.device)).sum()
 
     def scale_gradients(self, factor: float) -> None:
         torch._foreach_mul_(self._gradients(), factor)
@@ -66,6 +81,13 @@ class Adam:
         return [local(gradient_of(parameter)) for parameter in self._parameters.values()]
 
 
+def copies(parameter: DTensor) -> int:
+    """How many processes hold the same part of the parameter."""
+    sizes = parameter.device_mesh.shape
+    placements = zip(sizes, parameter.placements, strict=True)
+    return math.prod(size for size, placement in placements if placement.is_replicate())
+
+
 def local(tensor: Tensor) -> Tensor:
     """This process's part of a DTensor; shares its memory."""
     assert isinstance(tensor, DTensor)
@@ -80,25 +102,3 @@ def gradient_of(parameter: Tensor) -> Tensor:
 def clip_coefficient(norm: float, clip_grad: float) -> float:
     """Factor for the gradients: clip / (norm + 1e-6) where that is below 1, as Megatron has it."""
     return min(1.0, clip_grad / (norm + 1e-6))
-
-
-def apex_adam() -> Callable[..., torch.optim.Optimizer] | None:
-    """NVIDIA apex's FusedAdam where it is importable; None without it, or with PyPI's package of the same name."""
-    try:
-        from apex.optimizers import FusedAdam
-    except ImportError:
-        return None
-    return FusedAdam  # type: ignore[no-any-return]
-
-
-def _implementation(shards: list[Tensor], config: OptimizerConfig) -> torch.optim.Optimizer:
-    options: dict[str, Any] = {
-        "lr": config.lr,
-        "betas": (config.adam_beta1, config.adam_beta2),
-        "eps": config.adam_eps,
-        "weight_decay": config.weight_decay,
-    }
-    fused_adam = apex_adam() if shards[0].is_cuda else None
-    if fused_adam is not None:
-        return fused_adam(shards, adam_w_mode=True, bias_correction=True, **options)
-    return torch.optim.AdamW(shards, fused=True, **options)

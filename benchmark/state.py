@@ -1,21 +1,17 @@
 """Everything a run is: what a checkpoint holds is one of these objects, no more and no less."""
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
-from torch import Tensor
-from torch.distributed.fsdp import FSDPModule
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from benchmark.config import Benchmark, RunConfig
 from benchmark.distributed import World
 from benchmark.optimizer import MOMENTS, Adam
+from benchmark.passes import Passes, Pipeline, WholeModel
+from benchmark.tied_table import TABLE, TiedTable
 from checkpoint_convert.load import MegatronCheckpoint
-from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
-from model.gpt3 import GPT3
-from model.parallelize import parallelize, parameters_by_name
+from model.parallelize import Spread, parallelize, parameters_by_name
 from stage.errors import InputError
 
 
@@ -43,6 +39,8 @@ class Progress:
     """Optimizer steps since the initial checkpoint, skipped ones included."""
     skipped_steps: int = 0
     """Steps whose gradients were not finite: their samples count as consumed, the learning rate stays (facts e)."""
+    skipped_in_a_row: int = 0
+    """Of these, the latest: the run gives up when there are too many."""
     restarts: int = 0
     """How often the run was continued from a checkpoint of its own."""
     mlperf_log_bytes: int = 0
@@ -79,12 +77,12 @@ class TrainState:
     """Model, optimizer and progress of a run."""
 
     config: RunConfig
-    model: FSDPModule
+    passes: Passes
     optimizer: Adam
     progress: Progress
     parameters: dict[str, DTensor]
-    forward_context: AbstractContextManager[Any]
-    """Forward passes run in it."""
+    """Those of this process's stages, by name; each process has its shards."""
+    tied_table: TiedTable
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights and moments by checkpoint name; writing to them changes the state."""
@@ -96,32 +94,47 @@ class TrainState:
 
 def empty_state(config: RunConfig, world: World, progress: Progress) -> TrainState:
     """The state with its memory allocated on every device; weights and moments are to be filled from a checkpoint."""
-    with torch.device("meta"):
-        model = GPT3(config.benchmark.model)
-    mesh = world.mesh if config.system.replicas > 1 else world.mesh["shard"]
-    sharded = parallelize(
-        model,
-        mesh,
+    return allocated_state(config, world, progress, build_stages(config, world), TiedTable(world))
+
+
+def build_stages(config: RunConfig, world: World) -> list[nn.Module]:
+    """This process's part of the model, without memory."""
+    system = config.system
+    spread = Spread(
         bf16=config.precision == "bf16",
-        recompute=config.system.recompute == "full",
-        keep_unsharded=config.system.keep_unsharded,
+        recompute=system.recompute,
+        compile=system.compile,
+        keep_unsharded=system.keep_unsharded,
+        chunks=system.pipeline_chunks,
     )
-    model.to_empty(device=world.device)
-    parameters: dict[str, DTensor] = {}
-    for name, parameter in parameters_by_name(model).items():
-        assert isinstance(parameter, DTensor)
-        parameters[name] = parameter
-    slow_bf16 = config.precision == "bf16" and world.device.type == "cpu" and not cpu_has_bf16()
-    context = Bf16ByFp32() if slow_bf16 else nullcontext()
-    adam = Adam(parameters, config.benchmark.optimizer)
-    return TrainState(config, sharded, adam, progress, parameters, context)
+    return parallelize(config.benchmark.model, world.mesh, spread)
+
+
+def allocated_state(
+    config: RunConfig, world: World, progress: Progress, stages: list[nn.Module], tied_table: TiedTable
+) -> TrainState:
+    """Give the stages their memory, and make of them what a step works on."""
+    for stage in stages:
+        stage.to_empty(device=world.device)
+    parameters = parameters_by_name(stages)
+    not_counted = (TABLE,) if tied_table.is_second_copy else ()
+    adam = Adam(parameters, config.benchmark.optimizer, counted_elsewhere=not_counted)
+    kind = Pipeline if config.system.num_stages > 1 else WholeModel
+    return TrainState(config, kind(config, world, stages), adam, progress, parameters, tied_table)
 
 
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
     """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (facts e, f).
 
-    Raises InputError when the checkpoint's counter is not the step the benchmark starts at.
+    Raises InputError when the checkpoint's counter is not the step the benchmark starts at, or when it belongs to
+    another model.
     """
+    layers = state.config.benchmark.model.num_layers
+    if checkpoint.num_layers() != layers:
+        raise InputError(
+            f"{checkpoint.folder}: {checkpoint.num_layers()} layers, but the model has {layers}; the checkpoint "
+            "belongs to another model"
+        )
     step = checkpoint.adam_step()
     expected = state.config.benchmark.start_iterations
     if step is not None and step != expected:

@@ -1,52 +1,53 @@
-"""The systems: data only.
+"""The systems: data only. ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold.
 
-By arithmetic, not yet measured: sharded over 512 devices (FSDP), the 175B model's FP32 weights, moments and gradients
-take 5.5 GB of each; a gathered block 3.6 GB in BF16, its gradient 3.6 GB more and 7.2 GB in FP32 while it is reduced;
-the inputs of 96 blocks, which is what full recomputation keeps, 4.8 GB per sample.
+How a topology was chosen: tensor parallel within a machine, no more of it than memory asks for; then a pipeline, so
+that a step sends parameters and gradients once; the recomputation that fits. None was measured on its devices yet.
 """
 
 from benchmark.config import System
 
-SYSTEMS = {
-    system.name: system
-    for system in (
-        System(
-            name="dgxh100_n64",
-            device="cuda",
-            nodes=64,
-            devices_per_node=8,
-            micro_batch_size=1,
-            recompute="full",
-            platform="DGX-H100-n64",
-        ),
-        System(
-            name="dgxa100_n64",
-            device="cuda",
-            nodes=64,
-            devices_per_node=8,
-            micro_batch_size=1,
-            recompute="full",
-            platform="DGX-A100-n64",
-        ),
-        System(
-            name="cpu_p2",
-            device="cpu",
-            nodes=1,
-            devices_per_node=2,
-            micro_batch_size=4,
-            keep_unsharded=True,
-            platform="CPU-2",
-        ),
-        System(
-            name="cpu_p1",
-            device="cpu",
-            nodes=1,
-            devices_per_node=1,
-            micro_batch_size=8,
-            keep_unsharded=True,
-            platform="CPU-1",
-        ),
+
+def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology: object) -> System:
+    """Machines of eight accelerators."""
+    return System(
+        name=name,
+        device="cuda",
+        nodes=nodes,
+        devices_per_node=8,
+        accelerator=accelerator,
+        platform=f"{platform}-n{nodes}",
+        **{"micro_batch_size": 1, "recompute": "selective", **topology},  # type: ignore[arg-type]
     )
-}
+
+
+_ALL = (
+    _machines("dgxh100_n64", 64, "H100", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n128", 128, "H100", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n8", 8, "H100", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("h200_n8", 8, "H200", "DGX-H200", tensor_parallel=4, pipeline_parallel=8),
+    _machines("b200_n8", 8, "B200", "DGX-B200", tensor_parallel=4, pipeline_parallel=4),
+    System(
+        name="cpu_p2",
+        device="cpu",
+        nodes=1,
+        devices_per_node=2,
+        micro_batch_size=4,
+        keep_unsharded=True,
+        platform="CPU-2",
+    ),
+    System(
+        name="cpu_p1",
+        device="cpu",
+        nodes=1,
+        devices_per_node=1,
+        micro_batch_size=8,
+        keep_unsharded=True,
+        platform="CPU-1",
+    ),
+)
+
+SYSTEMS = {system.name: system for system in _ALL}
 
 DEFAULT_SYSTEM = {"gpt3_175b": "dgxh100_n64", "rehearsal": "cpu_p2"}

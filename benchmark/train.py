@@ -10,16 +10,26 @@ import signal
 import time
 from pathlib import Path
 
-from benchmark.checkpoint import checkpoint_path, load_checkpoint, newest_checkpoint, read_progress, save_checkpoint
+from benchmark.audit_replicas import audit_replicas
+from benchmark.checkpoint import (
+    Checkpointer,
+    Written,
+    checkpoint_path,
+    load_checkpoint,
+    newest_checkpoint,
+    read_progress,
+)
 from benchmark.config import RunConfig
 from benchmark.data import TrainingBatches
 from benchmark.distributed import World, joined_world, read_environment
+from benchmark.events.log import EventLog
 from benchmark.inputs import Data, open_data, provenance, require_inputs
 from benchmark.loop import Status, Work, run_loop
 from benchmark.run_folder import RunFolder, Summary, open_run_folder, write_summary
 from benchmark.state import TrainState, empty_state, load_initial
 from benchmark.step import StepResult, evaluate, train_step
 from checkpoint_convert.load import MegatronCheckpoint
+from stage.errors import CheckFailed
 from stage.processes import end_with_parent
 
 EXIT_STATUS: dict[Status, int] = {
@@ -27,6 +37,7 @@ EXIT_STATUS: dict[Status, int] = {
     "completed": 0,
     "target not reached": 1,
     "diverged": 1,
+    "replicas differ": 1,
     "interrupted": 75,  # EX_TEMPFAIL: the same command continues the run
 }
 
@@ -36,7 +47,7 @@ def train(config: RunConfig) -> Status:
     environment = read_environment()
     if environment.world_size > 1:
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
-    config.require_whole_micro_batches()
+    config.require_fit()
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
     with open_run_folder(config, environment.rank) as folder:
@@ -64,7 +75,7 @@ def _restore(config: RunConfig, world: World, folder: RunFolder) -> TrainState:
     if world.rank != 0:
         folder.progress, folder.resumed = read_progress(path), True
     state = empty_state(config, world, folder.progress)
-    load_checkpoint(state, path)
+    load_checkpoint(state, path, world)
     folder.events.note("message", f"continuing from {path}, seed {state.progress.seed}")
     return state
 
@@ -75,29 +86,52 @@ def _timed(
     """From run_start to run_stop."""
     progress, events = state.progress, folder.events
     started, tokens_before = time.perf_counter(), progress.trained_tokens
-    batches = TrainingBatches(data.training, config, rank=world.rank)
+    batches = TrainingBatches(data.training, config, rank=world.data_rank)
     first_loss_s: float | None = None
 
     def step() -> StepResult:
         nonlocal first_loss_s
-        result = train_step(state, world, batches.at(progress.consumed_samples), stop_requested=stop.requested())
+        _report(events, checkpoints.poll())
+        result = train_step(state, batches.at(progress.consumed_samples), stop_requested=stop.requested())
         if first_loss_s is None:
             first_loss_s = seconds_since_process_start()
         return result
 
-    def save() -> None:
-        folder.mark_log()
-        before = time.perf_counter()
-        save_checkpoint(state, world)
-        events.note("checkpoint", steps=progress.steps, seconds=time.perf_counter() - before)
+    checkpoints = Checkpointer(state)
 
-    status = run_loop(config, progress, events, Work(step, lambda: evaluate(state, world, data.validation), save))
+    def save() -> None:
+        _report(events, checkpoints.wait())
+        folder.mark_log()
+        events.note("checkpoint", steps=progress.steps, pause_s=checkpoints.save())
+
+    work = Work(
+        step,
+        lambda: evaluate(state, world, data.validation),
+        save,
+        lambda: audit_replicas(state, world),
+        world.peak_memory_bytes,
+    )
+    status = run_loop(config, progress, events, work)
     folder.close_run(status)
+    last = checkpoints.wait()
+    _report(events, last)
+    if status == "interrupted" and last is not None and last.failure:
+        raise CheckFailed(f"the interrupted run could not be saved: {last.failure}")
     run_s = time.perf_counter() - started
     if world.rank == 0 and status != "interrupted":
         tokens_per_s = (progress.trained_tokens - tokens_before) / run_s
         write_summary(config, Summary.of(config, progress, status, run_s, tokens_per_s, first_loss_s))
     return status
+
+
+def _report(events: EventLog, written: Written | None) -> None:
+    """A checkpoint that the background has finished with. One that failed does not stop the run: the next may not."""
+    if written is None:
+        return
+    if written.failure:
+        events.note("message", f"the checkpoint after {written.steps} steps could not be written: {written.failure}")
+    else:
+        events.note("checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes)
 
 
 class _StopRequest:

@@ -1,8 +1,9 @@
 """Read a converted checkpoint straight into (sharded) tensors: each process reads only the slices it owns."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -41,6 +42,10 @@ class MegatronCheckpoint:
         """Adam's step counter, None where the checkpoint has no common.pt."""
         return adam_step(self.folder)
 
+    def num_layers(self) -> int:
+        """Layers of the model the checkpoint belongs to."""
+        return self._array(f"{self.weights}{LAYERS}input_layernorm.weight").shape[0]
+
     def load_weights(self, targets: Mapping[str, Tensor]) -> None:
         """Fill tensors by parameter name (``encoder.layers.7.mlp.…``). DTensors get this process's part."""
         self._load(self.weights, targets)
@@ -51,15 +56,7 @@ class MegatronCheckpoint:
         self._load(EXP_AVG_SQ, exp_avg_sq)
 
     def _load(self, prefix: str, targets: Mapping[str, Tensor]) -> None:
-        waiting: deque[tuple[Tensor, Future[Values]]] = deque()
-        with ThreadPoolExecutor(READS_IN_FLIGHT) as pool:
-            for name, target in targets.items():
-                local, box = _owned(target)
-                waiting.append((local, pool.submit(self.read, prefix, name, tuple(target.shape), box)))
-                if len(waiting) > READS_IN_FLIGHT:
-                    _copy(*waiting.popleft())
-            while waiting:
-                _copy(*waiting.popleft())
+        fill_own_parts(targets, partial(self.read, prefix))
 
     def read(self, prefix: str, name: str, shape: tuple[int, ...], box: Box) -> Values:
         """The values of ``box`` in the parameter ``name`` of the model's ``shape``; little more than these is read.
@@ -85,6 +82,19 @@ class MegatronCheckpoint:
             if name not in self._arrays:
                 self._arrays[name] = zarr_array(self.folder / name)
             return self._arrays[name]
+
+
+def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int, ...], Box], Values]) -> None:
+    """Fill tensors with what ``read(name, whole shape, box)`` gives; of DTensors, this process's part."""
+    waiting: deque[tuple[Tensor, Future[Values]]] = deque()
+    with ThreadPoolExecutor(READS_IN_FLIGHT) as pool:
+        for name, target in targets.items():
+            local, box = _owned(target)
+            waiting.append((local, pool.submit(read, name, tuple(target.shape), box)))
+            if len(waiting) > READS_IN_FLIGHT:
+                _copy(*waiting.popleft())
+        while waiting:
+            _copy(*waiting.popleft())
 
 
 def _array_of(name: str) -> tuple[str, int | None]:

@@ -1,6 +1,10 @@
 """Sizes of the model, without PyTorch, so that planning does not wait for its import."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Recompute = Literal["none", "selective", "full"]
+"""What a block computes again in its backward pass (recompute.py)."""
 
 
 @dataclass(frozen=True)

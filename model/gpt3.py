@@ -4,19 +4,29 @@ What differs from the GPT-2 everybody knows (reference facts d):
   - LayerNorm stores its gain minus one ("zero-centred"), so that weight decay pulls the gain to 1.
   - The attention input projection is laid out [head][q, k, v][head dimension].
   - The vocabulary is padded; padding columns take part in the softmax. 51,200 columns whatever the topology.
-  - No dropout, no logit bias; the last token of a window is never scored (see benchmark/batch.py).
+  - No dropout, no logit bias; the last token of a window is never scored (see benchmark/data.py).
 
 Tensors are named by their axes: B batch, S sequence, H hidden, N heads, D head dimension, F feed-forward,
 V padded vocabulary. Parallelism, recomputation and mixed precision are applied from outside (parallelize.py).
 """
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import GPT3Config
+from model.fused import layer_norm
+from model.losses import OutputLayer
 
 LAYER_NORM_EPSILON = 1e-5
+
+Segment = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
+
+
+def run(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return part(x)
 
 
 class LayerNorm(nn.Module):
@@ -28,24 +38,28 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(hidden_size))
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        return F.layer_norm(x_BSH, self.weight.shape, 1 + self.weight, self.bias, LAYER_NORM_EPSILON)
+        return layer_norm(x_BSH, 1 + self.weight, self.bias, LAYER_NORM_EPSILON)
 
 
 class SelfAttention(nn.Module):
-    """Causal attention over the whole window; documents in it are not separated (facts c.1)."""
+    """Causal attention over the whole window; documents in it are not separated (facts c.1).
+
+    ``segment`` calls a part that selective recomputation may run twice: all but its matrix product (recompute.py).
+    """
 
     def __init__(self, config: GPT3Config) -> None:
         super().__init__()
+        self.segment: Segment = run
         self.num_heads = config.num_attention_heads
         self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        B, S, _ = x_BSH.shape
-        qkv_BSN3D = self.query_key_value(x_BSH).view(B, S, self.num_heads, 3, -1)
+    def forward(self, x_BSH: Tensor, layernorm: nn.Module) -> Tensor:
+        qkv = self.segment(lambda x_BSH: self.query_key_value(layernorm(x_BSH)), x_BSH)
+        qkv_BSN3D = qkv.view(*qkv.shape[:2], self.num_heads, 3, -1)
         q_BNSD, k_BNSD, v_BNSD = qkv_BSN3D.permute(3, 0, 2, 1, 4)
         out_BNSD = F.scaled_dot_product_attention(q_BNSD, k_BNSD, v_BNSD, is_causal=True)
-        out: Tensor = self.dense(out_BNSD.transpose(1, 2).reshape(B, S, -1))
+        out: Tensor = self.dense(out_BNSD.transpose(1, 2).flatten(2))
         return out
 
 
@@ -54,12 +68,13 @@ class MLP(nn.Module):
 
     def __init__(self, config: GPT3Config) -> None:
         super().__init__()
+        self.segment: Segment = run
         self.dense_h_to_4h = nn.Linear(config.hidden_size, config.ffn_hidden_size)
         self.dense_4h_to_h = nn.Linear(config.ffn_hidden_size, config.hidden_size)
 
-    def forward(self, x_BSH: Tensor) -> Tensor:
-        out: Tensor = self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x_BSH), approximate="tanh"))
-        return out
+    def forward(self, x_BSH: Tensor, layernorm: nn.Module) -> Tensor:
+        x_BSF = self.segment(lambda x_BSH: self.dense_h_to_4h(layernorm(x_BSH)), x_BSH)
+        return self.segment(lambda x_BSF: self.dense_4h_to_h(F.gelu(x_BSF, approximate="tanh")), x_BSF)
 
 
 class Block(nn.Module):
@@ -73,8 +88,8 @@ class Block(nn.Module):
         self.mlp = MLP(config)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        x_BSH = x_BSH + self.self_attention(self.input_layernorm(x_BSH))
-        x_BSH = x_BSH + self.mlp(self.post_attention_layernorm(x_BSH))
+        x_BSH = x_BSH + self.self_attention(x_BSH, self.input_layernorm)
+        x_BSH = x_BSH + self.mlp(x_BSH, self.post_attention_layernorm)
         return x_BSH
 
 
@@ -108,23 +123,17 @@ class Encoder(nn.Module):
 
 
 class GPT3(nn.Module):
-    """Tokens [B, S] to logits [B, S, V]. Parameter names are those of the checkpoint (checkpoint_convert/arrays.py)."""
+    """Parameter names are those of the checkpoint (checkpoint_convert/arrays.py)."""
 
     def __init__(self, config: GPT3Config) -> None:
         super().__init__()
         self.config = config
         self.embedding = Embedding(config)
         self.encoder = Encoder(config)
+        self.output_layer = OutputLayer()
 
-    def forward(self, tokens_BS: Tensor) -> Tensor:
+    def forward(self, tokens_BS: Tensor, labels_BS: Tensor | None = None) -> Tensor:
+        """Logits [B, S, V], or with labels the loss of each token [B, S] in nats."""
         x_BSH = self.encoder(self.embedding(tokens_BS))
-        return F.linear(x_BSH, self.embedding.word_embeddings.weight)
-
-
-def token_losses(logits_BSV: Tensor, labels_BS: Tensor) -> Tensor:
-    """Negative log likelihood of each label in nats, [B, S], in FP32 from logits of any dtype (facts c.2).
-
-    FP64 logits stay FP64, for comparisons.
-    """
-    wide = logits_BSV if logits_BSV.dtype == torch.float64 else logits_BSV.float()
-    return F.cross_entropy(wide.flatten(0, 1), labels_BS.flatten(), reduction="none").view_as(labels_BS)
+        out: Tensor = self.output_layer(x_BSH, self.embedding.word_embeddings.weight, labels_BS)
+        return out

@@ -1,42 +1,90 @@
-"""Spread the model over devices, from outside: recomputation, then sharding, in this order (torch_distributed facts 3).
+"""Spread the model over devices, from outside, in the only order that works (torch_distributed facts 3):
+
+    1. cut into stages           stages.py             axis "pipeline" of the mesh
+    2. cut each layer            tensor_parallel.py    axis "tensor"
+    3. recomputation             recompute.py
+    4. torch.compile, per block
+    5. shard what is left        FSDP2, here           axes "replicate" and "shard"
 
 FSDP2 keeps FP32 shards as master weights, gathers them in BF16, and reduces gradients in FP32, which is also the
-precision they are accumulated in.
+precision they are accumulated in. It wraps the model on a mesh of size 1, too: it is what adds up the terms of the
+gradients that tensor parallelism leaves on each rank.
 """
 
-from typing import cast
+from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 
-from model.gpt3 import GPT3
+from model.config import GPT3Config, Recompute
+from model.gpt3 import GPT3, Block
+from model.recompute import WRAPPED, recomputing
+from model.stages import Stage
+from model.tensor_parallel import apply_tensor_parallel
 
-WRAPPED = "_checkpoint_wrapped_module."
+AXES = ("pipeline", "replicate", "shard", "tensor")
+"""Of the mesh of all devices. Neighbouring ranks are on the same machine: tensor parallelism talks most."""
 
 
-def parallelize(model: GPT3, mesh: DeviceMesh, *, bf16: bool, recompute: bool, keep_unsharded: bool) -> FSDPModule:
-    """Shard ``model``, which may be on the meta device, over ``mesh``.
+@dataclass(frozen=True)
+class Spread:
+    """How to spread the model; the sizes of the axes are the mesh's."""
 
-    ``mesh`` has one axis (shard everywhere) or two (replicate, shard). ``recompute``: blocks keep only their input for
-    the backward pass. ``keep_unsharded``: keep gathered parameters until the backward pass is done.
-    """
+    bf16: bool
+    recompute: Recompute
+    compile: bool
+    keep_unsharded: bool
+    """Keep gathered parameters until the backward pass is done. Pipelines always do: their micro-batches alternate."""
+    chunks: int = 1
+    """Stages per device: more than one is the interleaved pipeline (virtual pipeline)."""
+
+
+def parallelize(config: GPT3Config, mesh: DeviceMesh, spread: Spread) -> list[nn.Module]:
+    """This process's part of the model, on the meta device: its stages, in the order of their layers."""
+    ranks = mesh["pipeline"].size()
+    stages: list[nn.Module] = []
+    for chunk in range(spread.chunks):
+        stage = _model_or_stage(config, mesh, ranks * spread.chunks, chunk)
+        if mesh["tensor"].size() > 1:
+            apply_tensor_parallel(stage, mesh["tensor"])
+        _shard(stage, mesh, spread, keep_unsharded=spread.keep_unsharded or ranks > 1)
+        stages.append(stage)
+    return stages
+
+
+def _model_or_stage(config: GPT3Config, mesh: DeviceMesh, num_stages: int, chunk: int) -> GPT3 | Stage:
+    with torch.device("meta"):
+        model = GPT3(config)
+    if num_stages == 1:
+        return model
+    return Stage(model, mesh["pipeline"].get_local_rank() + chunk * mesh["pipeline"].size(), num_stages)
+
+
+def _shard(model: GPT3 | Stage, mesh: DeviceMesh, spread: Spread, *, keep_unsharded: bool) -> None:
+    policy = MixedPrecisionPolicy()
+    if spread.bf16:
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    data_parallel = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
     layers = model.encoder.layers
-    if recompute:
-        for name, block in layers.items():
-            layers[name] = checkpoint_wrapper(block, preserve_rng_state=False)
-    policy = (
-        MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if bf16 else MixedPrecisionPolicy()
-    )
-    for block in layers.values():
-        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=not keep_unsharded)
+    assert isinstance(layers, nn.ModuleDict)
+    for name, plain in layers.items():
+        assert isinstance(plain, Block)
+        layers[name] = block = recomputing(plain, spread.recompute)
+        if spread.compile:
+            block.compile()
+        fully_shard(block, mesh=data_parallel, mp_policy=policy, reshard_after_forward=not keep_unsharded)
     # The word embedding belongs to the root, for it is both the first and the last thing the model reads.
-    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
-    return cast(FSDPModule, model)
+    fully_shard(model, mesh=data_parallel, mp_policy=policy, reshard_after_forward=False)
 
 
-def parameters_by_name(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The model's parameters under the names of ``gpt3.py``, however it is wrapped."""
-    return {name.replace(WRAPPED, ""): parameter for name, parameter in model.named_parameters()}
+def parameters_by_name(stages: list[nn.Module]) -> dict[str, DTensor]:
+    """The parameters of this process's stages under the names of ``gpt3.py``, however they are wrapped."""
+    parameters: dict[str, DTensor] = {}
+    for stage in stages:
+        for name, parameter in stage.named_parameters():
+            assert isinstance(parameter, DTensor)
+            parameters[name.replace(WRAPPED, "")] = parameter
+    return parameters

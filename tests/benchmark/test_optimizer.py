@@ -1,8 +1,6 @@
 """The update against the reference's formulas in float64."""
 
 import math
-import sys
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from benchmark.benchmarks import GPT3_175B
-from benchmark.optimizer import Adam, _implementation, apex_adam, clip_coefficient
+from benchmark.optimizer import Adam, clip_coefficient
 from tests.benchmark.tiny import in_processes
 
 HYPER = GPT3_175B.optimizer
@@ -87,27 +85,3 @@ def test_clip_coefficient_has_megatrons_epsilon() -> None:
     assert clip_coefficient(2.0, 1.0) == 1.0 / (2.0 + 1e-6)
     assert clip_coefficient(1.0, 1.0) == 1.0 / (1.0 + 1e-6)
     assert clip_coefficient(0.5, 1.0) == 1.0
-
-
-def test_apex_is_used_where_it_is_importable_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[str, Any] = {}
-
-    def fused_adam(shards: list[Any], **options: Any) -> str:
-        made.update(options)
-        return "apex"
-
-    optimizers = ModuleType("apex.optimizers")
-    monkeypatch.setattr(optimizers, "FusedAdam", fused_adam, raising=False)
-    monkeypatch.setitem(sys.modules, "apex", ModuleType("apex"))
-    monkeypatch.setitem(sys.modules, "apex.optimizers", optimizers)
-    on_gpu: Any = [SimpleNamespace(is_cuda=True)]
-    chosen: Any = _implementation(on_gpu, HYPER)
-    assert chosen == "apex"
-    assert made["adam_w_mode"] and made["bias_correction"]
-    assert (made["betas"], made["eps"], made["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
-    assert isinstance(_implementation([torch.zeros(2)], HYPER), torch.optim.AdamW)
-
-
-def test_another_package_called_apex_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "apex", ModuleType("apex"))  # has no optimizers, like PyPI's
-    assert apex_adam() is None

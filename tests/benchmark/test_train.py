@@ -19,6 +19,7 @@ from benchmark.config import RunConfig, System
 from benchmark.distributed import joined_world, read_environment
 from benchmark.evaluate import evaluate_checkpoint
 from benchmark.inputs import require_inputs
+from benchmark.optimizer import Adam
 from benchmark.state import empty_state, load_initial, starting_progress
 from benchmark.train import train
 from checkpoint_convert.load import MegatronCheckpoint
@@ -69,7 +70,25 @@ TOPOLOGIES = {
     "two replicas": system_of(2, replicas=2),
     "three devices, uneven shards": system_of(3),
     "two replicas of two shards": system_of(4, replicas=2, micro_batch_size=1),
+    "selective recomputation": system_of(1, recompute="selective"),
+    "tensor parallel": system_of(2, tensor_parallel=2),
+    "tensor parallel, selective recomputation": system_of(2, tensor_parallel=2, recompute="selective"),
+    "tensor parallel on two shards": system_of(4, tensor_parallel=2, micro_batch_size=1),
+    "pipeline": system_of(2, pipeline_parallel=2),
+    "pipeline of three, uneven stages": system_of(3, pipeline_parallel=3),
+    "interleaved pipeline": system_of(2, pipeline_parallel=2, pipeline_chunks=2),
+    "pipeline on two replicas, recomputation": system_of(
+        4, pipeline_parallel=2, replicas=2, micro_batch_size=1, recompute="full"
+    ),
+    "interleaved pipeline, tensor parallel": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2),
+    "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=1),
 }
+BF16_TOPOLOGIES = (
+    "two devices",
+    "tensor parallel, selective recomputation",
+    "interleaved pipeline",
+    "tensor, pipeline and two shards",
+)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
@@ -80,13 +99,18 @@ def test_topology_does_not_change_the_run(
         assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_bf16_stays_near_fp32_and_does_not_depend_on_the_topology(
-    inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
+@pytest.mark.parametrize("name", BF16_TOPOLOGIES)
+def test_topology_does_not_change_the_bf16_run(
+    name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
 ) -> None:
-    two = run(inputs, tmp_path / "run", system_of(2), precision="bf16")
+    found = run(inputs, tmp_path / "run", TOPOLOGIES[name], precision="bf16")
     for part, tolerance in ((0, 2e-3), (1, 5e-3), (2, 2e-3)):
-        assert two[part] == pytest.approx(single["bf16"][part], rel=tolerance)
-        assert single["bf16"][part] == pytest.approx(single["fp32"][part], rel=5 * tolerance)
+        assert found[part] == pytest.approx(single["bf16"][part], rel=tolerance)
+
+
+def test_bf16_stays_near_fp32(single: dict[str, list[list[float]]]) -> None:
+    for part, tolerance in ((0, 1e-2), (1, 3e-2), (2, 1e-2)):
+        assert single["bf16"][part] == pytest.approx(single["fp32"][part], rel=tolerance)
         assert single["bf16"][part] != single["fp32"][part]
 
 
@@ -173,17 +197,16 @@ def test_seeds_are_drawn_anew(inputs: Inputs, tmp_path: Path) -> None:
 
 
 def _train_with_bad_gradients(config: RunConfig, bad_steps: list[int]) -> str:
-    accumulate, count = step_module._accumulate_gradients, 0
+    square_sum, count = Adam.gradient_square_sum, 0
 
-    def damaged(state: Any, *arguments: Any) -> Any:
+    def damaged(adam: Adam) -> Any:
         nonlocal count
         count += 1
-        loss = accumulate(state, *arguments)
         if count in bad_steps and os.environ["RANK"] == "0":
-            next(iter(state.parameters.values())).grad.to_local()[0, 0] = float("inf")
-        return loss
+            adam._gradients()[0][0, 0] = float("inf")
+        return square_sum(adam)
 
-    step_module._accumulate_gradients = damaged  # type: ignore[assignment]
+    setattr(Adam, "gradient_square_sum", damaged)  # noqa: B010
     return train(config)
 
 
@@ -234,7 +257,7 @@ def _weights(config: RunConfig) -> dict[str, "np.ndarray[Any, Any]"]:
 
 def test_every_topology_starts_from_the_same_weights(inputs: Inputs, tmp_path: Path) -> None:
     expected = in_processes(1, _weights, inputs.config(tmp_path))[0]
-    assert len(expected) == 3 * 28
+    assert len(expected) == 3 * 52
     for devices in (2, 3):
         found = in_processes(devices, _weights, inputs.config(tmp_path, system=system_of(devices)))
         assert all(np.array_equal(found[-1][name], value) for name, value in expected.items())
@@ -284,7 +307,10 @@ def test_data_of_another_tokenizer_are_refused(inputs: Inputs, tmp_path: Path) -
         (["--hidden-size", "80"], "the checkpoint belongs to another model"),
         (["--padded-vocab-size", "256"], "the checkpoint belongs to another model"),
         (["--start-iterations", "3000"], "trained for 4000 steps, but the run starts at 3000"),
-        (["--global-batch-size", "15"], "global_batch_size 15 is not a multiple of micro_batch_size 2 x 1 devices"),
+        (
+            ["--global-batch-size", "15"],
+            "global_batch_size 15 is not a multiple of micro_batch_size 2 x 1 data-parallel devices",
+        ),
         (["--devices-per-node", "2"], "2 = 2 devices, but 1 processes were started"),
         (["--device", "cuda"], "CUDA devices per machine; PyTorch sees 0"),
         (["--run-dir", "/proc/none"], "/proc/none"),

@@ -3,8 +3,9 @@
 import dataclasses
 import multiprocessing
 import os
+import queue
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from model.config import GPT3Config
 from stage.manifest import record_of, write_manifest
 
 MODEL = GPT3Config(
-    num_layers=2,
+    num_layers=4,
     hidden_size=40,  # three processes get 14, 14 and 12 rows of most parameters
     num_attention_heads=4,
     seq_length=16,
@@ -86,7 +87,7 @@ def write_inputs(folder: Path) -> Inputs:
         write_manifest(
             folder / name, stage="preprocess", options=options, inputs=[], outputs=outputs, packages=[], started=0.0
         )
-    sizes = ModelSizes(layers=2, hidden=40, heads=4, vocab=128, positions=32)
+    sizes = ModelSizes(layers=4, hidden=40, heads=4, vocab=128, positions=32)
     write_random_paxml(folder / "paxml", seed=3, sizes=sizes)
     paxml_to_megatron(folder / "paxml", folder / "checkpoint", dtype="bf16", workers=2, memory_limit=1 << 30)
     return Inputs(folder)
@@ -112,7 +113,7 @@ def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any)
     found: dict[int, Any] = {}
     try:
         while len(found) < world_size:
-            rank, failure, result = results.get(timeout=120)
+            rank, failure, result = _next(results, processes)
             if failure is not None:
                 raise RuntimeError(f"rank {rank}: {failure}")
             found[rank] = result
@@ -122,6 +123,19 @@ def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any)
         for process in processes:
             process.kill()
     return [found[rank] for rank in range(world_size)]
+
+
+def _next(results: Any, processes: Sequence[Any]) -> tuple[int, str | None, Any]:
+    """The next result. A process that died without one is an error at once, not after the time limit."""
+    for _ in range(120):
+        try:
+            found: tuple[int, str | None, Any] = results.get(timeout=1)
+            return found
+        except queue.Empty:
+            died = [process.exitcode for process in processes if (process.exitcode or 0) < 0]
+            if died:
+                raise RuntimeError(f"a process died with signal {-died[0]}") from None
+    raise RuntimeError("no result in time")
 
 
 def _call(

@@ -14,7 +14,8 @@ from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
 from model.config import GPT3Config
 from model.cpu_bf16 import Bf16ByFp32
 from model.flops import num_parameters, train_flops_per_token
-from model.gpt3 import GPT3, token_losses
+from model.gpt3 import GPT3
+from model.losses import token_losses
 from tests.support import SHARED_GOLDEN, golden, make_paxml, needs_shared
 
 RECORDED = golden("model.json")

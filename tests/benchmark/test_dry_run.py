@@ -1,0 +1,122 @@
+"""Dry runs: what they count is what runs do."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from benchmark.benchmarks import GPT3_175B
+from benchmark.config import RunConfig, System
+from benchmark.dry_run.dry_run import RankReport, dry_run
+from benchmark.systems import SYSTEMS
+from model.config import GPT3Config
+from model.flops import num_parameters
+from tests.support import assert_refused, command
+
+MODEL = GPT3Config(
+    num_layers=8, hidden_size=256, num_attention_heads=8, seq_length=128, vocab_size=1000, padded_vocab_size=1024
+)
+BENCHMARK = dataclasses.replace(GPT3_175B, model=MODEL, global_batch_size=64, start_global_batch_size=64)
+BASE = dataclasses.replace(SYSTEMS["dgxh100_n8"], nodes=1, tensor_parallel=1, pipeline_parallel=1, recompute="none")
+
+
+def reports(benchmark: Any = BENCHMARK, **topology: Any) -> list[RankReport]:
+    system: System = dataclasses.replace(BASE, **topology)
+    return dry_run(RunConfig(benchmark=benchmark, system=system)).reports
+
+
+TOPOLOGIES: dict[str, dict[str, Any]] = {
+    "sharded": {},
+    "replicas": {"replicas": 2, "keep_unsharded": True},
+    "tensor parallel": {"tensor_parallel": 4},
+    "pipeline": {"pipeline_parallel": 4, "tensor_parallel": 2},
+    "interleaved": {"pipeline_parallel": 4, "pipeline_chunks": 2},
+}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_flops_are_the_formulas_and_parameters_are_all_there(name: str) -> None:
+    topology = TOPOLOGIES[name]
+    found = reports(**topology)
+    for report in found:
+        assert report.flops_per_micro_batch == pytest.approx(report.formula_flops_per_micro_batch, rel=1e-12)
+        assert report.optimizer_bytes == 2 * report.parameter_bytes
+        assert report.activation_bytes > 0
+    stages = topology.get("pipeline_parallel", 1)
+    assert len(found) == (3 if stages > 1 else 1)
+    data_parallel = 8 // stages // topology.get("tensor_parallel", 1)
+    per_stage = [found[0]] + [found[1]] * (stages - 2) + [found[-1]] if stages > 1 else found
+    assert sum(report.layers for report in per_stage) == MODEL.num_layers
+    stored = sum(report.parameter_bytes for report in per_stage) / 4 * data_parallel / topology.get("replicas", 1)
+    # Replicated LayerNorms, biases and positions count on each tensor-parallel rank, the word table on both ends.
+    copies = 1024 * 256 / topology.get("tensor_parallel", 1) if stages > 1 else 0
+    replicated = (8 * 6 + 2 + 2048) * 256
+    whole = num_parameters(MODEL) - replicated
+    assert stored == pytest.approx(whole / topology.get("tensor_parallel", 1) + replicated + copies, rel=1e-3)
+
+
+def traffic(report: RankReport) -> dict[tuple[str, str], tuple[int, int]]:
+    return {(sent.kind, sent.axis): (sent.calls, sent.bytes) for sent in report.traffic}
+
+
+def test_messages_are_those_of_the_algorithms() -> None:
+    """Counted by hand: 8 layers over 2 stages, 2 tensor-parallel and 2 data-parallel ranks, 32 micro-batches."""
+    first, last = reports(pipeline_parallel=2, tensor_parallel=2)
+    micro_batches, hidden = 32, 128 * 256 * 2  # bytes of one sample's hidden state, the whole sequence
+    assert traffic(first)["send", "pipeline"] == (micro_batches, micro_batches * hidden // 2)
+    assert traffic(last)["send", "pipeline"] == (micro_batches, micro_batches * hidden // 2)
+    # Each layer gathers twice forward and twice backward; the embedding's sum is scattered, its gradient gathered.
+    assert traffic(first)["all-gather", "tensor"] == (micro_batches * 17, micro_batches * 17 * hidden)
+    assert traffic(first)["reduce-scatter", "tensor"] == (micro_batches * 17, micro_batches * 17 * hidden)
+    assert traffic(first)["all-gather", "shard"][0] == 5  # four blocks and what is outside them, once a step
+    per_rank = 4 * 12 * 256**2 // 2 + 1024 * 256 // 2 + 2048 * 256
+    assert traffic(first)["all-gather", "shard"][1] == pytest.approx(2 * per_rank, rel=0.01)
+    assert traffic(first)["reduce-scatter", "shard"][1] == 2 * traffic(first)["all-gather", "shard"][1]
+    assert traffic(first)["all-reduce", "ends of the pipeline"] == (1, 4 * 1024 * 256 // 2 // 2)
+    assert traffic(last)["all-reduce", "tensor"][0] == 2 * micro_batches
+
+
+def test_recomputation_trades_memory_for_work() -> None:
+    by_kind = {kind: reports(recompute=kind)[0] for kind in ("none", "selective", "full")}
+    memory = [by_kind[kind].activation_bytes for kind in ("none", "selective", "full")]
+    assert memory[0] > 1.2 * memory[1] > 1.5 * memory[2]
+    assert by_kind["selective"].flops_per_micro_batch == by_kind["none"].flops_per_micro_batch
+    blocks = 8 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
+    assert by_kind["full"].flops_per_micro_batch - by_kind["none"].flops_per_micro_batch == blocks
+
+
+def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
+    words = ["--system", "dgxh100_n8", "--num-layers", 16, "--nodes", 1, "--pipeline-parallel", 1, "--dry-run"]
+    done = command("benchmark", "train", "gpt3_175b", *words, "--tensor-parallel", 1, timeout=280)
+    assert_refused(done, "rank 0 (every rank) needs ", "H100 has 80 GB", "Raise --tensor-parallel", status=1)
+    assert "FLOPs" in done.stdout
+
+
+def test_json() -> None:
+    words = ["--num-layers", 4, "--hidden-size", 256, "--num-attention-heads", 8, "--seq-length", 128]
+    words += ["--system", "dgxh100_n8", "--pipeline-parallel", 4, "--dry-run", "--json"]
+    done = command("benchmark", "train", "gpt3_175b", *words)
+    assert done.returncode == 0, done.stderr
+    assert [report["rank"] for report in json.loads(done.stdout)["reports"]] == [0, 16, 48]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--tensor-parallel", "3"], "tensor_parallel 3 x pipeline_parallel 8 do not divide 512 devices"),
+        (
+            ["--tensor-parallel", "64", "--num-attention-heads", "24"],
+            "does not divide num_attention_heads 24; possible",
+        ),
+        (["--pipeline-parallel", "128", "--tensor-parallel", "1"], "more stages than the model's 96 layers"),
+        (["--global-batch-size", "100"], "global_batch_size 100 is not a multiple"),
+        (["--global-batch-size", "64"], "4 micro-batches per step and device do not fill a pipeline of 8"),
+        (["--replicas", "5"], "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
+        (["--pipeline-chunks", "2", "--pipeline-parallel", "1"], "pipeline_chunks above 1 need a pipeline"),
+        (["--accelerator", "Z80"], "accelerator Z80: unknown"),
+    ],
+)
+def test_products_that_do_not_work_are_refused(words: list[str], complaint: str) -> None:
+    done = command("benchmark", "train", "gpt3_175b", "--start-global-batch-size", "64", "--dry-run", *words)
+    assert_refused(done, complaint)
