@@ -1,0 +1,252 @@
+"""MLPerf result files as data: a tolerant reader that keeps line numbers and says what it could not read.
+
+It reads what the official tools read (mlperf_review facts 2): of every line that holds ``:::MLLOG `` the JSON after the
+last of these tokens. Where those tools stop with a traceback, or silently leave something out, there is a
+:class:`Problem` here, and the rest of the file is read all the same. Nothing in a file is executed.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+TOKEN = ":::MLLOG "
+BARE_TOKEN = ":::MLLOG"
+MOST_BYTES = 256 << 20
+"""The largest published GPT-3 log has 5 MB; a file beyond this is not read into memory."""
+MOST_RECORD_CHARACTERS = 1 << 20
+"""The largest published record has under 1,000."""
+MOST_PROBLEMS = 200
+"""Kept per file: a file of another kind would give one per line."""
+REQUIRED = ("key", "value", "time_ms", "metadata")
+"""Fields without which the official checker stops with a KeyError."""
+EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
+RAW_TEXT_KEYS = ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark")
+"""Words that the official RCP checker looks for in the raw text of every record (facts 4)."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in a file that cannot be read as it should."""
+
+    line: int | None
+    """Counted from 1; None: the whole file."""
+    found: str
+    expected: str
+    mend: str
+    fatal: bool = True
+    """Whether the official tools fail, crash or lose a record by it."""
+
+
+@dataclass(frozen=True)
+class LogEvent:
+    """One record of a result file."""
+
+    line: int
+    """Counted from 1."""
+    key: str
+    value: Any
+    time_ms: int
+    """Milliseconds since the epoch."""
+    event_type: str
+    """POINT_IN_TIME, INTERVAL_START or INTERVAL_END, if the record is as it should be."""
+    metadata: Mapping[str, Any]
+    text: str = field(repr=False)
+    """The record's JSON as it stands in the file."""
+
+    @property
+    def number(self) -> float | None:
+        """The value, if it is a finite number."""
+        return as_number(self.value)
+
+    @property
+    def tokens(self) -> float | None:
+        """``metadata.epoch_num``: for gpt3, tokens trained since the initial checkpoint."""
+        return as_number(self.metadata.get("epoch_num"))
+
+
+@dataclass(frozen=True)
+class ResultLog:
+    """A result file."""
+
+    path: Path
+    size_bytes: int
+    num_lines: int
+    """Physical lines, those of other programs included."""
+    events: Sequence[LogEvent]
+    """In the order of the file."""
+    problems: Sequence[Problem]
+
+    @cached_property
+    def by_key(self) -> Mapping[str, Sequence[LogEvent]]:
+        grouped: dict[str, list[LogEvent]] = {}
+        for event in self.events:
+            grouped.setdefault(event.key, []).append(event)
+        return grouped
+
+    def all(self, key: str) -> Sequence[LogEvent]:
+        return self.by_key.get(key, ())
+
+    def first(self, key: str) -> LogEvent | None:
+        return next(iter(self.all(key)), None)
+
+    def last(self, key: str) -> LogEvent | None:
+        return self.all(key)[-1] if self.all(key) else None
+
+    def value(self, key: str) -> Any:
+        """The value of the first record of ``key``, None if there is none."""
+        event = self.first(key)
+        return None if event is None else event.value
+
+    def number(self, key: str) -> float | None:
+        """The same, if it is a finite number."""
+        event = self.first(key)
+        return None if event is None else event.number
+
+    def text(self, key: str) -> str | None:
+        """The same, if it is a string."""
+        value = self.value(key)
+        return value if isinstance(value, str) else None
+
+
+def as_number(value: Any) -> float | None:
+    """``value`` if it is a finite JSON number; an integer stays one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:  # an integer beyond a float's range
+        return None
+
+
+def read_log(path: Path) -> ResultLog:
+    """Read a result file. Whatever is in it, the answer is a log, perhaps an empty one with problems.
+
+    Raises OSError if the file cannot be opened.
+    """
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        found = f"{size:,} bytes"
+        problem = Problem(
+            None, found, f"at most {MOST_BYTES:,} bytes", "log from rank 0 only, and without other programs' output"
+        )
+        return ResultLog(path, size, 0, (), (problem,))
+    return parse_log(path, path.read_bytes())
+
+
+def parse_log(path: Path, content: bytes) -> ResultLog:
+    """The same of bytes already read."""
+    # latin-1 and universal newlines, as the official tools read; every byte sequence is text then
+    lines = re.split("\r\n|\r|\n", content.decode("latin-1"))
+    if lines and not lines[-1]:
+        lines.pop()
+    events: list[LogEvent] = []
+    problems: list[Problem] = []
+    for number, line in enumerate(lines, 1):
+        if BARE_TOKEN not in line:
+            continue
+        event, found = _read_line(number, line)
+        if event is not None:
+            events.append(event)
+        problems += found
+    if not events:
+        expected = "lines that begin with ':::MLLOG '"
+        problems.append(Problem(None, "no MLLOG record", expected, "give the result_*.txt that the run wrote"))
+    left_out = len(problems) - MOST_PROBLEMS
+    if left_out > 0:
+        problems = problems[:MOST_PROBLEMS]
+        problems.append(Problem(None, f"{left_out} more lines that cannot be read", "records", "see the first ones"))
+    return ResultLog(path, len(content), len(lines), tuple(events), tuple(problems))
+
+
+def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
+    """The record of a line that holds the token, and what is wrong with it."""
+    problems: list[Problem] = []
+    before, token, record = line.rpartition(TOKEN)
+    if not token:
+        mend = "write it with mllog, which puts a space after the token"
+        return None, [Problem(number, _short(line), "':::MLLOG ' with a space before the JSON", mend)]
+    if BARE_TOKEN in before:
+        expected = "one record per line: the official tools read only the last"
+        problems.append(Problem(number, "two records on one line", expected, "log from one process, a line at a time"))
+    record = record.strip()
+    if len(record) > MOST_RECORD_CHARACTERS:
+        found, expected = f"{len(record):,} characters", f"a record of at most {MOST_RECORD_CHARACTERS:,} characters"
+        return None, [*problems, Problem(number, found, expected, "log no arrays")]
+    repeated: list[str] = []
+    try:
+        fields = json.loads(record, object_pairs_hook=lambda pairs: _object(pairs, repeated))
+    except (ValueError, RecursionError) as error:
+        found = f"{_short(record)} ({_why(error)})"
+        mend = "the line is cut or mixed with other output: keep stdout out of the file, and flush at each event"
+        return None, [*problems, Problem(number, found, "one JSON object after the token", mend)]
+    for name in repeated:
+        mend = "write each field once"
+        problems.append(Problem(number, f"field {name!r} twice in a record", "every field once", mend))
+    event = _as_event(number, record, fields, problems)
+    return event, problems
+
+
+def _as_event(number: int, record: str, fields: Any, problems: list[Problem]) -> LogEvent | None:
+    if not isinstance(fields, dict):
+        problems.append(Problem(number, _short(record), "a JSON object", "write it with mllog"))
+        return None
+    missing = [name for name in REQUIRED if name not in fields]
+    if missing:
+        expected = f"a record with {', '.join(REQUIRED)}"
+        problems.append(Problem(number, f"no {', '.join(missing)}", expected, "write it with mllog"))
+        return None
+    key, time_ms, metadata = fields["key"], fields["time_ms"], fields["metadata"]
+    time = as_number(time_ms)
+    wrong = [
+        (name, value, expected)
+        for name, value, expected, good in (
+            ("key", key, "a string", isinstance(key, str)),
+            (
+                "time_ms",
+                time_ms,
+                "milliseconds since the epoch, a whole number",
+                time is not None and time == int(time),
+            ),
+            ("metadata", metadata, "an object", isinstance(metadata, dict)),
+        )
+        if not good
+    ]
+    for name, value, expected in wrong:
+        problems.append(Problem(number, f"{name} {_short(repr(value))}", f"{name}: {expected}", "write it with mllog"))
+    if wrong or time is None:
+        return None
+    kind = fields.get("event_type")
+    if kind not in EVENT_TYPES:
+        expected = f"event_type {', '.join(EVENT_TYPES)}"
+        mend = "write it with mllog's start, end or event"
+        problems.append(Problem(number, f"event_type {_short(repr(kind))}", expected, mend, fatal=False))
+    return LogEvent(number, key, fields["value"], int(time), str(kind), metadata, record)
+
+
+def _object(pairs: Sequence[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated += sorted({name for name in names if names.count(name) > 1})
+    return content
+
+
+def misleading_words(event: LogEvent) -> Iterator[str]:
+    """Words in a record of another key that the official RCP checker takes for that word's own record."""
+    for word in RAW_TEXT_KEYS:
+        if event.key != word and word in event.text:
+            yield word
+
+
+def _why(error: ValueError | RecursionError) -> str:
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _short(text: str, most: int = 80) -> str:
+    text = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
+    return text if len(text) <= most else f"{text[: most - 1]}…"
