@@ -1,0 +1,61 @@
+"""What a review finds: rules as data, and their findings."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal, TypeVar
+
+from benchmark.review.summary import RunSummary
+
+Severity = Literal["error", "warning", "note"]
+"""error: not acceptable, the review fails; warning: a reviewer will ask; note: good to know."""
+Subject = TypeVar("Subject")
+Run = RunSummary
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Where something is not as a rule has it."""
+
+    path: Path
+    line: int | None
+    """Counted from 1; None: the whole file or folder."""
+    found: str
+    due: str
+    mend: str
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Subject]):
+    """One check of ours, as data."""
+
+    name: str
+    severity: Severity
+    source: str
+    """Where the rule stands: a section of the MLPerf rules, or of the mlperf_review facts."""
+    check: Callable[[Subject], Iterable[Deviation]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of a review."""
+
+    rule: str
+    severity: Severity
+    source: str
+    path: str
+    line: int | None
+    found: str
+    due: str
+    mend: str
+
+    @property
+    def place(self) -> str:
+        return self.path if self.line is None else f"{self.path}:{self.line}"
+
+
+def apply(rules: Iterable[Rule[Subject]], subject: Subject) -> Iterator[Finding]:
+    """What every rule finds in ``subject``."""
+    for rule in rules:
+        for at in rule.check(subject):
+            yield Finding(rule.name, rule.severity, rule.source, str(at.path), at.line, at.found, at.due, at.mend)

@@ -1,0 +1,1 @@
+"""The checks of our own, by concern; ``table.py`` lists them all."""
