@@ -119,36 +119,29 @@ def schedule(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Review:
-    """Run the official compliance checker on result logs. Exit status 0 only if it ran and passed on every one.
+    """Whether results would be accepted: the official checkers, and rules of our own, on logs and packages.
 
-    Example: python -m benchmark review runs/rehearsal/run_0/result_0.txt
+    Exit status 0 only if every check that applies really ran on every file and passed.
+
+    Example: python -m benchmark review ACME --ruleset 4.1.0
     """
 
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Result files, or folders of them."""
-    ruleset: str = "4.1.0"
-    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Result files, folders of them, submission packages, or a folder of packages."""
+    ruleset: str | None = None
+    """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
     json: Path | None = None
-    """Write the verdicts here as JSON."""
+    """Write the whole review here as JSON."""
+    compare: tuple[Path, Path] | None = None
+    """Review two results and show them side by side."""
 
 
 def review(arguments: Sequence[str]) -> int:
-    """Whether the official compliance checker passes result logs."""
+    """Whether results and packages would be accepted, and what their score is."""
     options = _parse("review", Review, arguments)
-    from benchmark.review.review import review as run
+    from benchmark.review.command import run
 
-    verdicts = run(options.paths, options.ruleset)
-    for verdict in verdicts:
-        print(f"{'PASS' if verdict.passed else 'FAIL'}  {verdict.path}  (ruleset {verdict.ruleset})")
-        if verdict.replaced_rules:
-            print(f"      rehearsal: the official rules for {', '.join(verdict.replaced_rules)} do not apply")
-        for complaint in verdict.complaints:
-            print(f"      {complaint}")
-    if options.json is not None:
-        from stage.publish import write_text
-
-        write_text(options.json, json.dumps([asdict(verdict) for verdict in verdicts], indent=1) + "\n")
-    return 0 if all(verdict.passed for verdict in verdicts) else 1
+    return run(options.paths, options.ruleset, options.json, options.compare)
 
 
 def rehearse(arguments: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from benchmark.benchmarks import REHEARSAL
 from benchmark.events.log import REPOSITORY
 from benchmark.processes import run_module, torchrun
-from benchmark.review.compliance import NEWEST_RULESET, Verdict, check_compliance
+from benchmark.review.review import Review, review
 from benchmark.systems import DEFAULT_SYSTEM, SYSTEMS
 from data_prep.indexed_dataset import IndexedDataset
 from stage.errors import InputError
@@ -89,7 +89,7 @@ class _Stages:
         verdict = None
         if summary["status"] != "completed":
             with self._stage("review"):
-                verdict = check_compliance(run_dir / f"result_{number}.txt", NEWEST_RULESET)
+                verdict = review([run_dir / f"result_{number}.txt"])
         self._last_screen(summary, verdict, run_dir)
         return status or (0 if verdict is None or verdict.passed else 1)
 
@@ -190,7 +190,7 @@ class _Stages:
         yield
         self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - started
 
-    def _last_screen(self, summary: dict[str, Any], verdict: Verdict | None, run_dir: Path) -> None:
+    def _last_screen(self, summary: dict[str, Any], verdict: Review | None, run_dir: Path) -> None:
         target = REHEARSAL.target_log_perplexity if self.options.c4_path is None else None
         reached = f"target {target} reached" if summary["status"] == "success" else f"{summary['status']}"
         perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
@@ -201,7 +201,7 @@ class _Stages:
             "throughput": f"{summary['tokens_per_s']:,.0f} tokens/s, evaluations and checkpoints included",
             "first loss": f"{summary['first_loss_s']:.1f} s after the processes started",
             "seed": f"{summary['seed']}, restarts: {summary['restarts']}",
-            "compliance": "not judged: no target for this text" if verdict is None else _words_for(verdict),
+            "review": "not judged: no target for this text" if verdict is None else _words_for(verdict),
             "stages": ", ".join(f"{title} {seconds:.1f} s" for title, seconds in self.seconds.items()),
             "run": f"{run_dir}: {', '.join(sorted(path.name for path in run_dir.iterdir() if path.is_file()))}",
             "inputs": f"{self.work}: corpus, tokenizer, dataset, checkpoints, each with its manifest",
@@ -214,9 +214,11 @@ class _Stages:
             print(f"  {title:15} {text}")
 
 
-def _words_for(verdict: Verdict) -> str:
-    replaced = f"; rules of the rehearsal's own: {', '.join(verdict.replaced_rules)}"
-    return f"{'PASS' if verdict.passed else 'FAIL'} (official checker, ruleset {verdict.ruleset}{replaced})"
+def _words_for(verdict: Review) -> str:
+    subject = verdict.subjects[0]
+    tools = ", ".join(f"{check.tool} {check.outcome}" for check in subject.checks)
+    own = f"{len(subject.of('error'))} errors and {len(subject.of('warning'))} warnings of our own rules"
+    return f"{'PASS' if verdict.passed else 'FAIL'} (official: {tools}, ruleset {subject.ruleset}; {own})"
 
 
 def unigram_entropy(prefix: Path) -> float:

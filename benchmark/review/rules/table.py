@@ -1,8 +1,10 @@
-"""Every rule of our own about logs, as one table. Severity: what published, accepted logs do is never an error."""
+"""Every rule of our own, in tables by what it is about. What published, accepted logs do is never an error."""
 
 from benchmark.review.findings import Rule, Run
-from benchmark.review.rules import clock, evaluations, hyperparameters, keys, sets
+from benchmark.review.rules import clock, convergence, evaluations, hyperparameters, keys, packages, sets, systems
 from benchmark.review.rules.sets import Runs
+from benchmark.review.rules.systems import Described
+from benchmark.review.submission import Package, ResultSet
 
 LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("record.readable", "error", "facts 2, parser", keys.readable),
@@ -65,4 +67,42 @@ SET_RULES: tuple[Rule[Runs], ...] = (
     Rule("runs.different", "error", "facts 7, runs and scoring", sets.different_logs),
     Rule("runs.converged", "error", "facts 4, 7, runs and scoring", sets.one_may_fail),
     Rule("runs.at_once", "note", "facts 7, runs and scoring", sets.not_at_once),
+)
+
+CONVERGENCE_RULES: tuple[Rule[ResultSet], ...] = (
+    Rule("rcp.test", "error", "facts 5, convergence test", convergence.test),
+    Rule("rcp.only_by_void_data", "error", "facts 5, the 4.1.0 entry at 3072", convergence.only_by_void_data),
+    Rule("rcp.void_data", "warning", "facts 5, the 4.1.0 entry at 3072", convergence.void_data),
+    Rule("rcp.scaled", "note", "facts 5, normalisation", convergence.scaled),
+)
+
+SYSTEM_RULES: tuple[Rule[Described], ...] = (
+    Rule("system.readable", "error", "facts 4, systems", systems.readable),
+    Rule("system.fields", "error", "facts 4, mandatory keys", systems.fields),
+    Rule("system.strings", "error", "facts 4, values that the tools join", systems.strings),
+    Rule("system.status", "error", "facts 4, status", systems.status),
+    Rule("system.division", "error", "facts 4, division", systems.division),
+    Rule("system.counts", "error", "facts 4, int()-able counts", systems.counts),
+    Rule("system.filled_in", "error", "submission rules, system description", systems.filled_in),
+    Rule("system.named", "warning", "submission rules, system description", systems.named),
+)
+
+PACKAGE_RULES: tuple[Rule[Package], ...] = (
+    Rule("package.layout", "error", "facts 4, layout", packages.layout),
+    Rule("package.content", "warning", "facts 7, submission content", packages.top_level),
+    Rule("package.code", "warning", "facts 7, submission content", packages.code),
+    Rule("package.described", "error", "facts 4, systems", packages.described),
+    Rule("package.undescribed", "note", "facts 4, systems", packages.undescribed),
+    Rule("package.benchmark_name", "error", "facts 1, 4, skipped benchmarks", packages.benchmark_names),
+    Rule("package.other_benchmark", "note", "facts 1", packages.other_benchmarks),
+    Rule("package.three_files", "error", "facts 4, file names", packages.file_count),
+    Rule("package.unknown_file", "warning", "facts 4, file names", packages.unknown_files),
+    Rule("package.misplaced", "error", "facts 4, layout", packages.misnamed_results),
+    Rule("package.names", "error", "facts 4, repo_checker", packages.friendly_names),
+    Rule("package.sizes", "error", "facts 4, repo_checker", packages.sizes),
+    Rule("package.links", "error", "facts 4, repo_checker", packages.links),
+    Rule("package.bypass", "error", "facts 4, 7, bypass", packages.bypass),
+    Rule("package.scaling", "warning", "facts 4, 5, scaling.json", packages.scaling),
+    Rule("package.division", "error", "facts 4, division", packages.same_division),
+    Rule("package.submitter", "warning", "submission rules", packages.same_submitter),
 )

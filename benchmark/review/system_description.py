@@ -1,0 +1,79 @@
+"""A system description, ``systems/NAME.json``, as data with line numbers (mlperf_review facts 4)."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class SystemDescription:
+    """What the file says. ``content`` is empty where it cannot be read; ``problem`` says why."""
+
+    path: Path
+    content: Mapping[str, Any]
+    problem: str | None = None
+    repeated: Sequence[str] = ()
+    """Fields that stand in it twice."""
+    text: str = field(default="", repr=False)
+
+    def line(self, name: str) -> int:
+        """The line a field stands in, 1 if it is not there."""
+        found = re.search(rf'"{re.escape(name)}"\s*:', self.text)
+        return 1 if found is None else self.text.count("\n", 0, found.start()) + 1
+
+    def string(self, name: str) -> str | None:
+        value = self.content.get(name)
+        return value if isinstance(value, str) else None
+
+    def count(self, name: str) -> int | None:
+        """A whole number, given as one or as a string of digits."""
+        return as_count(self.content.get(name))
+
+    @property
+    def accelerators(self) -> int | None:
+        """Of the whole system."""
+        nodes, per_node = self.count("number_of_nodes"), self.count("accelerators_per_node")
+        return nodes * per_node if nodes and per_node else None
+
+
+def as_count(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"\s*\d{1,9}\s*", value):
+        return int(value)
+    return None
+
+
+def read_system(path: Path) -> SystemDescription:
+    """Read a system description; never raises for what is in it."""
+    try:
+        if not path.is_file():
+            return SystemDescription(path, {}, "not a file")
+        if path.stat().st_size > MOST_BYTES:
+            return SystemDescription(path, {}, f"{path.stat().st_size:,} bytes, more than {MOST_BYTES:,}")
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        return SystemDescription(path, {}, error.strerror or str(error))
+    except UnicodeDecodeError as error:
+        return SystemDescription(path, {}, f"not UTF-8 ({error.reason} at byte {error.start})")
+    repeated: list[str] = []
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        repeated.extend(sorted({name for name in names if names.count(name) > 1}))
+        return dict(pairs)
+
+    try:
+        content = json.loads(text, object_pairs_hook=take)
+    except (ValueError, RecursionError) as error:
+        return SystemDescription(path, {}, f"not JSON ({error})", text=text)
+    if not isinstance(content, dict):
+        return SystemDescription(path, {}, f"a JSON {type(content).__name__}, not an object", text=text)
+    return SystemDescription(path, content, repeated=tuple(repeated), text=text)
