@@ -62,6 +62,8 @@ def strings(subject: Described) -> Iterator[Deviation]:
         if not isinstance(value, str):
             mend = f"put it in quotes: {value!r:.40} kills the official checkers"
             yield _at(subject, name, value, "a string", mend)
+        elif not value.isprintable():
+            yield _at(subject, name, value, "printable characters", "write it on one line: tools print it as it is")
 
 
 def status(subject: Described) -> Iterator[Deviation]:

@@ -1,0 +1,50 @@
+"""Whatever is wrong with a submission is found, with file, line and mend; what is without fault passes."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmark.review.findings import Finding
+from benchmark.review.review import own_findings
+from benchmark.review.submission import Package, find_subjects
+from tests.benchmark.review.damage import Damage, all_damages, spoilt
+from tests.benchmark.review.fixture import records, write_package
+
+DAMAGES = all_damages()
+WHOLE_FILE = ("empty file", "not a text file", "results without gpt3/")
+"""Damages that have no line."""
+
+
+def errors(package: Path) -> list[Finding]:
+    (subject,) = find_subjects([package], "4.1.0")
+    assert isinstance(subject, Package)
+    return [finding for finding in own_findings(subject) if finding.severity == "error"]
+
+
+@pytest.mark.parametrize("batch_size", [1536, 2048, 3072, 2688, 4096])
+def test_package_without_fault_has_no_finding(batch_size: int, tmp_path: Path) -> None:
+    rate = 3e-5 if batch_size == 4096 else 2e-5
+    package = write_package(tmp_path, lambda seed: records(seed, batch_size=batch_size, evaluations=26, rate=rate))
+    found = own_findings(Package(package, "4.1.0"))
+    void = {"rcp.void_data"} if 2048 < batch_size < 4096 else set()
+    assert {finding.rule for finding in found} == void
+
+
+def test_there_are_enough_damages_and_each_has_a_name() -> None:
+    assert len(DAMAGES) >= 60
+    assert len({damage.name for damage in DAMAGES}) == len(DAMAGES)
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
+def test_damage_is_found_with_file_line_and_mend(damage: Damage, tmp_path: Path) -> None:
+    package, line = spoilt(damage, tmp_path)
+    found = errors(package)
+    mine = [finding for finding in found if finding.rule == damage.rule]
+    assert mine, f"only {[(finding.rule, finding.place, finding.found) for finding in found]}"
+    assert (package / damage.path).as_posix() in [finding.path for finding in mine]
+    if line is not None:
+        assert line in [finding.line for finding in mine]
+    if damage.path.endswith(".txt") and damage.name not in WHOLE_FILE:
+        assert all(finding.line is not None for finding in mine)
+    for finding in mine:
+        assert all(text.strip() for text in (finding.found, finding.due, finding.mend, finding.source))
