@@ -14,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmark.review.convergence import SUBMITTED_RUNS
+from benchmark.review.mllog import MOST_BYTES
 from benchmark.review.official import Check, Proof, Task, run_task
 from benchmark.review.rehearsal_rules import rehearsal_rules
 from benchmark.review.score import score
 from benchmark.review.submission import BENCHMARK, Package, ResultSet, Subject, subfolders
 
 SEED_CHECK = Path(__file__).with_name("seed_check.py")
-MOST_LOG_BYTES = 256 << 20
 MOST_PARALLEL = 4
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 MINUTES_TOLERANCE = 0.01
@@ -74,11 +75,11 @@ def check_file(path: Path, ruleset: str) -> Check:
 
 def _set_tasks(one: ResultSet, scratch: Path) -> list[list[Task]]:
     chains = list(_compliance_tasks(one, scratch))
-    if len(one.files) > 1:
+    if len(one.files) > 1 and not one.is_open:
         folder = scratch / "runs" / BENCHMARK
         renamed = _copy_results(one, folder)
         chains.append([_seed_task(one, folder, renamed)])
-        if len(one.files) == 3 and one.judged.official:
+        if len(one.files) == SUBMITTED_RUNS and one.judged.official:
             chains.append([_rcp_task(one, folder, renamed)])
     return chains
 
@@ -251,7 +252,7 @@ def _copy_tree(source: Path, folder: Path, renamed: dict[str, str], depth: int =
     folder.mkdir(parents=True, exist_ok=True)
     renamed[str(folder)] = str(source)
     for path in sorted(source.iterdir()):
-        if path.is_file() and path.stat().st_size <= MOST_LOG_BYTES:
+        if path.is_file() and path.stat().st_size <= MOST_BYTES:
             renamed |= _copy(path, folder / _safe(path.name))
         elif path.is_dir() and not path.is_symlink() and depth > 0:
             _copy_tree(path, folder / _safe(path.name), renamed, depth - 1)
@@ -267,7 +268,7 @@ def _copy_results(one: ResultSet, folder: Path) -> dict[str, str]:
 def _copy(path: Path, target: Path) -> dict[str, str]:
     """Copy a file that is not too large, else leave an empty one: the tools then fail on it, as they should."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if path.stat().st_size <= MOST_LOG_BYTES:
+    if path.stat().st_size <= MOST_BYTES:
         shutil.copyfile(path, target)
     else:
         target.touch()

@@ -67,6 +67,7 @@ ROWS = (
     Row("evaluations", _middle("evaluations"), "{:,}"),
     Row("last log perplexity", _middle("last_log_perplexity"), "{:.5f}"),
     Row("init, s", _middle("init_s"), "{:,.0f}"),
+    Row("share of init", _middle("init_share"), "{:.1%}"),
     Row("step, s", _middle("step_s"), "{:.3f}"),
     Row("share of evaluation", _middle("evaluation_share"), "{:.1%}"),
     Row("tokens/s", _middle("tokens_per_s"), "{:,.0f}"),

@@ -26,6 +26,8 @@ class RunScore:
     evaluations: int
     last_log_perplexity: float | None
     init_s: float | None
+    init_share: float | None
+    """Of initialisation and run together; not in the score."""
     tokens_per_s: float | None
     """Of the whole system, evaluations on the clock."""
     step_s: float | None
@@ -125,6 +127,7 @@ def _run_score(run: RunSummary) -> RunScore:
         evaluations=len(run.evaluations),
         last_log_perplexity=values[-1] if values else None,
         init_s=run.init_s,
+        init_share=None if run.init_s is None or not run.run_ms else run.init_s / (run.init_s + run.run_ms / 1000),
         tokens_per_s=run.tokens_per_s,
         step_s=statistics.median(steps) if steps else None,
         evaluation_share=share,

@@ -15,7 +15,7 @@ from benchmark.review.score import RunScore, Score
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WIDTH_WITHOUT_TERMINAL = 140
-RUN_COLUMNS = "seed", "status", "minutes", "tokens", "evals", "last", "init s", "step s", "evaluating", "restarts"
+RUN_COLUMNS = ("seed", "status", "minutes", "tokens", "evals", "last", "init s", "init", "step s", "eval", "restarts")
 MOST_OF_A_RULE = 5
 """Findings of one rule that are shown; --json has all."""
 
@@ -175,6 +175,7 @@ def _cells(run: RunScore) -> Iterator[str]:
         (run.evaluations, "{}"),
         (run.last_log_perplexity, "{:.5f}"),
         (run.init_s, "{:,.0f}"),
+        (run.init_share, "{:.1%}"),
         (run.step_s, "{:.3f}"),
         (run.evaluation_share, "{:.1%}"),
     ):

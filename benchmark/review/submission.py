@@ -47,6 +47,11 @@ class ResultSet:
         """The benchmark they are judged as: their own, or gpt3 where the logs do not say."""
         return next((run.judged for run in self.runs if run.judged is not None), GPT3)
 
+    @property
+    def is_open(self) -> bool:
+        """In the open division: neither seeds nor convergence are tested (facts 4)."""
+        return any(run.division == "open" for run in self.runs)
+
     @cached_property
     def convergence(self) -> Convergence:
         return judge_convergence(self.runs, points_for(self.judged, self.ruleset))

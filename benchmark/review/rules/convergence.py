@@ -9,7 +9,7 @@ from benchmark.review.submission import ResultSet
 
 def test(one: ResultSet) -> Iterator[Deviation]:
     result = one.convergence
-    if result.standing not in ("fails", "no reference point") or _open(one):
+    if result.standing not in ("fails", "no reference point") or one.is_open:
         return
     if result.point is None or result.median is None:
         mend = "give three converged runs of one batch size that has reference points"
@@ -22,7 +22,7 @@ def test(one: ResultSet) -> Iterator[Deviation]:
 
 
 def only_by_void_data(one: ResultSet) -> Iterator[Deviation]:
-    if one.convergence.repaired in ("fails", "no reference point") and not _open(one):
+    if one.convergence.repaired in ("fails", "no reference point") and not one.is_open:
         found = f"passes only by void reference data: {_void(one)}"
         mend = "expect reviewers to hold it against the points without those runs"
         yield _at(one, found, "a pass without them too", mend)
@@ -47,10 +47,6 @@ def _void(one: ResultSet) -> str:
         f"{outlier:,.0f} tokens at {point.batch_size:g}" for point in one.convergence.void for outlier in point.outliers
     )
     return "; ".join(points)
-
-
-def _open(one: ResultSet) -> bool:
-    return any(run.division == "open" for run in one.runs)
 
 
 def _at(one: ResultSet, found: str, due: str, mend: str) -> Deviation:

@@ -1,0 +1,61 @@
+"""Published logs: the official verdict and the published times, and no error of our own."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmark.review.review import review
+from tests.support import REPOSITORY
+
+SHARED = REPOSITORY.parent / "shared" / "real_logs"
+MORE = Path(os.environ.get("PUBLISHED_LOGS", "/nowhere"))
+FOLDERS = [folder for root in (SHARED, MORE) for folder in root.glob("v*/*/results/*/gpt3")]
+ROW = re.compile(r"(?m)^\| (\d\.\d) \| (\S+) / (\S+) \|.*?\| ([\d., ]+) \| [\d, ]+ evals")
+pytestmark = pytest.mark.skipif(not FOLDERS, reason="../shared/real_logs is not there")
+"""PUBLISHED_LOGS: a folder of v3.0 … v4.1 with the results of these rounds, to check all of them."""
+
+
+def published_minutes() -> dict[tuple[str, str], list[float]]:
+    """Round and ORG/SYSTEM to the times of published_results.md."""
+    rows = ROW.findall((SHARED / "published_results.md").read_text())
+    return {(name, f"{org}/{system}"): [float(time) for time in times.split(",")] for name, org, system, times in rows}
+
+
+def test_published_logs_pass_with_the_published_times() -> None:
+    found = review(FOLDERS)
+    published = published_minutes()
+    assert len(published) == 40
+    assert len(found.subjects) == len(FOLDERS)
+    for subject in found.subjects:
+        assert all(check.passed for check in subject.checks), subject
+        assert subject.of("error") == [], subject.path
+        system = Path(subject.path if not subject.path.endswith(".txt") else Path(subject.path).parent).parent
+        name = f"{system.parents[1].name}/{system.name}"
+        round_ = system.parents[2].name.removeprefix("v")
+        assert subject.ruleset == f"{round_}.0"
+        minutes = [run.minutes or 0 for run in subject.scores[0].runs]
+        for value in minutes:
+            assert any(abs(value - time) < 0.0051 for time in published.get((round_, name), [value])), (name, value)
+        if len(minutes) == 3:
+            assert subject.scores[0].measured_minutes == pytest.approx(sorted(minutes)[1])
+
+
+@pytest.mark.skipif(not (SHARED / "v4.1").is_dir(), reason="no v4.1")
+def test_scaled_score_speed_and_mfu_of_published_results() -> None:
+    """mlperf_review facts 6, peers facts 1.1."""
+    folders = (SHARED / "v4.1").glob("*/results/*/gpt3")
+    scores = {subject.scores[0].name: subject.scores[0] for subject in review(list(folders)).subjects}
+    trillium = scores["cloud-tpu-trillium-1024-maxtext"]
+    assert trillium.minutes == pytest.approx(50.63, abs=0.005)
+    assert trillium.factor == pytest.approx(1.0173913, abs=1e-7)
+    eos = scores["eos_n64_ngc24.09_nemo"]
+    assert eos.minutes == pytest.approx(49.80, abs=0.005)
+    assert eos.accelerators == 512
+    assert eos.tokens_per_s_per_accelerator == pytest.approx(790, abs=0.5)
+    assert eos.tflops_per_accelerator == pytest.approx(850, abs=0.5)
+    b200 = scores["b200_n8_preview_nemo"]
+    assert b200.tokens_per_s_per_accelerator == pytest.approx(1624, abs=0.5)
+    assert b200.tflops_per_accelerator == pytest.approx(1748, abs=0.5)
+    assert b200.mfu == pytest.approx(1748 / 2250, abs=1e-3)
