@@ -16,7 +16,6 @@ def run(paths: Sequence[Path], ruleset: str | None, output: Path | None, compare
     """Exit status 0 if everything passed, 1 if not. Raises InputError for input that cannot be reviewed."""
     if not paths and compare is None:
         raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
-    out = console()
     found = review(paths, ruleset) if paths else Review((), 0.0)
     sides = []
     for path in compare or ():
@@ -25,10 +24,7 @@ def run(paths: Sequence[Path], ruleset: str | None, output: Path | None, compare
             raise InputError(f"{path}: {len(one.subjects)} results; --compare takes the folder of one")
         sides.append(side_of(one.subjects[0], path))
         found = Review((*found.subjects, *one.subjects), found.seconds + one.seconds)
-    if compare is not None:
-        out.print(comparison(sides[0], sides[1]))
-        out.print()
-    print_review(found, out)
+    print_review(found, console(), None if compare is None else comparison(sides[0], sides[1]))
     if output is not None:
         content = review_as_json(found)
         if compare is not None:

@@ -26,12 +26,19 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=WIDTH_WITHOUT_TERMINAL)
 
 
-def print_review(review: Review, out: Console) -> None:
-    for subject in review.subjects:
-        _print_subject(subject, out)
+def print_review(review: Review, out: Console, comparison: Table | None = None) -> None:
+    """The verdict over all first; ``comparison`` after it."""
     if len(review.subjects) > 1:
         passed = sum(subject.passed for subject in review.subjects)
-        _say(out, f"{_verdict(review.passed)}  {passed} of {len(review.subjects)} pass, in {review.seconds:.1f} s")
+        style = "bold green" if review.passed else "bold red"
+        words = f"{_verdict(review.passed)}  {passed} of {len(review.subjects)} pass, in {review.seconds:.1f} s"
+        _say(out, words, style)
+        out.print()
+    if comparison is not None:
+        out.print(comparison)
+        out.print()
+    for subject in review.subjects:
+        _print_subject(subject, out)
 
 
 def _print_subject(subject: SubjectReview, out: Console) -> None:

@@ -15,6 +15,8 @@ UNTIMED_GAP_MS = (100, 10_000)
 """init_stop to run_start: more than the first is worth a question (published: at most 47 ms), the second an error."""
 SLOW_BLOCK = 2.0
 """Between two evaluations, relative to the median: published blocks stay below 1.9."""
+SLOW_BLOCK_MS = 1000
+"""And at least so much longer."""
 SLOW_STOP_MS = 10_000
 """From the passing evaluation to run_stop; published: at most 1.6 s."""
 EARLIEST_MS = 1_514_764_800_000
@@ -137,8 +139,8 @@ def slow_blocks(run: Run) -> Iterator[Deviation]:
     median = sorted(length for *_, length in blocks)[len(blocks) // 2]
     for line, before, now, length in blocks:
         restarted = any(before <= restart.time_ms <= now for restart in run.restarts)
-        if median > 0 and length > SLOW_BLOCK * median and not restarted:
-            found = f"{_seconds(length)} since the evaluation before, {length / median:.1f} times the median"
+        if length > max(SLOW_BLOCK * median, median + SLOW_BLOCK_MS) and not restarted:
+            found = f"{_seconds(length)} since the evaluation before, {length / max(1, median):.1f} times the median"
             mend = "say what happened: the clock must not be paused, and a restart is to be logged"
             yield Deviation(run.log.path, line, found, f"about {_seconds(median)}", mend)
 

@@ -112,7 +112,7 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
     both = command("benchmark", "review", tmp_path / "good" / "result_0.txt", tmp_path / "bad", "--json", output)
     assert both.returncode == 1, both.stderr
     lines = both.stdout.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith(("PASS", "FAIL"))] == ["FAIL", "FAIL"]
+    assert [line.split()[0] for line in lines if line.startswith(("PASS", "FAIL"))] == ["FAIL"]
     assert lines[0].startswith("FAIL")
     assert "Failed checks for eval_accuracy" in both.stdout
     assert "bad/result_0.txt" in both.stdout
@@ -130,13 +130,16 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
     assert "no score: a score takes 3 runs, there is 1" in good.stdout
 
 
-def test_command_on_a_package_and_two_side_by_side(tmp_path: Path) -> None:
+def test_two_results_side_by_side(tmp_path: Path) -> None:
     a = write_package(tmp_path / "a")
     b = write_package(tmp_path / "b", lambda seed: records(seed, batch_size=1536, evaluations=25))
     output = tmp_path / "review.json"
-    done = command("benchmark", "review", "--compare", a, b, "--json", output)
+    results = Path("results", SYSTEM, "gpt3")
+    done = command("benchmark", "review", "--compare", a / results, b / results, "--json", output)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))] == ["PASS"] * 3
+    verdicts = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
+    assert [line.split()[0] for line in verdicts] == ["PASS", "PASS", "PASS"]
+    assert verdicts[0].startswith("PASS  2 of 2 pass")
     content = json.loads(output.read_text())
     rows = {row["name"]: (row["a"], row["b"], row["ratio"]) for row in content["comparison"]}
     assert rows["evaluations"] == ("24", "25", "1.042")
@@ -224,7 +227,7 @@ def test_no_file_makes_the_rules_stop(seed: int, noise: bytes) -> None:
         match choose.randrange(4):
             case 0:
                 record["value"] = choose.choice(values)
-            case 1:
+            case 1 if isinstance(record["metadata"], dict):
                 record["metadata"][choose.choice(["epoch_num", "first_epoch_num", "epoch_count", "status", "file"])] = (
                     choose.choice(values)
                 )
