@@ -127,11 +127,9 @@ def _run(arguments: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
 
 
 def _environment() -> dict[str, str]:
-    """The process's own, without what changes how Python starts or warns."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | {
-        "PYTHONUTF8": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    """The process's own, without what changes how Python speaks."""
+    noisy = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONVERBOSE", "PYTHONINSPECT", "PYTHONSTARTUP")
+    return {name: value for name, value in os.environ.items() if name not in noisy} | {"PYTHONUTF8": "1"}
 
 
 NOISE = re.compile(

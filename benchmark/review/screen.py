@@ -15,7 +15,7 @@ from benchmark.review.score import RunScore, Score
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 WIDTH_WITHOUT_TERMINAL = 140
-RUN_COLUMNS = ("seed", "status", "minutes", "tokens", "evals", "last", "init s", "init", "step s", "eval", "restarts")
+RUN_COLUMNS = "seed status minutes tokens evals last init_s init step_s eval restarts".split()
 MOST_OF_A_RULE = 5
 """Findings of one rule that are shown; --json has all."""
 
@@ -100,7 +100,7 @@ def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
         "evaluating",
         "restarts",
     ):
-        table.add_column(title, justify="right")
+        table.add_column(title.replace("_", " "), justify="right")
     for run in score.runs:
         table.add_row(f"  {Path(run.path).name}", *_cells(run))
     out.print(table)
@@ -191,10 +191,11 @@ def _cells(run: RunScore) -> Iterator[str]:
 
 
 def _print_findings(findings: Sequence[Finding], out: Console) -> None:
-    """One line per finding; what is the same in several files, once."""
+    """One line per finding; what is the same in several files of a folder, once."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.rule, finding.found, finding.due, finding.mend), []).append(finding)
+        folder = str(Path(finding.path).parent)
+        groups.setdefault((folder, finding.rule, finding.found, finding.due, finding.mend), []).append(finding)
     shown: dict[str, int] = {}
     for same in groups.values():
         first = same[0]
