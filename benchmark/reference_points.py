@@ -1,4 +1,8 @@
-"""Convergence points of a benchmark: how many tokens its runs took to the target, in the official file format."""
+"""Convergence points of a benchmark: how many tokens its runs took to the target, in the official file format.
+
+Mean, deviation and the smallest accepted median are written as well, under the names that the official checker gives
+them; it computes them itself, as ``review`` does.
+"""
 
 import json
 import statistics
@@ -6,9 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.review.convergence import make_point
 from stage.errors import InputError
 from stage.publish import write_text
 
+FEWEST_FOR_A_TEST = 4
+"""Runs: without the fastest and the slowest, two are left to compare with."""
 SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
 
 
@@ -43,10 +50,16 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
             "Epochs to converge": tokens,
         }
     }
+    if len(tokens) >= FEWEST_FOR_A_TEST:
+        point = make_point(size, benchmark["optimizer"]["lr"], tokens)
+        figures = {"RCP Mean": point.mean, "RCP Stdev": point.deviation, "Min Epochs": point.least}
+        next(iter(points.values())).update(figures)
     write_text(output, json.dumps(points, indent=1) + "\n")
     samples = [count // sequence for count in tokens]
     deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
-    return f"{len(samples)} runs, samples to target {statistics.mean(samples):.1f}, sd {deviation:.1f}: {samples}"
+    accepted = f", accepted from {point.least / sequence:.1f}" if len(tokens) >= FEWEST_FOR_A_TEST else ""
+    figures = f"samples to target {statistics.mean(samples):.1f}, sd {deviation:.1f}{accepted}"
+    return f"{len(samples)} runs, {figures}: {samples}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -88,23 +88,12 @@ def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
             _say(out, f"  {line}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("  run")
-    for title in (
-        "seed",
-        "status",
-        "minutes",
-        "tokens",
-        "evaluations",
-        "last",
-        "init s",
-        "step s",
-        "evaluating",
-        "restarts",
-    ):
+    for title in RUN_COLUMNS:
         table.add_column(title.replace("_", " "), justify="right")
     for run in score.runs:
         table.add_row(f"  {Path(run.path).name}", *_cells(run))
     out.print(table)
-    if convergence.point is not None:
+    if convergence.batch_size is not None and convergence.tokens:
         out.print(reference_table(convergence))
 
 

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
+
 from benchmark.benchmarks import REHEARSAL
 from benchmark.run_folder import as_json
 from tests.support import REPOSITORY, assert_refused, command
@@ -24,6 +27,24 @@ def test_points_of_several_runs(tmp_path: Path) -> None:
     (points,) = json.loads(output.read_text()).values()
     assert points["Epochs to converge"] == [425984, 458752, 491520]
     assert points["BS"] == 16
+
+
+def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
+    """Those of the official checker, which takes the smallest accepted mean from a search."""
+    committed = json.loads((REPOSITORY / "benchmark" / "review" / "rehearsal_points.json").read_text())
+    (points,) = committed.values()
+    tokens = points["Epochs to converge"]
+    runs = [write_run(tmp_path / str(number), count) for number, count in enumerate(tokens)]
+    done = command("benchmark", "reference-points", *runs, "--output", tmp_path / "points.json")
+    (written,) = json.loads((tmp_path / "points.json").read_text()).values()
+    official = RCP_Checker("training", "4.1.0", "gpt3", False)
+    official.rcp_data = official._process_raw_rcp_data(committed)
+    official.compute_rcp_stats()
+    (record,) = official.rcp_data.values()
+    for name in ("RCP Mean", "RCP Stdev"):
+        assert written[name] == pytest.approx(record[name], rel=1e-12)
+    assert written["Min Epochs"] == pytest.approx(record["Min Epochs"], abs=1e-3)
+    assert f"accepted from {record['Min Epochs'] / 128:.1f}" in done.stdout
 
 
 def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
