@@ -52,8 +52,8 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
     }
     if len(tokens) >= FEWEST_FOR_A_TEST:
         point = make_point(size, benchmark["optimizer"]["lr"], tokens)
-        figures = {"RCP Mean": point.mean, "RCP Stdev": point.deviation, "Min Epochs": point.least}
-        next(iter(points.values())).update(figures)
+        statistics_of_it = {"RCP Mean": point.mean, "RCP Stdev": point.deviation, "Min Epochs": point.least}
+        next(iter(points.values())).update(statistics_of_it)
     write_text(output, json.dumps(points, indent=1) + "\n")
     samples = [count // sequence for count in tokens]
     deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0

@@ -58,7 +58,7 @@ def test_nothing_in_a_package_is_imported(tmp_path: Path) -> None:
     assert all(check.passed for check in checks), checks
 
 
-@pytest.mark.parametrize("ruleset", ["3.0.0", "3.1.0", "4.0.0", "4.1.0"])
+@pytest.mark.parametrize("ruleset", ["3.0.0", "4.1.0"])
 def test_every_tool_runs_on_a_package(ruleset: str, tmp_path: Path) -> None:
     package = write_package(tmp_path)
     before = sorted(path.relative_to(package) for path in package.rglob("*"))
