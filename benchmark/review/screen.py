@@ -14,16 +14,17 @@ from benchmark.review.review import SEVERITIES, Review, SubjectReview
 from benchmark.review.score import RunScore, Score
 
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-WIDTH_WITHOUT_TERMINAL = 140
+WIDTH_WITHOUT_TERMINAL, NARROWEST = 140, 125
 RUN_COLUMNS = "seed status minutes tokens evals last init_s init step_s eval restarts".split()
 MOST_OF_A_RULE = 5
 """Findings of one rule that are shown; --json has all."""
 
 
 def console() -> Console:
-    """Standard output; wide where it is no terminal, so that lines can be searched."""
+    """Standard output; wide enough for the tables, and wider where it is no terminal, so that lines can be searched."""
     plain = Console(highlight=False)
-    return plain if plain.is_terminal else Console(highlight=False, width=WIDTH_WITHOUT_TERMINAL)
+    width = max(plain.width, NARROWEST) if plain.is_terminal else WIDTH_WITHOUT_TERMINAL
+    return Console(highlight=False, width=width)
 
 
 def print_review(review: Review, out: Console, comparison: Table | None = None) -> None:

@@ -57,12 +57,23 @@ def base_learning_rate(run: Run) -> Iterator[Deviation]:
         yield Deviation(run.log.path, event.line, f"opt_base_learning_rate {event.value!r}", due, mend)
 
 
-def batch_size_has_points(run: Run) -> Iterator[Deviation]:
+def batch_too_large(run: Run) -> Iterator[Deviation]:
+    yield from _outside_the_points(run, smaller=False)
+
+
+def batch_too_small(run: Run) -> Iterator[Deviation]:
+    """The official checker compares it with the smallest point, but the rules want points of its own."""
+    yield from _outside_the_points(run, smaller=True)
+
+
+def _outside_the_points(run: Run, smaller: bool) -> Iterator[Deviation]:
     judged, size = run.judged or GPT3, run.global_batch_size
     smallest = min(entry.above for entry in judged.learning_rates) + 1
     largest = max(entry.below for entry in judged.learning_rates) - 1
     event = run.log.first("global_batch_size")
-    if size is not None and event is not None and run.division != "open" and not smallest <= size <= largest:
+    if size is None or event is None or run.division == "open":
+        return
+    if size < smallest if smaller else size > largest:
         due = f"{smallest} to {largest}"
         mend = "ask the task force for reference points at that batch size, 9 weeks before the deadline"
         yield Deviation(run.log.path, event.line, f"global_batch_size {size:g}", due, mend)

@@ -62,16 +62,21 @@ def different_seeds(runs: Runs) -> Iterator[Deviation]:
 
 def different_logs(runs: Runs) -> Iterator[Deviation]:
     """The same run under two names, whether copied whole or with a changed seed."""
+    for run, other in copies(runs):
+        found = f"the evaluations and times of {other.log.path.name}"
+        line = run.log.all("eval_accuracy")[0].line
+        yield Deviation(run.log.path, line, found, "a run of its own", "submit three different runs")
+
+
+def copies(runs: Runs) -> Iterator[tuple[Run, Run]]:
+    """Runs with the evaluations and times of an earlier one, and that one."""
     seen: dict[str, Run] = {}
     for run in runs:
         timed = [f"{event.time_ms} {event.value!r}" for event in run.log.all("eval_accuracy")]
-        if not timed:
-            continue
-        other = seen.setdefault(hashlib.sha256("\n".join(timed).encode()).hexdigest(), run)
-        if other is not run:
-            found = f"the evaluations and times of {other.log.path.name}"
-            line = run.log.all("eval_accuracy")[0].line
-            yield Deviation(run.log.path, line, found, "a run of its own", "submit three different runs")
+        if timed:
+            other = seen.setdefault(hashlib.sha256("\n".join(timed).encode()).hexdigest(), run)
+            if other is not run:
+                yield run, other
 
 
 def one_may_fail(runs: Runs) -> Iterator[Deviation]:

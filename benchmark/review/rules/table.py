@@ -27,7 +27,8 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("schedule.base_rate", "error", "facts 7, base LR by batch size", hyperparameters.base_learning_rate),
     Rule("schedule.end_rate", "error", "facts 7, end LR", hyperparameters.end_learning_rate),
     Rule("schedule.end_rate_ratio", "warning", "facts 3, 7, end LR", hyperparameters.end_learning_rate_as_ratio),
-    Rule("batch.reference_points", "error", "facts 7, batch size", hyperparameters.batch_size_has_points),
+    Rule("batch.too_large", "error", "facts 5, 7, batch size", hyperparameters.batch_too_large),
+    Rule("batch.too_small", "warning", "facts 5, 7, batch size", hyperparameters.batch_too_small),
     Rule("batch.accumulation", "warning", "facts 3", hyperparameters.batch_splits),
     Rule("clock.order", "error", "facts 3, event order", clock.order),
     Rule("clock.plausible", "error", "facts 2, time_ms", clock.plausible_times),
@@ -103,6 +104,7 @@ PACKAGE_RULES: tuple[Rule[Package], ...] = (
     Rule("package.links", "error", "facts 4, repo_checker", packages.links),
     Rule("package.bypass", "error", "facts 4, 7, bypass", packages.bypass),
     Rule("package.scaling", "warning", "facts 4, 5, scaling.json", packages.scaling),
+    Rule("package.same_run", "error", "facts 7, runs and scoring", packages.same_run_twice),
     Rule("package.division", "error", "facts 4, division", packages.same_division),
     Rule("package.submitter", "warning", "submission rules", packages.same_submitter),
 )

@@ -348,7 +348,7 @@ RUNS: tuple[tuple[str, str, str, Callable[[Path], int | None]], ...] = (
     ),
     (
         "batch size without reference points",
-        "batch.reference_points",
+        "batch.too_large",
         LOG,
         in_runs(lambda seed: records(seed, batch_size=12288, evaluations=40, rate=3e-5)),
     ),

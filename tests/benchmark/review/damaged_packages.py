@@ -110,6 +110,12 @@ def _pattern_in_name(package: Path) -> None:
     (package / DESCRIPTION).rename(package / "systems" / f"{name}.json")
 
 
+def _second_system(package: Path) -> None:
+    """With the same runs under another name."""
+    shutil.copytree(package / "results" / SYSTEM, package / "results" / "other")
+    shutil.copy(package / DESCRIPTION, package / "systems" / "other.json")
+
+
 STRAY = f"results/{SYSTEM}/result_0.txt"
 FOURTH = as_text(records(1004))
 FOLDERS: tuple[tuple[str, str, str, Spoil], ...] = (
@@ -132,6 +138,7 @@ FOLDERS: tuple[tuple[str, str, str, Spoil], ...] = (
         _write(f"results/{SYSTEM}/logs/x", ""),
     ),
     ("results without gpt3/", "package.misplaced", STRAY, _write(STRAY, FOURTH)),
+    ("runs of another system", "package.same_run", "results/other/gpt3/result_0.txt", _second_system),
     ("a hidden file", "package.names", "benchmarks/.gitignore", _write("benchmarks/.gitignore", "")),
     ("a space in a name", "package.names", "benchmarks/a b.sh", _write("benchmarks/a b.sh", "")),
     ("a pattern in the system's name", "package.names", f"results/{SYSTEM}[1]", _pattern_in_name),
