@@ -49,8 +49,8 @@ def _print_subject(subject: SubjectReview, out: Console) -> None:
     heading = f"{_verdict(subject.passed)}  {_near(subject.path)}  ({what}, ruleset {subject.ruleset})"
     style = "bold green" if subject.passed else "bold red"
     _say(out, heading + (f": {counts}" if counts else ""), style)
-    _print_official(subject, out)
     _print_findings(subject.of("error"), out)
+    _print_official(subject, out)
     for score, one in zip(subject.scores, subject.sets, strict=True):
         _print_score(score, one.convergence, out)
     _print_findings([*subject.of("warning"), *subject.of("note")], out)

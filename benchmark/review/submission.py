@@ -141,7 +141,8 @@ def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
         elif path.is_file():
             loose.append(path)
         else:
-            raise InputError(f"{path}: no such file or folder; give a result file, a run folder or a package")
+            what = "not a regular file" if path.exists() else "no such file or folder"
+            raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
     return [*_sets(list(dict.fromkeys(loose)), ruleset), *packages]
 
 

@@ -60,6 +60,13 @@ def readable(run: Run) -> Iterator[Deviation]:
             yield Deviation(run.log.path, problem.line, problem.found, problem.expected, problem.mend)
 
 
+def file_name(run: Run) -> Iterator[Deviation]:
+    path = run.log.path
+    if not path.match("result_*.txt"):
+        mend = "rename it for a submission: the official tools look for no other names"
+        yield Deviation(path, None, f"file {path.name}", "result_0.txt, result_1.txt, result_2.txt", mend)
+
+
 def well_formed(run: Run) -> Iterator[Deviation]:
     for problem in run.log.problems:
         if not problem.fatal:

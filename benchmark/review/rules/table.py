@@ -9,6 +9,7 @@ from benchmark.review.submission import Package, ResultSet
 LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("record.readable", "error", "facts 2, parser", keys.readable),
     Rule("record.well_formed", "warning", "facts 2, 3", keys.well_formed),
+    Rule("file.name", "note", "facts 4, file names", keys.file_name),
     Rule("record.misleading_word", "error", "facts 4, RCP checker's substring search", keys.misleading),
     Rule("key.present", "error", "facts 3; training_*/closed_gpt3.yaml", keys.present),
     Rule("key.once", "error", "facts 3, EXACTLY_ONE", keys.not_repeated),
