@@ -153,24 +153,30 @@ def rehearse(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class ReferencePoints:
-    """Write the convergence points of finished runs in the format of the official reference points.
+    """Write the convergence points of runs in the format of the official reference points: of finished runs, or of
+    rehearsals made for it, each with a seed of its own. Review judges rehearsals by the committed file,
+    benchmark/review/rehearsal_points.json.
 
-    Example: python -m benchmark reference-points runs/rehearsal/run_* --output points.json
+    Example: python -m benchmark reference-points --seeds 8 --output points.json
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Run folders."""
-    output: Path
+    seeds: int = 0
+    """Run the rehearsal so many times in --work-dir first."""
+    work_dir: Path = Path("runs/reference_points")
+    """Where these runs go; those already finished there count."""
+    output: Path = Path("points.json")
     """File to write."""
 
 
 def reference_points(arguments: Sequence[str]) -> int:
-    """Tokens to the target over several runs: mean, standard deviation, official file format."""
+    """Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format."""
     options = _parse("reference-points", ReferencePoints, arguments)
-    from benchmark.reference_points import write_reference_points
+    from benchmark.reference_points import rehearse_seeds, write_reference_points
 
-    points = write_reference_points(options.runs, options.output)
-    print(f"{options.output}: {points}")
+    runs = [*options.runs, *rehearse_seeds(options.seeds, options.work_dir)]
+    print(f"{options.output}: {write_reference_points(runs, options.output)}")
     return 0
 
 

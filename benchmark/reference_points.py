@@ -11,12 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.review.convergence import make_point
-from stage.errors import InputError
+from stage.errors import CheckFailed, InputError
 from stage.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
 """Runs: without the fastest and the slowest, two are left to compare with."""
 SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
+
+
+def rehearse_seeds(seeds: int, work_dir: Path) -> list[Path]:
+    """Run the rehearsal until ``work_dir`` has so many finished runs, each with a new seed; returns their folders.
+
+    Raises CheckFailed when one of them does not reach its target or does not pass the review.
+    """
+    from benchmark.rehearse import Rehearsal
+
+    while (have := len(list(work_dir.glob("run_*/summary.json")))) < seeds:
+        print(f"=== run {have + 1} of {seeds}", flush=True)
+        status = Rehearsal(work_dir=work_dir).run()
+        if status:
+            raise CheckFailed(f"run {have + 1} of {seeds} ended with exit status {status}; see {work_dir}")
+    return sorted(path.parent for path in work_dir.glob("run_*/summary.json")) if seeds else []
 
 
 def write_reference_points(runs: Sequence[Path], output: Path) -> str:

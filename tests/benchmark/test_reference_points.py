@@ -7,7 +7,10 @@ import pytest
 from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 
 from benchmark.benchmarks import REHEARSAL
+from benchmark.reference_points import rehearse_seeds
+from benchmark.rehearse import Rehearsal
 from benchmark.run_folder import as_json
+from stage.errors import CheckFailed
 from tests.support import REPOSITORY, assert_refused, command
 
 
@@ -45,6 +48,22 @@ def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
         assert written[name] == pytest.approx(record[name], rel=1e-12)
     assert written["Min Epochs"] == pytest.approx(record["Min Epochs"], abs=1e-3)
     assert f"accepted from {record['Min Epochs'] / 128:.1f}" in done.stdout
+
+
+def test_runs_are_made_until_there_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "run_0", 425984)
+
+    def run(rehearsal: Rehearsal) -> int:
+        number = len(list(rehearsal.work_dir.glob("run_*")))
+        write_run(rehearsal.work_dir / f"run_{number}", 458752)
+        return 0
+
+    monkeypatch.setattr(Rehearsal, "run", run)
+    assert rehearse_seeds(3, tmp_path) == [tmp_path / f"run_{number}" for number in range(3)]
+    assert rehearse_seeds(0, tmp_path) == []
+    monkeypatch.setattr(Rehearsal, "run", lambda rehearsal: 1)
+    with pytest.raises(CheckFailed, match="run 4 of 5 ended with exit status 1"):
+        rehearse_seeds(5, tmp_path)
 
 
 def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
