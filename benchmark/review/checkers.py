@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from benchmark.review.convergence import SUBMITTED_RUNS
 from benchmark.review.mllog import MOST_BYTES
 from benchmark.review.official import Check, Proof, Task, run_task
 from benchmark.review.rehearsal_rules import rehearsal_rules
 from benchmark.review.score import score
-from benchmark.review.submission import BENCHMARK, Package, ResultSet, Subject, subfolders
+from benchmark.review.submission import BENCHMARK, MOST_FILES, Package, ResultSet, Subject, subfolders
 
 SEED_CHECK = Path(__file__).with_name("seed_check.py")
 MOST_PARALLEL = 4
@@ -29,24 +30,40 @@ MINUTES_TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Tool:
-    """An official checker, for people to see which there are."""
+    """An official checker, and when it applies."""
 
     name: str
     module: str
-    applies_to: str
-    """file: every result file; runs: the files of one system; package: a submission folder."""
-    checks: str
+    """With NO_LOG, else it appends to a file in the current folder."""
+    applies_to: Literal["file", "runs", "package"]
+    """Every result file; the runs of one system, loose or in a package; a submission folder."""
+    runs: range = range(MOST_FILES)
+    """How many runs of one system it takes."""
+    gpt3_only: bool = False
+    """It knows no rehearsal."""
+
+    def declines(self, one: ResultSet) -> str | None:
+        """Why it has nothing to check in loose runs; None: it has."""
+        if self.applies_to == "package":
+            return "for submission folders"
+        if self.gpt3_only and not one.judged.official:
+            return "the benchmark is not an official one"
+        if self.applies_to == "runs" and one.is_open:
+            return "the open division has no such rule"
+        if len(one.files) not in self.runs:
+            return f"for {self.runs.start} runs" + ("" if len(self.runs) == 1 else " or more")
+        return None
 
 
-TOOLS = (
-    Tool("compliance", "mlperf_logging.compliance_checker", "file", "keys, values, order, init time, target"),
-    Tool("seed", "mlperf_logging.package_checker.seed_checker", "runs", "a different integer seed in each run"),
-    Tool("RCP", "mlperf_logging.rcp_checker", "runs", "convergence against the reference points"),
-    Tool("system description", "mlperf_logging.system_desc_checker", "package", "fields of systems/*.json"),
-    Tool("package", "mlperf_logging.package_checker", "package", "all of the above, file names and count"),
-    Tool("repository", "mlperf_logging.repo_checker", "package", "names, sizes and links of all files"),
-    Tool("summarizer", "mlperf_logging.result_summarizer", "package", "the score, as it will be published"),
-)
+COMPLIANCE = Tool("compliance", "mlperf_logging.compliance_checker", "file")
+SEED = Tool("seed", str(SEED_CHECK), "runs", range(2, MOST_FILES))
+RCP = Tool("RCP", "mlperf_logging.rcp_checker", "runs", range(SUBMITTED_RUNS, SUBMITTED_RUNS + 1), gpt3_only=True)
+DESCRIPTION = Tool("system description", "mlperf_logging.system_desc_checker", "package")
+PACKAGE = Tool("package", "mlperf_logging.package_checker", "package")
+REPOSITORY = Tool("repository", "mlperf_logging.repo_checker", "package")
+SUMMARIZER = Tool("summarizer", "mlperf_logging.result_summarizer", "package")
+TOOLS = (COMPLIANCE, SEED, RCP, DESCRIPTION, PACKAGE, REPOSITORY, SUMMARIZER)
+NO_LOG = ("--log_output", "/dev/null")
 
 
 def run_checkers(subjects: Sequence[Subject]) -> list[list[Check]]:
@@ -75,12 +92,10 @@ def check_file(path: Path, ruleset: str) -> Check:
 
 def _set_tasks(one: ResultSet, scratch: Path) -> list[list[Task]]:
     chains = list(_compliance_tasks(one, scratch))
-    if len(one.files) > 1 and not one.is_open:
-        folder = scratch / "runs" / BENCHMARK
-        renamed = _copy_results(one, folder)
-        chains.append([_seed_task(one, folder, renamed)])
-        if len(one.files) == SUBMITTED_RUNS and one.judged.official:
-            chains.append([_rcp_task(one, folder, renamed)])
+    folder = scratch / "runs" / BENCHMARK
+    for tool, task in ((SEED, _seed_task), (RCP, _rcp_task)):
+        if tool.declines(one) is None:
+            chains.append([task(one, folder, _copy_results(one, folder))])
     return chains
 
 
@@ -89,10 +104,10 @@ def _compliance_tasks(one: ResultSet, scratch: Path) -> Iterator[list[Task]]:
         folder = scratch / f"file_{number}"
         renamed = _copy(path, folder / "result_0.txt")
         copied = folder / "result_0.txt"
-        arguments = ["-m", "mlperf_logging.compliance_checker", "--usage", "training", "--ruleset", one.ruleset]
-        arguments += ["--log_output", "/dev/null"]
+        arguments = ["-m", COMPLIANCE.module, "--usage", "training", "--ruleset", one.ruleset, *NO_LOG]
         notes: tuple[str, ...] = ()
-        if not one.runs[number].judged or one.judged.official:
+        judged = one.runs[number].judged
+        if judged is None or judged.official:
             rules = f"training_{one.ruleset}/(closed|open)_gpt3.yaml"
         else:
             config, replaced = rehearsal_rules(one.ruleset, folder / "rules")
@@ -107,20 +122,19 @@ def _compliance_tasks(one: ResultSet, scratch: Path) -> Iterator[list[Task]]:
             },
             must_not=(r"(?m)^ERROR", "FAILED"),
         )
-        yield [Task("compliance", str(path), [*arguments, str(copied)], proof, renamed, notes)]
+        yield [Task(COMPLIANCE.name, str(path), [*arguments, str(copied)], proof, renamed, notes)]
 
 
 def _seed_task(one: ResultSet, folder: Path, renamed: dict[str, str]) -> Task:
     files = sorted(str(path) for path in folder.glob("result_*.txt"))
     proof = Proof({f"(?m)^SEED CHECKER PASSED on {len(one.files)} files$": 1, "Running Seed Checker": 1}, ("ERROR",))
-    return Task("seed", _subject(one), [str(SEED_CHECK), one.ruleset, *files], proof, renamed)
+    return Task(SEED.name, _subject(one), [SEED.module, one.ruleset, *files], proof, renamed)
 
 
 def _rcp_task(one: ResultSet, folder: Path, renamed: dict[str, str]) -> Task:
-    arguments = ["-m", "mlperf_logging.rcp_checker", str(folder), "--rcp_usage", "training"]
-    arguments += ["--rcp_version", one.ruleset, "--log_output", "/dev/null"]
+    arguments = ["-m", RCP.module, str(folder), "--rcp_usage", "training", "--rcp_version", one.ruleset, *NO_LOG]
     proof = Proof({r"(?m)^INFO - .*, RCP test PASSED$": 1}, ("(?i)bypass", "(?m)^ERROR"))
-    return Task("RCP", _subject(one), arguments, proof, renamed)
+    return Task(RCP.name, _subject(one), arguments, proof, renamed)
 
 
 def _subject(one: ResultSet) -> str:
@@ -134,9 +148,9 @@ def _package_tasks(package: Package, scratch: Path) -> list[list[Task]]:
     descriptions = sorted((copied / "systems").glob("*.json"))
     for path in descriptions:
         proof = Proof({r"(?m)^INFO -   System description checker passed for ": 1}, ("(?m)^ERROR",))
-        arguments = ["-m", "mlperf_logging.system_desc_checker", str(path), "training", package.ruleset]
+        arguments = ["-m", DESCRIPTION.module, str(path), "training", package.ruleset, *NO_LOG]
         subject = renamed.get(str(path), str(path))
-        chains.append([Task("system description", subject, [*arguments, *NO_LOG], proof, renamed)])
+        chains.append([Task(DESCRIPTION.name, subject, arguments, proof, renamed)])
     files = sum(len(one.files) for one in package.sets)
     closed = [one for one in package.sets if one.system is not None and one.system.string("division") == "closed"]
     proof = Proof(
@@ -151,14 +165,14 @@ def _package_tasks(package: Package, scratch: Path) -> list[list[Task]]:
         },
         must_not=("Skipping benchmark", "(?i)bypass", "PACKAGE CHECKER FOUND ERRORS", "(?m)^ERROR"),
     )
-    checker = ["-m", "mlperf_logging.package_checker", str(copied), "training", package.ruleset, *NO_LOG]
+    checker = ["-m", PACKAGE.module, str(copied), "training", package.ruleset, *NO_LOG]
     csv = scratch / "s.csv"
-    summarizer = ["-m", "mlperf_logging.result_summarizer", str(copied), "training", package.ruleset]
+    summarizer = ["-m", SUMMARIZER.module, str(copied), "training", package.ruleset]
     chains.append(
         [
-            Task("package", str(package.path), checker, proof, renamed, notes),
+            Task(PACKAGE.name, str(package.path), checker, proof, renamed, notes),
             Task(
-                "summarizer",
+                SUMMARIZER.name,
                 str(package.path),
                 [*summarizer, "--csv", str(csv)],
                 Proof(must_not=("ERROR:",)),
@@ -168,13 +182,10 @@ def _package_tasks(package: Package, scratch: Path) -> list[list[Task]]:
             ),
         ]
     )
-    repository = ["-m", "mlperf_logging.repo_checker", str(package.path), "training", package.ruleset, *NO_LOG]
+    repository = ["-m", REPOSITORY.module, str(package.path), "training", package.ruleset, *NO_LOG]
     proof = Proof({r"(?m)^INFO - ALL CHECKS PASSED\.$": 1}, ("CHECKS FAILED", "(?m)^ERROR"))
-    chains.append([Task("repository", str(package.path), repository, proof, {})])
+    chains.append([Task(REPOSITORY.name, str(package.path), repository, proof, {})])
     return chains
-
-
-NO_LOG = ("--log_output", "/dev/null")
 
 
 def _score_differs(package: Package, csv: Path, renamed: dict[str, str]) -> list[str]:

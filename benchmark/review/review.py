@@ -41,8 +41,18 @@ class SubjectReview:
     @property
     def not_applicable(self) -> tuple[str, ...]:
         """Official tools that have nothing to check here."""
-        ran = {check.tool for check in self.checks}
-        return tuple(tool.name for tool in TOOLS if tool.name not in ran)
+        return tuple(name for names in self.declined.values() for name in names)
+
+    @property
+    def declined(self) -> dict[str, list[str]]:
+        """The same by the reason why."""
+        reasons: dict[str, list[str]] = {}
+        for one in self.sets if self.kind == "runs" else ():
+            for tool in TOOLS:
+                why = tool.declines(one)
+                if why is not None:
+                    reasons.setdefault(why, []).append(tool.name)
+        return reasons
 
 
 @dataclass(frozen=True)

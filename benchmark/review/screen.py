@@ -70,16 +70,10 @@ def _print_official(subject: SubjectReview, out: Console) -> None:
         words.append(f"{tool} {sum(check.passed for check in mine)}/{len(mine)}")
     if words:
         _say(out, f"  official checkers that ran and passed: {', '.join(words)}")
-    if subject.not_applicable:
-        _say(out, f"  nothing for {', '.join(subject.not_applicable)}: {_why_not(subject)}")
+    for why, names in subject.declined.items():
+        _say(out, f"  nothing to check for {', '.join(names)}: {why}")
     for note in dict.fromkeys(f"{check.tool}: {note}" for check in subject.checks for note in check.notes):
         _say(out, f"  {note}", "cyan")
-
-
-def _why_not(subject: SubjectReview) -> str:
-    if any(not one.judged.official for one in subject.sets):
-        return "the benchmark is not an official one"
-    return "they check submission folders" + (", or three runs" if "RCP" in subject.not_applicable else "")
 
 
 def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
