@@ -180,6 +180,13 @@ def reference_points(arguments: Sequence[str]) -> int:
     return 0
 
 
+def describe_system(arguments: Sequence[str]) -> int:
+    """The MLPerf description of this machine, with a mark where it takes a person to know."""
+    from benchmark.submission.describe_system import DescribeSystem
+
+    return _parse("describe-system", DescribeSystem, arguments).run()
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "evaluate": evaluate,
@@ -187,6 +194,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "review": review,
     "rehearse": rehearse,
     "reference-points": reference_points,
+    "describe-system": describe_system,
 }
 
 

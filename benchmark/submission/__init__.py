@@ -1,0 +1,1 @@
+"""From three logs to a submission: the description of the system, and the package."""

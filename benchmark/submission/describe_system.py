@@ -1,0 +1,63 @@
+"""``describe-system``: the MLPerf description of this machine, with a mark where it takes a person to know."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.submission import machine
+from benchmark.submission.accelerators import accelerators
+from benchmark.submission.system_fields import FIELDS, marked_fields
+from stage.errors import InputError
+from stage.publish import write_text
+
+LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,ROTA,TRAN")
+
+
+@dataclass(frozen=True)
+class DescribeSystem:
+    """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
+    them in by hand: package and review refuse a description with marks.
+
+    Example: python -m benchmark describe-system --output dgxh100_n64.json
+    """
+
+    output: Path | None = None
+    """File to write; printed unless given."""
+
+    def run(self) -> int:
+        if self.output is not None and self.output.exists():
+            raise InputError(f"{self.output}: exists, perhaps filled in by hand; choose another --output or delete it")
+        description = describe_this_machine()
+        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+        if self.output is None:
+            print(text, end="")
+            return 0
+        write_text(self.output, text)
+        left = marked_fields(description)
+        total = len(description)
+        print(f"{self.output}: {total - len(left)} of {total} fields read, {len(left)} left for you:")
+        for name in left:
+            print(f"  {name:33} {description[name]}")
+        return 0
+
+
+def describe_this_machine() -> dict[str, Any]:
+    """Every field of the description, in the usual order: read, or marked."""
+    gpu, gpu_stack = accelerators()
+    programs, stack = machine.software()
+    found: dict[str, Any] = {
+        "hw_notes": "",
+        **machine.processors(machine.ask("lscpu", "--json")),
+        **machine.memory(_read(Path("/proc/meminfo")), machine.ask("dmidecode", "--type", "17")),
+        **machine.storage(machine.ask(*LSBLK)),
+        **machine.network(),
+        **gpu,
+        **programs,
+        "other_software_stack": {**stack, **gpu_stack},
+    }
+    return {field.name: found.get(field.name, field.marked) for field in FIELDS}
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
