@@ -187,6 +187,13 @@ def describe_system(arguments: Sequence[str]) -> int:
     return _parse("describe-system", DescribeSystem, arguments).run()
 
 
+def package(arguments: Sequence[str]) -> int:
+    """Three results, a system description and the code become a submission that review passes."""
+    from benchmark.submission.package import Package
+
+    return _parse("package", Package, arguments).run()
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "evaluate": evaluate,
@@ -195,6 +202,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "rehearse": rehearse,
     "reference-points": reference_points,
     "describe-system": describe_system,
+    "package": package,
 }
 
 

@@ -1,0 +1,111 @@
+"""``package``: three results, a system description and the code become the folder of a submission.
+
+systems/SYSTEM.json   results/SYSTEM/gpt3/result_{0,1,2}.txt   benchmarks/gpt3/implementations/{IMPLEMENTATION,SYSTEM}/
+
+The layout is that of mlperf_review facts 4. The folder has its final name only when ``review`` has passed it.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.review.review import review
+from benchmark.submission.documents import settings, write_documents
+from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
+from benchmark.submission.results import Result, read_results
+from benchmark.submission.system_fields import marked_fields
+from stage.errors import InputError
+from stage.git import commit_of
+from stage.publish import published_folder
+
+IMPLEMENTATION = "pytorch"
+"""Folder of the code."""
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+"""Neither hidden nor with spaces, which the repository checker refuses, nor a path."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """Make a submission of three results: system description, logs, code, scripts, manifests. What review would
+    refuse is refused, in one line, and nothing is left behind.
+
+    Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
+    --output ACME
+    """
+
+    org: str
+    """The submitting organisation."""
+    system_json: Path
+    """Description of the system, as describe-system begins it; its file name names the system."""
+    results: tuple[Path, ...]
+    """Three result files, or folders of runs."""
+    output: Path
+    """Folder to make."""
+    ruleset: str = "4.1.0"
+    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+
+    def run(self) -> int:
+        if self.output.exists():
+            raise InputError(f"{self.output}: exists; choose another --output or delete it")
+        if not PLAIN_NAME.fullmatch(self.org):
+            raise InputError(f"--org {self.org!r}: expected letters, digits and _.+- as in a folder's name")
+        description = read_description(self.system_json)
+        results = read_results(self.results)
+        commit = commit_of()
+        require_same_origin(results, commit)
+        with published_folder(self.output) as folder:
+            assemble(folder, self.org, self.system_json.stem, description, results)
+            require_accepted(folder, self.ruleset)
+        print(f"{self.output}: {sum(path.is_file() for path in self.output.rglob('*'))} files")
+        for note in notes_on_origin(results, commit):
+            print(f"  note: {note}")
+        return 0
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """Raises InputError unless it is a description with every mark filled in, under a name that can be a folder's."""
+    if not PLAIN_NAME.fullmatch(path.stem) or path.suffix != ".json" or path.stem == IMPLEMENTATION:
+        expected = f"letters, digits and _.+- before .json, other than {IMPLEMENTATION}"
+        raise InputError(f"{path}: its name becomes that of the system; expected {expected}; rename it")
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}); begin with python -m benchmark describe-system") from error
+    if not isinstance(description, dict):
+        raise InputError(f"{path}: expected a JSON object; begin with python -m benchmark describe-system")
+    marked = marked_fields(description)
+    if marked:
+        raise InputError(f"{path}: {len(marked)} fields are still to be filled in by hand: {', '.join(marked)}")
+    return description
+
+
+def assemble(folder: Path, org: str, system: str, description: dict[str, Any], results: Sequence[Result]) -> None:
+    """Fill an empty folder."""
+    logs = folder / "results" / system / "gpt3"
+    implementations = folder / "benchmarks" / "gpt3" / "implementations"
+    here = implementations / system
+    for path in (folder / "systems", logs, here):
+        path.mkdir(parents=True)
+    _write_json(folder / "systems" / f"{system}.json", description)
+    for number, result in enumerate(results):
+        shutil.copyfile(result.path, logs / f"result_{number}.txt")
+    copy_code(implementations / IMPLEMENTATION)
+    manifests = write_manifests(here / "manifests", results)
+    write_documents(here, org, IMPLEMENTATION, description, results, manifests)
+    content = {"implementation": IMPLEMENTATION, "commit": commit_of(), "settings": settings(results[0])}
+    _write_json(here / f"{system}_{IMPLEMENTATION}.json", content)
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def require_accepted(folder: Path, ruleset: str) -> None:
+    """Raises InputError with the first thing that review would refuse."""
+    for verdict in review(sorted(folder.glob("results/*/*")), ruleset):
+        if not verdict.passed:
+            raise InputError(f"{Path(verdict.path).name}: {verdict.complaints[0]}")
