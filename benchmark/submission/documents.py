@@ -8,8 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from benchmark.run_files import RunFiles
 from benchmark.run_folder import as_json
-from benchmark.submission.results import Result
 from benchmark.systems import SYSTEMS
 from stage.git import commit_of
 
@@ -23,7 +23,7 @@ def write_documents(
     org: str,
     implementation: str,
     description: Mapping[str, Any],
-    results: Sequence[Result],
+    results: Sequence[RunFiles],
     manifests: Sequence[str],
 ) -> None:
     """README.md and the scripts of one system. What comes from logs and JSON is quoted for where it stands."""
@@ -55,7 +55,7 @@ def write_documents(
             path.chmod(0o755)
 
 
-def settings(result: Result) -> dict[str, Any]:
+def settings(result: RunFiles) -> dict[str, Any]:
     """What the run was configured with: by its log, and by its folder's config.json where there is one."""
     summary, rate = result.summary, result.summary.learning_rate
     found: dict[str, Any] = {
@@ -74,12 +74,12 @@ def settings(result: Result) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def precision_of(result: Result) -> str:
+def precision_of(result: RunFiles) -> str:
     """fp32 or bf16, which a log alone does not tell."""
     return "fp32" if result.config.get("precision") == "fp32" else "bf16"
 
 
-def _run(result: Result, number: int) -> list[str]:
+def _run(result: RunFiles, number: int) -> list[str]:
     summary = result.summary
     values = [evaluation.log_perplexity for evaluation in summary.evaluations]
     return [
@@ -92,7 +92,7 @@ def _run(result: Result, number: int) -> list[str]:
     ]
 
 
-def _variables(result: Result, org: str) -> dict[str, Any]:
+def _variables(result: RunFiles, org: str) -> dict[str, Any]:
     """Environment of run_gpt3.sh for such a run."""
     summary, config = result.summary, result.config
     found = {"GBS": summary.global_batch_size, "LR": summary.learning_rate.base}

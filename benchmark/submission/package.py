@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.review.review import review
+from benchmark.run_files import RunFiles
 from benchmark.submission.documents import settings, write_documents
 from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
-from benchmark.submission.results import Result, read_results
+from benchmark.submission.results import read_results
 from benchmark.submission.system_fields import marked_fields
 from stage.errors import InputError
 from stage.git import commit_of
@@ -83,7 +84,7 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
-def assemble(folder: Path, org: str, system: str, description: dict[str, Any], results: Sequence[Result]) -> None:
+def assemble(folder: Path, org: str, system: str, description: dict[str, Any], results: Sequence[RunFiles]) -> None:
     """Fill an empty folder."""
     logs = folder / "results" / system / "gpt3"
     implementations = folder / "benchmarks" / "gpt3" / "implementations"

@@ -1,0 +1,67 @@
+"""What a run left behind: its log, and, in a folder of ours, its configuration and its events."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmark.events.recorded import RecordedEvent, last_note, read_events
+from benchmark.review.mllog import read_log
+from benchmark.review.summary import RunSummary, summarize
+from stage.errors import InputError
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """One run. ``config`` and ``events`` are empty for a log that does not lie in the folder of its run."""
+
+    path: Path
+    """The MLPerf log."""
+    summary: RunSummary
+    config: Mapping[str, Any]
+    """The resolved configuration, ``config.json``."""
+    events: Sequence[RecordedEvent]
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Data and checkpoint with their digests, as the run stamped them."""
+        return last_note(self.events, "inputs")
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """Commit, versions and devices, likewise."""
+        return last_note(self.events, "environment")
+
+
+def read_run_files(path: Path) -> RunFiles:
+    """Read a result file, or the folder of a run that holds one.
+
+    Raises InputError for a path that is neither, or holds a configuration that cannot be read.
+    """
+    log = _log_in(path)
+    config = _config_beside(log)
+    return RunFiles(log, summarize(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ())
+
+
+def _log_in(path: Path) -> Path:
+    if path.is_file():
+        return path
+    found = sorted(path.glob("result_*.txt"))
+    if len(found) != 1:
+        raise InputError(f"{path}: expected a result file, or a folder with one result_*.txt, not {len(found)} of them")
+    return found[0]
+
+
+def _config_beside(log: Path) -> dict[str, Any]:
+    """The configuration of the run that wrote ``log``; empty where there is none."""
+    path = log.with_name("config.json")
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not a run's configuration ({error}); mend it or move it away") from error
+    ours = isinstance(config, dict) and log.name == f"result_{config.get('result_number')}.txt"
+    return config if ours else {}
