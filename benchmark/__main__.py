@@ -194,6 +194,13 @@ def package(arguments: Sequence[str]) -> int:
     return _parse("package", Package, arguments).run()
 
 
+def report(arguments: Sequence[str]) -> int:
+    """One self-contained HTML page about runs."""
+    from benchmark.report.report import Report
+
+    return _parse("report", Report, arguments).run()
+
+
 COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "evaluate": evaluate,
@@ -203,6 +210,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "reference-points": reference_points,
     "describe-system": describe_system,
     "package": package,
+    "report": report,
 }
 
 

@@ -45,6 +45,25 @@ def read_run_files(path: Path) -> RunFiles:
     return RunFiles(log, summarize(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ())
 
 
+def settings(run: RunFiles) -> dict[str, Any]:
+    """What the run was configured with: by its log, and by its folder's config.json where there is one."""
+    summary, rate = run.summary, run.summary.learning_rate
+    found: dict[str, Any] = {
+        "global batch size": summary.global_batch_size,
+        "gradient accumulation steps": summary.gradient_accumulation_steps,
+        "sequence length": summary.sequence_length,
+        "learning rate": rate.base,
+        "final learning rate": rate.end,
+        "warm-up steps": rate.warmup_steps,
+        "decay steps": rate.decay_steps,
+        "step of the initial checkpoint": summary.init_checkpoint_step,
+        "precision": run.config.get("precision"),
+    }
+    system = run.config.get("system", {})
+    found.update({name.replace("_", " "): value for name, value in system.items() if name not in ("name", "platform")})
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _log_in(path: Path) -> Path:
     if path.is_file():
         return path

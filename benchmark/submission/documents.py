@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from benchmark.run_files import RunFiles
+from benchmark.run_files import RunFiles, settings
 from benchmark.run_folder import as_json
 from benchmark.systems import SYSTEMS
 from stage.git import commit_of
@@ -53,25 +53,6 @@ def write_documents(
         path.write_text(environment.get_template(f"{name}.j2").render(content), encoding="utf-8")
         if name in SCRIPTS:
             path.chmod(0o755)
-
-
-def settings(result: RunFiles) -> dict[str, Any]:
-    """What the run was configured with: by its log, and by its folder's config.json where there is one."""
-    summary, rate = result.summary, result.summary.learning_rate
-    found: dict[str, Any] = {
-        "global batch size": summary.global_batch_size,
-        "gradient accumulation steps": summary.gradient_accumulation_steps,
-        "sequence length": summary.sequence_length,
-        "learning rate": rate.base,
-        "final learning rate": rate.end,
-        "warm-up steps": rate.warmup_steps,
-        "decay steps": rate.decay_steps,
-        "step of the initial checkpoint": summary.init_checkpoint_step,
-        "precision": result.config.get("precision"),
-    }
-    system = result.config.get("system", {})
-    found.update({name.replace("_", " "): value for name, value in system.items() if name not in ("name", "platform")})
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def precision_of(result: RunFiles) -> str:

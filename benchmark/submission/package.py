@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.review.review import review
-from benchmark.run_files import RunFiles
-from benchmark.submission.documents import settings, write_documents
+from benchmark.run_files import RunFiles, settings
+from benchmark.submission.documents import write_documents
 from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
 from benchmark.submission.results import read_results
 from benchmark.submission.system_fields import marked_fields

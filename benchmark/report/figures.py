@@ -1,0 +1,189 @@
+"""The figures of a report as plain data: what ``page/figures.js`` draws."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from benchmark.events.recorded import RecordedEvent
+from benchmark.report.timeline import Timeline
+from benchmark.review.summary import Tracked
+from benchmark.run_files import RunFiles
+
+MOST_POINTS = 2000
+"""Of one line; of more, the lowest and highest of each stretch are drawn."""
+DIGITS = 7
+TOKENS = ("tokens since the checkpoint", "tokens")
+MINUTES = ("minutes since run_start", "min")
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run's line in a figure."""
+
+    run: int
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened at ``x``."""
+
+    run: int
+    kind: str
+    """evaluation, checkpoint or restart."""
+    x: float
+
+
+@dataclass(frozen=True)
+class Band:
+    """A stretch of the x axis."""
+
+    low: float
+    high: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: lines over a common x axis."""
+
+    name: str
+    title: str
+    x_label: str
+    x_unit: str
+    y_label: str
+    lines: Sequence[Line]
+    dots: bool = False
+    """Whether each value is a measurement of its own, to be marked."""
+    from_zero: bool = False
+    """Whether the y axis begins at 0."""
+    target: float | None = None
+    band: Band | None = None
+    marks: Sequence[Mark] = field(default_factory=tuple)
+
+
+def figures(runs: Sequence[RunFiles], timelines: Sequence[Timeline], band: Band | None) -> list[Figure]:
+    """The figures for which at least one run has values."""
+    marks = _marks(runs, timelines)
+    targets = {run.summary.target for run in runs}
+    found = [
+        Figure(
+            "accuracy",
+            "Log perplexity of the validation set",
+            *TOKENS,
+            "nats per token",
+            _lines(runs, _accuracy),
+            dots=True,
+            target=targets.pop() if len(targets) == 1 else None,
+            band=band,
+        ),
+        Figure("loss", "Training loss", *TOKENS, "nats per token", _lines(runs, _loss)),
+        Figure("learning_rate", "Learning rate", *TOKENS, "per update", _lines(runs, _field("learning_rate"))),
+        Figure("grad_norm", "Gradient norm before clipping", *TOKENS, "L2 norm", _lines(runs, _field("grad_norm"))),
+        Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
+        Figure(
+            "tflops",
+            "Model FLOP/s in training steps",
+            *MINUTES,
+            "TFLOP/s per device",
+            _lines(runs, _tflops),
+            from_zero=True,
+            marks=marks,
+        ),
+    ]
+    return [figure for figure in found if figure.lines]
+
+
+def minutes(run: RunFiles, time_ms: float) -> float | None:
+    """Minutes from run_start to a time."""
+    start = run.summary.run_start_ms
+    return None if start is None else (time_ms - start) / 60_000
+
+
+def kept_steps(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
+    """The steps of a run without those that a restart threw away."""
+    steps: list[RecordedEvent] = []
+    for event in events:
+        if event.key == "step":
+            steps.append(event)
+        elif event.key == "restart":
+            tokens = event.number("step") or 0
+            steps = [step for step in steps if (step.number("trained_tokens") or 0) <= tokens]
+    return steps
+
+
+def thinned(points: Points) -> Points:
+    """At most about :data:`MOST_POINTS`: the lowest and the highest point of each stretch, in their order."""
+    if len(points) <= MOST_POINTS:
+        return points
+    stretch = math.ceil(2 * len(points) / MOST_POINTS)
+    kept: Points = []
+    for start in range(0, len(points), stretch):
+        part = points[start : start + stretch]
+        kept += sorted({min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])})
+    return kept
+
+
+def _lines(runs: Sequence[RunFiles], points_of: Callable[[RunFiles], Points]) -> list[Line]:
+    lines = []
+    for number, run in enumerate(runs):
+        finite = [point for point in points_of(run) if all(map(math.isfinite, point))]
+        if finite:
+            points = thinned(sorted(finite))
+            lines.append(Line(number, [_short(x) for x, _ in points], [_short(y) for _, y in points]))
+    return lines
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}") if abs(value) < 1e15 and value != int(value) else value
+
+
+def _accuracy(run: RunFiles) -> Points:
+    return [
+        (evaluation.tokens, evaluation.log_perplexity)
+        for evaluation in run.summary.evaluations
+        if evaluation.tokens is not None and evaluation.log_perplexity is not None
+    ]
+
+
+def _loss(run: RunFiles) -> Points:
+    return _field("loss")(run) or _of_tracked(run.summary.losses)
+
+
+def _field(name: str) -> Callable[[RunFiles], Points]:
+    def points(run: RunFiles) -> Points:
+        found = [(step.number("trained_tokens"), step.number(name)) for step in kept_steps(run.events)]
+        return [(x, y) for x, y in found if x is not None and y is not None]
+
+    return points
+
+
+def _of_tracked(tracked: Sequence[Tracked]) -> Points:
+    return [(value.tokens, value.value) for value in tracked if value.tokens is not None]
+
+
+def _over_time(run: RunFiles, name: str) -> Points:
+    """A field of every step, lost ones too, over the minutes of the clock."""
+    found = [(minutes(run, event.time_ms), event.number(name)) for event in run.events if event.key == "step"]
+    return [(x, y) for x, y in found if x is not None and y is not None]
+
+
+def _step_time(run: RunFiles) -> Points:
+    logged = [(minutes(run, value.time_ms), value.value) for value in run.summary.step_seconds]
+    return _over_time(run, "step_s") or [(x, y) for x, y in logged if x is not None]
+
+
+def _tflops(run: RunFiles) -> Points:
+    return _over_time(run, "tflops_per_device")
+
+
+def _marks(runs: Sequence[RunFiles], timelines: Sequence[Timeline]) -> list[Mark]:
+    marks = []
+    for number, (run, times) in enumerate(zip(runs, timelines, strict=True)):
+        kinds = (("evaluation", times.evaluations), ("checkpoint", times.checkpoints), ("restart", times.restarts))
+        for kind, all_ms in kinds:
+            placed = [minutes(run, time_ms) for time_ms in all_ms]
+            marks += [Mark(number, kind, _short(x)) for x in placed if x is not None]
+    return marks

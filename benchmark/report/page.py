@@ -1,0 +1,291 @@
+"""What a report says, as text: the model that ``page/report.html.j2`` lays out."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmark.report.figures import Figure
+from benchmark.report.judgement import Check, Judgement
+from benchmark.report.timeline import MEANINGS, Timeline
+from benchmark.review.findings import Finding
+from benchmark.run_files import RunFiles, settings
+
+COLOURS = 6
+NOTHING = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    name: str
+    colour: int
+    seeds: str
+    minutes: str
+    tokens: str
+    last: str
+    """Last log perplexity."""
+    status: str
+    evaluations: Sequence[object]
+
+
+@dataclass(frozen=True)
+class TimePart:
+    name: str
+    label: str
+    seconds: str
+    share: str
+    start: float
+    """In thousandths of the bar."""
+    width: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Times:
+    name: str
+    text: str
+    """All parts in one sentence."""
+    parts: Sequence[TimePart]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    kind: str
+    """good, warn or bad."""
+    sign: str
+    word: str
+    text: str
+    long: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A table of the section on origin: a row has one value per run, or one for all."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    subject: str
+    headline: str
+    verdict: Verdict
+    key_figures: Sequence[KeyFigure]
+    runs: Sequence[RunRow]
+    evaluations: Sequence[tuple[str, Sequence[str]]]
+    times: Sequence[Times]
+    figures: Sequence[Figure]
+    mark_kinds: Sequence[str]
+    checks: Sequence[Check]
+    findings: Sequence[Finding]
+    origin: Sequence[Group]
+    footer: str
+
+
+def make_page(
+    runs: Sequence[RunFiles],
+    names: Sequence[str],
+    timelines: Sequence[Timeline],
+    figures: Sequence[Figure],
+    judgement: Judgement,
+    footer: str,
+) -> Page:
+    """``names`` tell the runs apart."""
+    headline = _headline(runs, judgement)
+    return Page(
+        title=f"{headline}: {', '.join(names)}",
+        subject=_subject(runs, names),
+        headline=headline,
+        verdict=_verdict(judgement),
+        key_figures=list(_key_figures(runs, judgement)),
+        runs=[_run_row(run, name, number) for number, (run, name) in enumerate(zip(runs, names, strict=True))],
+        evaluations=_evaluations(runs),
+        times=[_times(times, name) for times, name in zip(timelines, names, strict=True) if times.total > 0],
+        figures=figures,
+        mark_kinds=sorted({mark.kind for figure in figures for mark in figure.marks}),
+        checks=judgement.checks,
+        findings=judgement.findings,
+        origin=[group for group in _origin(runs, names) if group.rows],
+        footer=footer,
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds with the unit that reads best."""
+    if seconds >= 5400:
+        return f"{seconds / 3600:.2f} h"
+    if seconds >= 300:
+        return f"{seconds / 60:.2f} min"
+    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.1f} s"
+
+
+def _subject(runs: Sequence[RunFiles], names: Sequence[str]) -> str:
+    parts = [sorted({text for run in runs if (text := _told(run, name))}) for name in ("org", "platform", "benchmark")]
+    told = " · ".join(", ".join(part) for part in parts if part)
+    return f"{told or 'MLPerf log'} · {', '.join(names)}"
+
+
+def _told(run: RunFiles, name: str) -> str | None:
+    value: str | None = getattr(run.summary, name)
+    return value
+
+
+def _headline(runs: Sequence[RunFiles], judgement: Judgement) -> str:
+    if judgement.score_minutes is not None:
+        return f"Score {judgement.score_minutes:.2f} minutes"
+    if len(runs) > 1:
+        reached = sum(run.summary.reached is not None for run in runs)
+        return f"{reached} of {len(runs)} runs reached the target"
+    summary = runs[0].summary
+    if summary.judged is None:
+        return "No known benchmark" if summary.log.events else "No MLPerf log"
+    if summary.reached is None:
+        return f"Target {summary.target:g} not reached"
+    if summary.minutes is None:
+        return f"Target {summary.target:g} reached; the run has no start or no end"
+    took = f"{summary.minutes:.2f} minutes" if summary.minutes >= 2 else f"{summary.minutes * 60:.1f} seconds"
+    return f"Target {summary.target:g} reached in {took}"
+
+
+def _verdict(judgement: Judgement) -> Verdict:
+    counts = {
+        severity: sum(one.severity == severity for one in judgement.findings) for severity in ("error", "warning")
+    }
+    told = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts.items())
+    ran = f"{len(judgement.checks)} official check{'' if len(judgement.checks) == 1 else 's'}"
+    if judgement.passed:
+        kind, sign, word = ("warn", "✓", "Review passed") if counts["warning"] else ("good", "✓", "Review passed")
+    else:
+        kind, sign, word = "bad", "✗", "Review failed"
+    failed = sum(check.kind != "good" for check in judgement.checks)
+    official = f"{ran}, {failed} not passed" if failed else f"{ran} passed"
+    text = f"under ruleset {judgement.ruleset}: {official}; {told}."
+    notes = [judgement.scope] if judgement.scope else []
+    return Verdict(kind, sign, word, text, " ".join([f"{word} {text}", *notes]))
+
+
+def _key_figures(runs: Sequence[RunFiles], judgement: Judgement) -> Iterator[KeyFigure]:
+    summaries = [run.summary for run in runs]
+    yield from judgement.score_figures()
+    yield from _middle("Run time", [one.minutes for one in summaries], "{:.2f}", "min")
+    yield from _middle("Tokens", [one.trained_tokens for one in summaries], "{:,.0f}", "")
+    yield from _middle("Evaluations", [len(one.evaluations) or None for one in summaries], "{:.0f}", "")
+    last = [one.evaluations[-1].log_perplexity if one.evaluations else None for one in summaries]
+    yield from _middle("Last log perplexity", last, "{:.5f}", "nats")
+    yield from _middle("Throughput", [one.tokens_per_s for one in summaries], "{:,.0f}", "tokens/s")
+    yield from _middle("Init", [one.init_s for one in summaries], "{:.1f}", "s")
+    sizes = [one.global_batch_size for one in summaries]
+    yield from _middle("Batch size", sizes, "{:,.0f}", "samples")
+    restarts = sum(len(one.restarts) for one in summaries)
+    if restarts:
+        yield KeyFigure("Restarts", str(restarts))
+
+
+def _middle(name: str, values: Sequence[float | None], form: str, unit: str) -> Iterator[KeyFigure]:
+    """One figure of all runs: their median, and what it lies between."""
+    found = sorted(value for value in values if value is not None)
+    if not found:
+        return
+    low, high = form.format(found[0]), form.format(found[-1])
+    note = "" if low == high else f"median of {len(found)}, {low} to {high}"
+    yield KeyFigure(name, form.format(statistics.median(found)), unit, note)
+
+
+def _run_row(run: RunFiles, name: str, number: int) -> RunRow:
+    summary = run.summary
+    last = summary.evaluations[-1].log_perplexity if summary.evaluations else None
+    return RunRow(
+        name,
+        number % COLOURS,
+        ", ".join(map(str, summary.seeds)) or NOTHING,
+        _text(summary.minutes, "{:.2f}"),
+        _text(summary.trained_tokens, "{:,.0f}"),
+        _text(last, "{:.5f}"),
+        summary.status or NOTHING,
+        summary.evaluations,
+    )
+
+
+def _text(value: float | None, form: str) -> str:
+    return NOTHING if value is None else form.format(value)
+
+
+def _evaluations(runs: Sequence[RunFiles]) -> list[tuple[str, list[str]]]:
+    """Rows by tokens, columns by run."""
+    table: dict[float, dict[int, float]] = {}
+    for number, run in enumerate(runs):
+        for one in run.summary.evaluations:
+            if one.tokens is not None and one.log_perplexity is not None:
+                table.setdefault(one.tokens, {})[number] = one.log_perplexity
+    return [
+        (f"{tokens:,.0f}", [_text(table[tokens].get(number), "{:.5f}") for number in range(len(runs))])
+        for tokens in sorted(table)
+    ]
+
+
+def _times(times: Timeline, name: str) -> Times:
+    parts: list[TimePart] = []
+    start = 0.0
+    for part, seconds in times.seconds.items():
+        if seconds <= 0:
+            continue
+        share = seconds / times.total
+        label = "train and all else" if part == "train" and times.merged else part
+        meaning = "all of the run that is not told apart" if label != part else MEANINGS[part]
+        width = 1000 * share
+        parts.append(
+            TimePart(part, label, duration(seconds), f"{share:.1%}", round(start, 2), round(width, 2), meaning)
+        )
+        start += width
+    told = ", ".join(f"{part.label} {part.seconds} ({part.share})" for part in parts)
+    return Times(name, f"{duration(times.total)} in all: {told}", parts)
+
+
+def _origin(runs: Sequence[RunFiles], names: Sequence[str]) -> Iterator[Group]:
+    columns = list(names) if len(runs) > 1 else []
+    yield Group("Log", columns, _side_by_side([_of_log(run) for run in runs]))
+    yield Group("Configuration", columns, _side_by_side([settings(run) for run in runs]))
+    yield Group("Data and checkpoint", columns, _side_by_side([_digests(run) for run in runs]))
+    yield Group("Code and environment", columns, _side_by_side([run.environment for run in runs]))
+
+
+def _side_by_side(tables: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:
+    rows: dict[str, None] = {name: None for table in tables for name in table}
+    return [(name, [str(table.get(name, NOTHING)) for table in tables]) for name in rows]
+
+
+def _of_log(run: RunFiles) -> dict[str, object]:
+    summary, log = run.summary, run.summary.log
+    found = {
+        "file": str(run.path),
+        "size": f"{log.size_bytes:,} bytes, {log.num_lines:,} lines, {len(log.events):,} events",
+        "submitter": summary.org,
+        "platform": summary.platform,
+        "benchmark": summary.benchmark,
+        "division": summary.division,
+        "status": summary.status_class,
+        "seeds": ", ".join(map(str, summary.seeds)) or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _digests(run: RunFiles) -> dict[str, object]:
+    """MD5 by the name of what the run read."""
+    found: dict[str, object] = {}
+    for path, entry in run.inputs.items():
+        digests = entry.get("md5") if isinstance(entry, dict) else None
+        if isinstance(digests, dict):
+            found.update({str(name): f"MD5 {digest}" for name, digest in digests.items()})
+        else:
+            found[path.rpartition("/")[2]] = "no manifest"
+    return found

@@ -1,0 +1,169 @@
+"use strict";
+// Draws the figures: one uPlot per element with data-figure, of the data in the page. Colours are those of the page's CSS.
+(() => {
+  const { runs, figures } = JSON.parse(document.getElementById("figures").textContent);
+  const byName = new Map(figures.map((figure) => [figure.name, figure]));
+  const COLOURS = 6;
+  const PRINTED_WIDTH = { accuracy: 680, other: 330 }; // CSS pixels on a page of A4
+  let charts = [];
+
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colourOf = (run) => css(`--run-${run % COLOURS}`);
+  const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
+
+  // Ticks with as many digits as tell them apart.
+  function ticks(_, splits, __, ___, step) {
+    const largest = Math.max(...splits.map(Math.abs));
+    const digits = Math.min(15, Math.max(1, Math.floor(Math.log10(largest / step) + 1e-9) + 3));
+    return splits.map((value) => {
+      if (value === 0) return "0";
+      if (largest >= 10000) return compact.format(value);
+      return largest < 0.01 ? (+value.toPrecision(digits)).toExponential() : String(+value.toPrecision(digits));
+    });
+  }
+  const shown = (value) => (value === null || value === undefined ? "–" : Math.abs(value) < 0.001 && value !== 0 ? value.toExponential(4) : precise.format(value));
+
+  function range(figure) {
+    return (_, low, high) => {
+      if (figure.target !== null) [low, high] = [Math.min(low, figure.target), Math.max(high, figure.target)];
+      if (figure.from_zero) return [0, high > 0 ? high * 1.1 : 1];
+      const room = (high - low || Math.abs(high) || 1) * 0.08;
+      return [low - room, high + room];
+    };
+  }
+
+  function xRange(figure) {
+    return (_, low, high) => {
+      if (figure.band !== null && !figure.zoomed) high = Math.max(high, figure.band.high);
+      return low === high ? [low - 1, high + 1] : [low, high + (high - low) * 0.01];
+    };
+  }
+
+  function drawBelow(figure) {
+    return (u) => {
+      const { ctx, bbox } = u;
+      const ratio = devicePixelRatio || 1;
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+      ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+      if (figure.band !== null) {
+        const left = u.valToPos(figure.band.low, "x", true);
+        const right = u.valToPos(figure.band.high, "x", true);
+        ctx.fillStyle = css("--band");
+        ctx.fillRect(left, bbox.top, Math.max(right - left, 2 * ratio), bbox.height);
+        ctx.fillStyle = css("--quiet");
+        ctx.textAlign = "right";
+        ctx.textBaseline = "top";
+        ctx.fillText(figure.band.label, left - 6 * ratio, bbox.top + 4 * ratio);
+      }
+      if (figure.target !== null) {
+        const y = u.valToPos(figure.target, "y", true);
+        ctx.strokeStyle = ctx.fillStyle = css("--target");
+        ctx.lineWidth = ratio;
+        ctx.setLineDash([5 * ratio, 4 * ratio]);
+        ctx.beginPath();
+        ctx.moveTo(bbox.left, y);
+        ctx.lineTo(bbox.left + bbox.width, y);
+        ctx.stroke();
+        ctx.textAlign = "left";
+        ctx.textBaseline = "bottom";
+        ctx.fillText(`target ${figure.target}`, bbox.left + 6 * ratio, y - 3 * ratio);
+      }
+      const kinds = { evaluation: ["--part-evaluate", 7], checkpoint: ["--part-checkpoint", 13], restart: ["--part-lost", 1e5] };
+      ctx.setLineDash([]);
+      for (const mark of figure.marks) {
+        const [colour, length] = kinds[mark.kind];
+        const x = u.valToPos(mark.x, "x", true);
+        ctx.strokeStyle = css(colour);
+        ctx.lineWidth = 1.5 * ratio;
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top + bbox.height);
+        ctx.lineTo(x, bbox.top + bbox.height - length * ratio);
+        ctx.stroke();
+      }
+      ctx.restore();
+    };
+  }
+
+  // Away from the mouse the legend tells the last values.
+  const away = (u) => u.cursor.left === undefined || u.cursor.left < 0;
+  function tellLast(u) {
+    if (away(u)) {
+      u.setLegend({ idxs: u.data.map((values) => values.findLastIndex((value) => value != null)) }, false);
+    }
+  }
+
+  const labelRoom = (_, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((value) => value.length));
+
+  function axis(label, side, size) {
+    return {
+      label, size, labelSize: 20, labelGap: 2, side, stroke: css("--quiet"), font: "12px system-ui, sans-serif",
+      labelFont: "12px system-ui, sans-serif", grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false },
+      values: ticks, space: side === 2 ? 60 : 34,
+    };
+  }
+
+  function draw(element) {
+    const figure = byName.get(element.dataset.figure);
+    const printing = document.documentElement.hasAttribute("data-print");
+    const printed = PRINTED_WIDTH[figure.name] || PRINTED_WIDTH.other;
+    const width = printing ? printed : element.clientWidth;
+    const legend = 22 * (1 + (figure.lines.length > 2 ? Math.ceil(figure.lines.length / 3) : 0)) + 6;
+    const options = {
+      width,
+      height: Math.max(160, element.clientHeight - legend),
+      cursor: { sync: { key: figure.x_label }, points: { size: 7 }, y: false },
+      legend: { markers: { width: 2 } },
+      scales: { x: { time: false, range: xRange(figure) }, y: { range: range(figure) } },
+      axes: [axis(figure.x_label, 2, 30), axis(figure.y_label, 3, labelRoom)],
+      series: [
+        { label: figure.x_unit, value: (u, value) => (away(u) ? "last" : figure.x_unit === "tokens" ? whole.format(value) : value.toFixed(2)) },
+        ...figure.lines.map((line) => ({
+          label: runs[line.run], stroke: colourOf(line.run), width: 1.6, spanGaps: true, value: (_, value) => shown(value),
+          points: { show: figure.dots, size: 6, fill: css("--page") }, dash: line.run >= COLOURS ? [6, 3] : undefined,
+        })),
+      ],
+      hooks: { drawAxes: [drawBelow(figure)], ready: [tellLast], setCursor: [tellLast], setSelect: [() => { figure.zoomed = true; }] },
+    };
+    const chart = new uPlot(options, uPlot.join(figure.lines.map((line) => [line.x, line.y])), element);
+    chart.over.addEventListener("dblclick", () => { figure.zoomed = false; });
+    charts.push({ chart, element, legend, width });
+  }
+
+  function redraw() {
+    for (const { chart } of charts) chart.destroy();
+    charts = [];
+    document.querySelectorAll("[data-figure]").forEach(draw);
+  }
+
+  const widths = new ResizeObserver(() => {
+    if (document.documentElement.hasAttribute("data-print")) return;
+    for (const entry of charts) {
+      const width = entry.element.clientWidth;
+      if (width > 0 && width !== entry.width) {
+        entry.chart.setSize({ width, height: Math.max(160, entry.element.clientHeight - entry.legend) });
+        entry.width = width;
+      }
+    }
+  });
+
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    document.documentElement.setAttribute("data-print", "");
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((details) => { details.open = true; });
+    redraw();
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.removeAttribute("data-print");
+    closed.forEach((details) => { details.open = false; });
+    redraw();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  redraw();
+  document.querySelectorAll("[data-figure]").forEach((element) => widths.observe(element));
+})();

@@ -1,0 +1,193 @@
+"""The page as a browser shows it, and as text where no browser is needed."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmark.report.figures import MOST_POINTS, thinned
+from benchmark.report.report import distinct_names
+from tests.benchmark.report.runs import write_run
+from tests.chromium import PROGRAM, Browser, headless
+from tests.support import assert_refused, command
+
+needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="no chromium here: apt install chromium")
+HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 1'>\"'&"
+
+
+def report(output: Path, *paths: Path) -> Path:
+    done = command("benchmark", "report", *paths, "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert str(output) in done.stdout
+    return output
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with headless(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    return report(folder / "report.html", write_run(folder / "run_0"))
+
+
+def key_figures(browser: Browser) -> dict[str, str]:
+    pairs = "[...document.querySelectorAll('.key-figures div')].map((d) => [...d.children].map((c) => c.innerText))"
+    return dict(browser.value(pairs))
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("dark", [False, True])
+def test_numbers_are_shown_at_any_width_without_complaints(
+    browser: Browser, page: Path, width: int, dark: bool
+) -> None:
+    browser.open(page, width, dark=dark)
+    assert browser.text("h1") == "Target 2.44 reached in 11.0 seconds"
+    shown = key_figures(browser)
+    assert shown["Tokens"] == "24,576"
+    assert shown["Last log perplexity"].split() == ["2.43000", "nats"]
+    assert shown["Throughput"].split() == ["2,234", "tokens/s"]
+    drawn = browser.value(
+        "[...document.querySelectorAll('.plot')].filter((p) => p.querySelector('canvas')).map((p) => p.dataset.figure)"
+    )
+    assert drawn == ["accuracy", "loss", "learning_rate", "grad_norm", "step_time", "tflops"]
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    wide = "[...document.querySelectorAll('canvas')].every((c) => c.getBoundingClientRect().right <= innerWidth)"
+    assert browser.value(wide) is True
+    brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+    assert (max(browser.value(brightness)) < 64) is dark
+    assert browser.complaints == []
+
+
+@needs_chromium
+def test_times_are_told(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    parts = dict(
+        browser.value(
+            "[...document.querySelectorAll('.parts li')].map((l) => [l.children[1].innerText, l.children[2].innerText])"
+        )
+    )
+    assert parts == {"init": "2.00 s", "train": "6.00 s", "evaluate": "4.50 s", "checkpoint": "0.50 s"}
+
+
+@needs_chromium
+def test_hover_tells_the_value_under_the_mouse(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280)
+    legend = "[...document.querySelectorAll('#accuracy .u-value')].map((v) => v.innerText)"
+    assert browser.value(legend) == ["last", "2.43"]
+    browser.value("over = document.querySelector('#accuracy .u-over').getBoundingClientRect(), 0")
+    left, top, height = browser.value("[over.left, over.top, over.height]")
+    browser.point_at(left + 2, top + height / 2)
+    assert browser.value(legend) == ["8,192", "5.5"]
+    assert browser.complaints == []
+
+
+@needs_chromium
+def test_printing_is_light_and_opens_what_is_closed(browser: Browser, page: Path) -> None:
+    browser.open(page, 1280, dark=True)
+    state = "[document.querySelector('details').open, getComputedStyle(document.body).color]"
+    before = browser.value(state)
+    browser.value("dispatchEvent(new Event('beforeprint'))")
+    opened, colour = browser.value(state)
+    assert (before[0], opened) == (False, True)
+    assert max(map(int, re.findall(r"\d+", colour))) < 64
+    browser.value("dispatchEvent(new Event('afterprint'))")
+    assert browser.value(state) == before
+    assert browser.complaints == []
+
+
+@needs_chromium
+def test_strangers_texts_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", submission_org=HOSTILE, submission_platform=HOSTILE, seed=HOSTILE)
+    odd = run.rename(tmp_path / "<img src=x onerror=alert(1)>")
+    browser.open(report(tmp_path / "report.html", odd, write_run(tmp_path / "run_1")), 1280)
+    assert browser.value("window.broken") is None
+    assert browser.value("document.images.length") == 0
+    assert HOSTILE in browser.text(".kicker")
+    assert "<img src=x onerror=alert(1)>" in browser.text("#accuracy .u-legend")
+    assert browser.complaints == []
+
+
+@needs_chromium
+def test_script_that_got_in_would_not_run(browser: Browser, page: Path, tmp_path: Path) -> None:
+    """The policy alone, the escaping aside."""
+    broken = tmp_path / "broken.html"
+    broken.write_text(page.read_text().replace("</main>", "<script>window.broken = 1</script></main>"))
+    browser.open(broken, 1280)
+    assert browser.value("window.broken") is None
+    assert any("Content Security Policy" in complaint for complaint in browser.complaints)
+
+
+@needs_chromium
+def test_runs_overlay(browser: Browser, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / f"run_{number}", (5.5, 2.5 + number / 10, 2.43)) for number in range(3)]
+    browser.open(report(tmp_path / "report.html", *runs), 1280)
+    rows = browser.value(
+        "[...document.querySelectorAll('.runs tbody tr')].map((r) => [...r.children].map((c) => c.innerText))"
+    )
+    assert [row[0] for row in rows] == ["run_0", "run_1", "run_2"]
+    assert {row[2] for row in rows} == {"0.18"}
+    assert browser.value("document.querySelectorAll('#accuracy .u-series').length") == 4
+    cells = browser.value("[...document.querySelectorAll('details tbody tr')[1].children].map((c) => c.textContent)")
+    assert cells == ["16,384", "2.50000", "2.60000", "2.70000"]
+    assert browser.complaints == []
+
+
+def test_page_needs_nothing_else_and_carries_its_data(page: Path) -> None:
+    text = page.read_text()
+    assert re.findall(r"(?:src|href)=(\S+)", text.split("<script", 1)[0]) == ['"data:,">']
+    assert "://" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    data = json.loads(re.search(r'id="figures">(.*?)</script>', text, flags=re.DOTALL)[1])  # type: ignore[index]
+    accuracy = data["figures"][0]
+    assert accuracy["lines"] == [{"run": 0, "x": [8192, 16384, 24576], "y": [5.5, 3.5, 2.43]}]
+    assert accuracy["target"] == 2.44
+    assert accuracy["band"]["low"] < accuracy["band"]["high"]
+    assert len(text.encode()) < 150_000
+
+
+def test_published_log_leaves_out_what_it_lacks(tmp_path: Path) -> None:
+    log = write_run(tmp_path / "run") / "result_0.txt"
+    text = report(tmp_path / "report.html", log.rename(tmp_path / "result_0.txt")).read_text()
+    assert "train and all else" in text
+    assert "Gradient norm" not in text
+    assert "Data and checkpoint" not in text
+
+
+def test_file_that_is_no_log_gets_a_page_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "result_0.txt").write_bytes(bytes(range(256)) * 4)
+    text = report(tmp_path / "report.html", tmp_path / "result_0.txt").read_text()
+    assert "<h1>No MLPerf log</h1>" in text
+    assert "Review failed" in text
+
+
+def test_bad_usage_is_one_line(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    done = command("benchmark", "report", tmp_path / "none", "--output", tmp_path / "r.html")
+    assert_refused(done, "none: expected a result file, or a folder with one result_*.txt")
+    assert_refused(command("benchmark", "report", run, "--output", tmp_path), "a folder; --output is the HTML file")
+    done = command("benchmark", "report", run, "--output", tmp_path / "r.html", "--ruleset", "5.0.0")
+    assert_refused(done, "--ruleset 5.0.0: gpt3 is in 3.0.0, 3.1.0, 4.0.0, 4.1.0 only")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_long_lines_keep_their_extremes() -> None:
+    points = [(float(x), 1.0) for x in range(100_000)]
+    points[34_567] = (34_567.0, 9.0)
+    points[71_111] = (71_111.0, -9.0)
+    kept = thinned(points)
+    assert len(kept) <= MOST_POINTS
+    assert {(34_567.0, 9.0), (71_111.0, -9.0)} <= set(kept)
+    assert kept == sorted(kept)
+
+
+def test_names_are_as_short_as_tells_them_apart() -> None:
+    paths = [Path(f"/x/{system}/gpt3/result_0.txt") for system in ("a", "b")]
+    assert distinct_names(paths) == ["a/gpt3/result_0.txt", "b/gpt3/result_0.txt"]
+    assert distinct_names([Path("/x/run_0"), Path("/x/run_1")]) == ["run_0", "run_1"]
+    assert distinct_names(paths[:1] * 2) == ["0: result_0.txt", "1: result_0.txt"]
