@@ -225,6 +225,8 @@ class RunConfig:
     """Save and stop after this many seconds."""
     log_interval: int = 1
     """Steps between lines on the console; events.jsonl has every step."""
+    tensorboard: bool = False
+    """Write scalars for TensorBoard to RUN_DIR/tensorboard; needs tensorboardX."""
     cache_cleared: bool = False
     """Whether the page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
     submission: tyro.conf.OmitArgPrefixes[Submission] = field(default_factory=Submission)

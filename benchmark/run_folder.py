@@ -17,8 +17,12 @@ from typing import Any
 from benchmark.checkpoint import checkpoint_path, newest_checkpoint, read_progress
 from benchmark.config import RunConfig
 from benchmark.events.console import Console
-from benchmark.events.log import EventLog, JsonLines
+from benchmark.events.environment import run_environment
+from benchmark.events.event import Sink
+from benchmark.events.files import JsonLines
+from benchmark.events.log import EventLog
 from benchmark.events.mlperf import MlperfLog, log_configuration
+from benchmark.events.tensorboard import TensorBoard
 from benchmark.loop import Status
 from benchmark.state import Evaluation, Progress, starting_progress
 from stage.errors import InputError
@@ -79,6 +83,7 @@ class RunFolder:
     def mark_log(self) -> None:
         """Remember how long the MLPerf log is, for the checkpoint about to be written."""
         if self.mlperf_log is not None:
+            self.events.flush(self.mlperf_log)
             self.progress.mlperf_log_bytes = self.mlperf_log.size()
 
 
@@ -150,8 +155,12 @@ def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
             progress.restarts += 1
         _write_config(folder, dataclasses.replace(config, seed=progress.seed))
         log = MlperfLog(result_path(config), progress.mlperf_log_bytes if steps is not None else None)
-        events = EventLog((log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)))
+        sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
+        if config.tensorboard:
+            sinks.append(TensorBoard(folder / "tensorboard"))
+        events = EventLog(sinks)
         stack.callback(events.close)
+        events.note("environment", run_environment(config.system.device))
         yield RunFolder(progress, steps is not None, events, log)
 
 

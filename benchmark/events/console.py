@@ -1,10 +1,12 @@
 """Lines for people, on standard output: one every few steps, one per evaluation."""
 
-from benchmark.events.log import Event
+from benchmark.events.event import Event
 
 
 class Console:
     """``log_interval``: steps between step lines. Figures and units are named in the line."""
+
+    name = "console"
 
     def __init__(self, log_interval: int) -> None:
         self._log_interval = log_interval

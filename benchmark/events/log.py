@@ -1,47 +1,22 @@
 """Events and their sinks. Only rank 0 has sinks; on the other ranks an :class:`EventLog` is silent."""
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
+
+from benchmark.events.background import Background
+from benchmark.events.event import Event, Kind, Sink
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-Kind = Literal["POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END"]
 
-
-@dataclass(frozen=True)
-class Event:
-    """One thing that happened."""
-
-    key: str
-    kind: Kind
-    value: Any
-    """A JSON value of plain Python numbers, strings, lists and dicts."""
-    metadata: Mapping[str, Any]
-    time_ms: int
-    """Milliseconds since the epoch."""
-    file: str
-    """Source file of the call, relative to the repository."""
-    lineno: int
-    mlperf: bool
-    """Whether it belongs in the MLPerf log."""
-
-
-class Sink(Protocol):
-    def write(self, event: Event) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass
 class EventLog:
-    """Send events to every sink. ``mlperf`` methods go to the MLPerf log too; ``note`` does not."""
+    """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
 
-    sinks: Sequence[Sink] = field(default_factory=tuple)
+    def __init__(self, sinks: Sequence[Sink] = ()) -> None:
+        self._sinks = tuple(Background(sink) for sink in sinks)
 
     def point(self, key: str, value: Any = None, **metadata: Any) -> None:
         self._emit(key, "POINT_IN_TIME", value, metadata, True)
@@ -56,12 +31,16 @@ class EventLog:
         """An event for people and reports, not for the MLPerf log."""
         self._emit(key, "POINT_IN_TIME", value, metadata, False)
 
+    def flush(self, sink: Sink) -> bool:
+        """Wait a little until one of the sinks has every event; whether it has."""
+        return all(entry.flush() for entry in self._sinks if entry.sink is sink)
+
     def close(self) -> None:
-        for sink in self.sinks:
+        for sink in self._sinks:
             sink.close()
 
     def _emit(self, key: str, kind: Kind, value: Any, metadata: Mapping[str, Any], mlperf: bool) -> None:
-        if not self.sinks:
+        if not self._sinks:
             return
         caller = sys._getframe(2)
         file = Path(caller.f_code.co_filename)
@@ -69,19 +48,5 @@ class EventLog:
             file = file.relative_to(REPOSITORY)
         time_ms = time.time_ns() // 1_000_000
         event = Event(key, kind, value, metadata, time_ms, file.as_posix(), caller.f_lineno, mlperf)
-        for sink in self.sinks:
+        for sink in self._sinks:
             sink.write(event)
-
-
-class JsonLines:
-    """``events.jsonl``: every event, one JSON object per line, appended and flushed at once."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8", buffering=1)
-
-    def write(self, event: Event) -> None:
-        fields = {"time_ms": event.time_ms, "key": event.key, "kind": event.kind, "value": event.value}
-        self._file.write(json.dumps({**fields, **event.metadata}) + "\n")
-
-    def close(self) -> None:
-        self._file.close()

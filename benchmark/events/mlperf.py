@@ -4,52 +4,43 @@ The words eval_accuracy, eval_error, global_batch_size and submission_benchmark 
 or file name: the official RCP checker looks for them in the raw text of every line.
 """
 
-import logging
+import json
 import math
-import os
-import re
 from pathlib import Path
 
-from mlperf_logging.mllog.mllog import MLLogger
-
 from benchmark.config import RunConfig
-from benchmark.events.log import REPOSITORY, Event, EventLog
-
-CALLER = 4
-"""Frames between MLLogger and the line of our source that reports an event: write, _emit, point, the line."""
+from benchmark.events.event import Event
+from benchmark.events.files import LineFile
+from benchmark.events.log import EventLog
 
 
 class MlperfLog:
-    """Write the events marked for the MLPerf log, flushed at each; nothing else ever enters the file."""
+    """Write the events marked for the MLPerf log, each at once; nothing else ever enters the file."""
 
     def __init__(self, path: Path, continue_at: int | None = None) -> None:
         """Start afresh, or keep the first ``continue_at`` bytes of what an interrupted run wrote."""
-        self._path = path
-        if continue_at is not None:
-            os.truncate(path, continue_at)
-        self._handler = logging.FileHandler(path, mode="w" if continue_at is None else "a", encoding="utf-8")
-        logger = logging.getLogger(f"mlperf.{path}")
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
-        logger.handlers = [self._handler]
-        self._mllog = MLLogger(logger, root_dir=re.escape(str(REPOSITORY)))
+        self.name = path.name
+        self._file = LineFile(path, continue_at or 0)
 
     def write(self, event: Event) -> None:
         if not event.mlperf:
             return
-        emit = {
-            "POINT_IN_TIME": self._mllog.event,
-            "INTERVAL_START": self._mllog.start,
-            "INTERVAL_END": self._mllog.end,
-        }[event.kind]
-        emit(event.key, event.value, metadata=dict(event.metadata), time_ms=event.time_ms, stack_offset=CALLER)
+        record = {
+            "namespace": "",
+            "time_ms": event.time_ms,
+            "event_type": event.kind,
+            "key": event.key,
+            "value": event.value,
+            "metadata": {"file": event.file, "lineno": event.lineno, **event.metadata},
+        }
+        self._file.write(f":::MLLOG {json.dumps(record)}".encode())
 
     def size(self) -> int:
         """Bytes written so far."""
-        return self._path.stat().st_size
+        return self._file.size
 
     def close(self) -> None:
-        self._handler.close()
+        self._file.close()
 
 
 def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_tokens: int) -> None:

@@ -1,0 +1,57 @@
+"""Sinks that are files of lines: ``events.jsonl``, and what the MLPerf log is written with."""
+
+import json
+import os
+from pathlib import Path
+
+from benchmark.events.event import Event
+
+
+class LineFile:
+    """A file that grows by whole lines, each handed to the system at once."""
+
+    def __init__(self, path: Path, keep_bytes: int | None) -> None:
+        """Keep the first ``keep_bytes`` of what is there, all of it if None; 0 starts afresh.
+
+        A line that a killed process left unfinished is ended, so that the next one stands alone.
+        """
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        size = os.fstat(self._handle).st_size
+        self._size = size if keep_bytes is None else min(keep_bytes, size)
+        if self._size < size:
+            os.ftruncate(self._handle, self._size)
+        self._written = 0
+        """Bytes of the line being written that are in the file."""
+        if self._size and os.pread(self._handle, 1, self._size - 1) != b"\n":
+            self.write(b"")
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole lines."""
+        return self._size
+
+    def write(self, text: bytes) -> None:
+        """Append a line. Raises OSError, as for a full disk; the same call again goes on where it stopped."""
+        line = text + b"\n"
+        while self._written < len(line):
+            self._written += os.pwrite(self._handle, line[self._written :], self._size + self._written)
+        self._size += len(line)
+        self._written = 0
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+class JsonLines:
+    """``events.jsonl``: every event, one JSON object per line, after those of an interrupted run."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self._file = LineFile(path, None)
+
+    def write(self, event: Event) -> None:
+        fields = {"time_ms": event.time_ms, "key": event.key, "kind": event.kind, "value": event.value}
+        self._file.write(json.dumps({**fields, **event.metadata}).encode())
+
+    def close(self) -> None:
+        self._file.close()
