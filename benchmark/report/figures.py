@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchmark.events.recorded import RecordedEvent
+from benchmark.report.speed import Speed
 from benchmark.report.timeline import Timeline
 from benchmark.review.summary import Tracked
 from benchmark.run_files import RunFiles
@@ -64,7 +65,9 @@ class Figure:
     marks: Sequence[Mark] = field(default_factory=tuple)
 
 
-def figures(runs: Sequence[RunFiles], timelines: Sequence[Timeline], band: Band | None) -> list[Figure]:
+def figures(
+    runs: Sequence[RunFiles], timelines: Sequence[Timeline], speeds: Sequence[Speed], band: Band | None
+) -> list[Figure]:
     """The figures for which at least one run has values."""
     marks = _marks(runs, timelines)
     targets = {run.summary.target for run in runs}
@@ -83,15 +86,7 @@ def figures(runs: Sequence[RunFiles], timelines: Sequence[Timeline], band: Band 
         Figure("learning_rate", "Learning rate", *TOKENS, "per update", _lines(runs, _field("learning_rate"))),
         Figure("grad_norm", "Gradient norm before clipping", *TOKENS, "L2 norm", _lines(runs, _field("grad_norm"))),
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
-        Figure(
-            "tflops",
-            "Model FLOP/s in training steps",
-            *MINUTES,
-            "TFLOP/s per device",
-            _lines(runs, _tflops),
-            from_zero=True,
-            marks=marks,
-        ),
+        _arithmetic(runs, speeds, marks),
     ]
     return [figure for figure in found if figure.lines]
 
@@ -175,8 +170,24 @@ def _step_time(run: RunFiles) -> Points:
     return _over_time(run, "step_s") or [(x, y) for x, y in logged if x is not None]
 
 
-def _tflops(run: RunFiles) -> Points:
-    return _over_time(run, "tflops_per_device")
+def _arithmetic(runs: Sequence[RunFiles], speeds: Sequence[Speed], marks: Sequence[Mark]) -> Figure:
+    """MFU where the peak of every run's accelerators is known, else model FLOP/s."""
+    by_path = {run.path: speed for run, speed in zip(runs, speeds, strict=True)}
+    shares = all(speed.peak_tflops is not None for speed in speeds)
+
+    def points(run: RunFiles) -> Points:
+        speed = by_path[run.path]
+        if speed.tflop_per_step is None:
+            return []
+        scale = 100 / speed.peak_tflops if shares and speed.peak_tflops else 1.0
+        return [(x, scale * speed.tflop_per_step / seconds) for x, seconds in _step_time(run) if seconds > 0]
+
+    if shares:
+        title, label = "Model FLOP/s utilisation (MFU) in training steps", "% of the BF16 peak"
+    else:
+        title, label = "Model FLOP/s in training steps", "TFLOP/s per device"
+    name = "mfu" if shares else "tflops"
+    return Figure(name, title, *MINUTES, label, _lines(runs, points), from_zero=True, marks=marks)
 
 
 def _marks(runs: Sequence[RunFiles], timelines: Sequence[Timeline]) -> list[Mark]:

@@ -1,43 +1,58 @@
-"""The review of the runs of a report, as it shows it."""
+"""The review of the runs of a report, as the page shows it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-from benchmark.review.compliance import check_compliance
-from benchmark.review.findings import Finding, apply
-from benchmark.review.rules.table import LOG_RULES
-from benchmark.run_files import RunFiles
-
-
-@dataclass(frozen=True)
-class Check:
-    tool: str
-    subject: str
-    kind: str
-    verdict: str
-    said: Sequence[str]
+from benchmark.review.findings import Finding
+from benchmark.review.official import Check
+from benchmark.review.review import SEVERITIES, Review, review
+from benchmark.review.score import Score
 
 
 @dataclass(frozen=True)
 class Judgement:
-    passed: bool
-    ruleset: str
-    scope: str
-    checks: Sequence[Check]
-    findings: Sequence[Finding]
-    score_minutes: float | None
+    """A review of several runs, which may be of several systems."""
 
-    def score_figures(self) -> Iterator[Any]:
-        return iter(())
+    found: Review
+    scores: Sequence[Score]
+    """One per system."""
+
+    @property
+    def passed(self) -> bool:
+        return self.found.passed
+
+    @property
+    def rulesets(self) -> list[str]:
+        return sorted({subject.ruleset for subject in self.found.subjects})
+
+    @property
+    def checks(self) -> list[Check]:
+        return [check for subject in self.found.subjects for check in subject.checks]
+
+    @property
+    def not_applicable(self) -> list[str]:
+        """Official tools that had nothing to check."""
+        return sorted({tool for subject in self.found.subjects for tool in subject.not_applicable})
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Errors first."""
+        found = [finding for subject in self.found.subjects for finding in subject.findings]
+        return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+
+    @property
+    def score(self) -> Score | None:
+        """That of all runs, where they are those of one system."""
+        return self.scores[0] if len(self.scores) == 1 else None
+
+    def score_of(self, path: Path) -> Score | None:
+        """That of the system one run was made on."""
+        name = str(path.absolute())
+        return next((one for one in self.scores if any(run.path == name for run in one.runs)), None)
 
 
-def judge(runs: Sequence[RunFiles], ruleset: str) -> Judgement:
-    verdicts = [check_compliance(run.path, ruleset) for run in runs]
-    findings = [f for run in runs for f in apply(LOG_RULES, run.summary)]
-    checks = [
-        Check("compliance", v.path, "good" if v.passed else "bad", "passed" if v.passed else "failed", v.complaints)
-        for v in verdicts
-    ]
-    passed = all(v.passed for v in verdicts) and not any(f.severity == "error" for f in findings)
-    return Judgement(passed, ruleset, "", checks, findings, None)
+def judge(paths: Sequence[Path], ruleset: str | None) -> Judgement:
+    """Review the result files. Raises InputError for a ruleset without gpt3."""
+    found = review(paths, ruleset)
+    return Judgement(found, [score for subject in found.subjects for score in subject.scores])

@@ -1,13 +1,14 @@
 """What a report says, as text: the model that ``page/report.html.j2`` lays out."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from benchmark.report.figures import Figure
-from benchmark.report.judgement import Check, Judgement
+from benchmark.report.judgement import Judgement
 from benchmark.report.timeline import MEANINGS, Timeline
 from benchmark.review.findings import Finding
+from benchmark.review.review import SEVERITIES
 from benchmark.run_files import RunFiles, settings
 
 COLOURS = 6
@@ -66,6 +67,18 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class CheckRow:
+    """What one official tool said of one thing."""
+
+    tool: str
+    subject: str
+    kind: str
+    """good or bad."""
+    verdict: str
+    said: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Group:
     """A table of the section on origin: a row has one value per run, or one for all."""
 
@@ -86,7 +99,7 @@ class Page:
     times: Sequence[Times]
     figures: Sequence[Figure]
     mark_kinds: Sequence[str]
-    checks: Sequence[Check]
+    checks: Sequence[CheckRow]
     findings: Sequence[Finding]
     origin: Sequence[Group]
     footer: str
@@ -101,7 +114,7 @@ def make_page(
     footer: str,
 ) -> Page:
     """``names`` tell the runs apart."""
-    headline = _headline(runs, judgement)
+    headline, near = _headline(runs, judgement), _nearer(runs, names)
     return Page(
         title=f"{headline}: {', '.join(names)}",
         subject=_subject(runs, names),
@@ -113,8 +126,15 @@ def make_page(
         times=[_times(times, name) for times, name in zip(timelines, names, strict=True) if times.total > 0],
         figures=figures,
         mark_kinds=sorted({mark.kind for figure in figures for mark in figure.marks}),
-        checks=judgement.checks,
-        findings=judgement.findings,
+        checks=[
+            CheckRow(one.tool, near(one.subject), "good" if one.passed else "bad", one.outcome, said)
+            for one in judgement.checks
+            for said in [[near(line) for line in (*one.complaints, *one.notes)]]
+        ],
+        findings=[
+            replace(one, path=near(one.path), found=near(one.found), due=near(one.due), mend=near(one.mend))
+            for one in judgement.findings
+        ],
         origin=[group for group in _origin(runs, names) if group.rows],
         footer=footer,
     )
@@ -135,14 +155,29 @@ def _subject(runs: Sequence[RunFiles], names: Sequence[str]) -> str:
     return f"{told or 'MLPerf log'} · {', '.join(names)}"
 
 
+def _nearer(runs: Sequence[RunFiles], names: Sequence[str]) -> Callable[[str], str]:
+    """Shorten the paths of logs in a text to the names that the page has for the runs, and of folders to their own."""
+    short = {str(run.path.absolute()): name for run, name in zip(runs, names, strict=True)}
+    short |= {f"{run.path.absolute().parent}/": "" for run in runs}
+    short |= {str(run.path.absolute().parent): "/".join(run.path.absolute().parts[-3:-1]) for run in runs}
+
+    def near(text: str) -> str:
+        for path, name in short.items():
+            text = text.replace(path, name)
+        return text
+
+    return near
+
+
 def _told(run: RunFiles, name: str) -> str | None:
     value: str | None = getattr(run.summary, name)
     return value
 
 
 def _headline(runs: Sequence[RunFiles], judgement: Judgement) -> str:
-    if judgement.score_minutes is not None:
-        return f"Score {judgement.score_minutes:.2f} minutes"
+    score = judgement.score
+    if score is not None and score.minutes is not None:
+        return f"Score {_took(score.minutes)}"
     if len(runs) > 1:
         reached = sum(run.summary.reached is not None for run in runs)
         return f"{reached} of {len(runs)} runs reached the target"
@@ -153,31 +188,36 @@ def _headline(runs: Sequence[RunFiles], judgement: Judgement) -> str:
         return f"Target {summary.target:g} not reached"
     if summary.minutes is None:
         return f"Target {summary.target:g} reached; the run has no start or no end"
-    took = f"{summary.minutes:.2f} minutes" if summary.minutes >= 2 else f"{summary.minutes * 60:.1f} seconds"
-    return f"Target {summary.target:g} reached in {took}"
+    return f"Target {summary.target:g} reached in {_took(summary.minutes)}"
+
+
+def _took(minutes: float) -> str:
+    return f"{minutes:.2f} minutes" if minutes >= 2 else f"{minutes * 60:.1f} seconds"
 
 
 def _verdict(judgement: Judgement) -> Verdict:
-    counts = {
-        severity: sum(one.severity == severity for one in judgement.findings) for severity in ("error", "warning")
-    }
+    found = judgement.findings
+    counts = {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES}
     told = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts.items())
-    ran = f"{len(judgement.checks)} official check{'' if len(judgement.checks) == 1 else 's'}"
-    if judgement.passed:
-        kind, sign, word = ("warn", "✓", "Review passed") if counts["warning"] else ("good", "✓", "Review passed")
-    else:
-        kind, sign, word = "bad", "✗", "Review failed"
-    failed = sum(check.kind != "good" for check in judgement.checks)
-    official = f"{ran}, {failed} not passed" if failed else f"{ran} passed"
-    text = f"under ruleset {judgement.ruleset}: {official}; {told}."
-    notes = [judgement.scope] if judgement.scope else []
-    return Verdict(kind, sign, word, text, " ".join([f"{word} {text}", *notes]))
+    checks = judgement.checks
+    failed = sum(not check.passed for check in checks)
+    official = f"{len(checks) - failed} of {len(checks)} official checks passed"
+    kind = "bad" if not judgement.passed else "warn" if counts["warning"] else "good"
+    sign, word = ("✓", "Review passed") if judgement.passed else ("✗", "Review failed")
+    text = f"under ruleset {', '.join(judgement.rulesets)}: {official}; {told}."
+    long = f"{word} {text}"
+    if judgement.not_applicable:
+        long += f" Without anything to check here: {', '.join(judgement.not_applicable)}."
+    if judgement.score is not None and judgement.score.why_no_score:
+        long += f" No score: {judgement.score.why_no_score}."
+    return Verdict(kind, sign, word, text, long)
 
 
 def _key_figures(runs: Sequence[RunFiles], judgement: Judgement) -> Iterator[KeyFigure]:
     summaries = [run.summary for run in runs]
-    yield from judgement.score_figures()
-    yield from _middle("Run time", [one.minutes for one in summaries], "{:.2f}", "min")
+    yield from _score_figures(judgement)
+    if judgement.score is None or judgement.score.minutes is None:
+        yield from _middle("Run time", [one.minutes for one in summaries], "{:.2f}", "min")
     yield from _middle("Tokens", [one.trained_tokens for one in summaries], "{:,.0f}", "")
     yield from _middle("Evaluations", [len(one.evaluations) or None for one in summaries], "{:.0f}", "")
     last = [one.evaluations[-1].log_perplexity if one.evaluations else None for one in summaries]
@@ -189,6 +229,21 @@ def _key_figures(runs: Sequence[RunFiles], judgement: Judgement) -> Iterator[Key
     restarts = sum(len(one.restarts) for one in summaries)
     if restarts:
         yield KeyFigure("Restarts", str(restarts))
+
+
+def _score_figures(judgement: Judgement) -> Iterator[KeyFigure]:
+    """The score with and without the factor of the reference points, and the speed of an accelerator."""
+    score = judgement.score
+    if score is None:
+        return
+    if score.minutes is not None:
+        how = f"{score.measured_minutes:.2f} min x {score.factor:.4f}" if score.factor != 1 else "middle one of three"
+        yield KeyFigure("Score", f"{score.minutes:.2f}", "min", how)
+    if score.accelerators and score.accelerator:
+        yield KeyFigure("Accelerators", f"{score.accelerators:,}", "", score.accelerator)
+    if score.mfu is not None and score.tflops_per_accelerator is not None:
+        note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run"
+        yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
 
 
 def _middle(name: str, values: Sequence[float | None], form: str, unit: str) -> Iterator[KeyFigure]:

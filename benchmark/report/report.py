@@ -20,8 +20,8 @@ from benchmark.report.figures import Figure, figures
 from benchmark.report.judgement import judge
 from benchmark.report.page import Page, make_page
 from benchmark.report.reference import reference_band
+from benchmark.report.speed import speed_of
 from benchmark.report.timeline import timeline
-from benchmark.review.compliance import NEWEST_RULESET, RULESETS
 from benchmark.run_files import read_run_files
 from stage.errors import InputError
 from stage.publish import write_text
@@ -42,12 +42,10 @@ class Report:
     """Folders of runs, or result files, published ones too."""
     output: Path
     """HTML file to write."""
-    ruleset: str = NEWEST_RULESET
-    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+    ruleset: str | None = None
+    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
 
     def run(self) -> int:
-        if self.ruleset not in RULESETS:
-            raise InputError(f"--ruleset {self.ruleset}: gpt3 is in {', '.join(RULESETS)} only")
         if self.output.is_dir():
             raise InputError(f"{self.output}: a folder; --output is the HTML file to write")
         page = report_on(self.paths, self.ruleset)
@@ -57,16 +55,19 @@ class Report:
         return 0
 
 
-def report_on(paths: Sequence[Path], ruleset: str) -> Page:
+def report_on(paths: Sequence[Path], ruleset: str | None) -> Page:
     """The page about folders of runs, or result files."""
     runs = [read_run_files(path) for path in paths]
+    judgement = judge([run.path for run in runs], ruleset)
+    speeds = [speed_of(run, judgement.score_of(run.path)) for run in runs]
     timelines = [timeline(run) for run in runs]
-    drawn = figures(runs, timelines, reference_band([run.summary for run in runs], ruleset))
+    band = reference_band([run.summary for run in runs], judgement.rulesets[-1])
+    drawn = figures(runs, timelines, speeds, band)
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     footer = (
         f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the logs' clocks."
     )
-    return make_page(runs, distinct_names(paths), timelines, drawn, judge(runs, ruleset), footer)
+    return make_page(runs, distinct_names(paths), timelines, drawn, judgement, footer)
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

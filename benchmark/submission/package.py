@@ -8,12 +8,15 @@ The layout is that of mlperf_review facts 4. The folder has its final name only 
 import json
 import re
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.review.findings import Finding
 from benchmark.review.review import review
+from benchmark.review.submission import NEWEST_RULESET
 from benchmark.run_files import RunFiles, settings
 from benchmark.submission.documents import write_documents
 from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
@@ -46,7 +49,7 @@ class Package:
     """Three result files, or folders of runs."""
     output: Path
     """Folder to make."""
-    ruleset: str = "4.1.0"
+    ruleset: str = NEWEST_RULESET
     """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
 
     def run(self) -> int:
@@ -60,11 +63,20 @@ class Package:
         require_same_origin(results, commit)
         with published_folder(self.output) as folder:
             assemble(folder, self.org, self.system_json.stem, description, results)
-            require_accepted(folder, self.ruleset)
+            require_accepted(folder, self.ruleset, self._given(folder, results))
         print(f"{self.output}: {sum(path.is_file() for path in self.output.rglob('*'))} files")
         for note in notes_on_origin(results, commit):
             print(f"  note: {note}")
         return 0
+
+    def _given(self, folder: Path, results: Sequence[RunFiles]) -> dict[str, str]:
+        """Where what stands in the folder came from."""
+        folder, system = folder.absolute(), self.system_json.stem
+        logs = folder / "results" / system / "gpt3"
+        given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(results)}
+        given[str(folder / "systems" / f"{system}.json")] = str(self.system_json)
+        given[str(folder)] = str(self.output)
+        return given
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -105,8 +117,26 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def require_accepted(folder: Path, ruleset: str) -> None:
-    """Raises InputError with the first thing that review would refuse."""
-    for verdict in review(sorted(folder.glob("results/*/*")), ruleset):
-        if not verdict.passed:
-            raise InputError(f"{Path(verdict.path).name}: {verdict.complaints[0]}")
+def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> None:
+    """Raises InputError unless ``review`` passes the folder; each thing it refuses is printed in a line.
+
+    ``given`` has the paths that the user knows for those in the folder.
+    """
+    found = review([folder], ruleset)
+    problems = [_problem(finding) for subject in found.subjects for finding in subject.of("error")]
+    if not problems:  # the official tools' own words, where no rule of ours says it better
+        checks = [check for subject in found.subjects for check in subject.checks if not check.passed]
+        problems = [f"{check.subject}: {check.tool} checker: {'; '.join(check.complaints[:3])}" for check in checks]
+    if not problems and not found.passed:
+        problems = [f"{folder}: review did not pass"]
+    for inside, outside in given.items():
+        problems = [problem.replace(inside, outside) for problem in problems]
+    if len(problems) == 1:
+        raise InputError(problems[0])
+    if problems:
+        print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
+        raise InputError(f"no package is made: review refuses it for the {len(problems)} reasons above")
+
+
+def _problem(finding: Finding) -> str:
+    return " ".join(f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend}".split())

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmark.review.rules.systems import STATUSES
+
 MARK = "FILL IN: "
 """Begins the value of a field that ``describe-system`` could not read; package and review refuse it."""
-
-STATUSES = ("Available on-premise", "Available cloud", "Preview", "Research, Development, or Internal (RDI)")
-"""Accepted from ruleset 4.0.0 on."""
 
 
 @dataclass(frozen=True)

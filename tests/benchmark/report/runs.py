@@ -20,7 +20,11 @@ HEAD = {
     "max_sequence_length": LENGTH,
     "opt_base_learning_rate": 1e-3,
 }
-CONFIG = {"result_number": 0, "precision": "bf16", "system": {"name": "cpu_p2", "nodes": 1, "devices_per_node": 2}}
+CONFIG = {
+    "result_number": 0,
+    "precision": "bf16",
+    "system": {"name": "cpu_p2", "device": "cpu", "nodes": 1, "devices_per_node": 2},
+}
 
 
 @dataclass
