@@ -43,7 +43,7 @@ class StageFailed(Exception):
 @dataclass(frozen=True)
 class Rehearsal:
     """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
-    checksums, timed run under torchrun, review. What is already made and valid is used again; a killed run is
+    checksums, timed run under torchrun, review, report. What is already made and valid is used again; a killed run is
     continued; otherwise each call is a new run with a new seed.
 
     Example: python -m benchmark rehearse --work-dir runs/rehearsal
@@ -90,6 +90,7 @@ class _Stages:
         if summary["status"] != "completed":
             with self._stage("review"):
                 verdict = review([run_dir / f"result_{number}.txt"])
+        self._command("report", "benchmark", "report", run_dir, "--output", run_dir / "report.html")
         self._last_screen(summary, verdict, run_dir)
         return status or (0 if verdict is None or verdict.passed else 1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.events.recorded import RecordedEvent, last_note, read_events
-from benchmark.review.mllog import read_log
+from benchmark.review.mllog import as_number, read_log
 from benchmark.review.summary import RunSummary, summarize
 from stage.errors import InputError
 
@@ -23,6 +23,14 @@ class RunFiles:
     config: Mapping[str, Any]
     """The resolved configuration, ``config.json``."""
     events: Sequence[RecordedEvent]
+
+    @property
+    def target(self) -> float | None:
+        """Of the run as configured, which may have none; of a log alone, that of its benchmark."""
+        configured = self.config.get("benchmark", {})
+        if "target_log_perplexity" in configured:
+            return as_number(configured["target_log_perplexity"])
+        return self.summary.target
 
     @cached_property
     def inputs(self) -> Mapping[str, Any]:

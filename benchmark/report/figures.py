@@ -70,7 +70,7 @@ def figures(
 ) -> list[Figure]:
     """The figures for which at least one run has values."""
     marks = _marks(runs, timelines)
-    targets = {run.summary.target for run in runs}
+    targets = {run.target for run in runs}
     found = [
         Figure(
             "accuracy",

@@ -184,6 +184,8 @@ def _headline(runs: Sequence[RunFiles], judgement: Judgement) -> str:
     summary = runs[0].summary
     if summary.judged is None:
         return "No known benchmark" if summary.log.events else "No MLPerf log"
+    if runs[0].target is None and summary.evaluations:
+        return f"Log perplexity {_text(summary.evaluations[-1].log_perplexity, '{:.4f}')}; the run had no target"
     if summary.reached is None:
         return f"Target {summary.target:g} not reached"
     if summary.minutes is None:

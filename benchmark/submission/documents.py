@@ -3,13 +3,13 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmark.run_files import RunFiles, settings
-from benchmark.run_folder import as_json
 from benchmark.systems import SYSTEMS
 from stage.git import commit_of
 
@@ -89,7 +89,7 @@ def _variables(result: RunFiles, org: str) -> dict[str, Any]:
         named = SYSTEMS.get(str(system.get("name")))
         if named is not None:
             variables["SYSTEM"] = named.name
-            usual = as_json(named)
+            usual = asdict(named)
             options += [
                 _option(name, value)
                 for name, value in system.items()

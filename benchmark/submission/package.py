@@ -62,9 +62,12 @@ class Package:
         commit = commit_of()
         require_same_origin(results, commit)
         with published_folder(self.output) as folder:
-            assemble(folder, self.org, self.system_json.stem, description, results)
-            require_accepted(folder, self.ruleset, self._given(folder, results))
-        print(f"{self.output}: {sum(path.is_file() for path in self.output.rglob('*'))} files")
+            assemble(folder, self.org, self.system_json, description, results)
+            accepted = require_accepted(folder, self.ruleset, self._given(folder, results))
+        files = sum(path.is_file() for path in self.output.rglob("*"))
+        print(f"{self.output}: {files} files; review passed: {accepted.told}")
+        for warning in accepted.warnings:
+            print(f"  warning: {warning}")
         for note in notes_on_origin(results, commit):
             print(f"  note: {note}")
         return 0
@@ -96,47 +99,60 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
-def assemble(folder: Path, org: str, system: str, description: dict[str, Any], results: Sequence[RunFiles]) -> None:
+def assemble(
+    folder: Path, org: str, system_json: Path, description: dict[str, Any], results: Sequence[RunFiles]
+) -> None:
     """Fill an empty folder."""
+    system = system_json.stem
     logs = folder / "results" / system / "gpt3"
     implementations = folder / "benchmarks" / "gpt3" / "implementations"
     here = implementations / system
     for path in (folder / "systems", logs, here):
         path.mkdir(parents=True)
-    _write_json(folder / "systems" / f"{system}.json", description)
+    shutil.copyfile(system_json, folder / "systems" / system_json.name)
     for number, result in enumerate(results):
         shutil.copyfile(result.path, logs / f"result_{number}.txt")
     copy_code(implementations / IMPLEMENTATION)
     manifests = write_manifests(here / "manifests", results)
     write_documents(here, org, IMPLEMENTATION, description, results, manifests)
     content = {"implementation": IMPLEMENTATION, "commit": commit_of(), "settings": settings(results[0])}
-    _write_json(here / f"{system}_{IMPLEMENTATION}.json", content)
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    (here / f"{system}_{IMPLEMENTATION}.json").write_text(text, encoding="utf-8")
 
 
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+@dataclass(frozen=True)
+class Accepted:
+    """What review says of a package that it passes."""
+
+    told: str
+    warnings: Sequence[str]
 
 
-def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> None:
+def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> Accepted:
     """Raises InputError unless ``review`` passes the folder; each thing it refuses is printed in a line.
 
     ``given`` has the paths that the user knows for those in the folder.
     """
-    found = review([folder], ruleset)
-    problems = [_problem(finding) for subject in found.subjects for finding in subject.of("error")]
+
+    def as_given(text: str) -> str:
+        for inside, outside in given.items():
+            text = text.replace(inside, outside)
+        return " ".join(text.split())
+
+    (subject,) = review([folder], ruleset).subjects
+    problems = [_problem(finding) for finding in subject.of("error")]
     if not problems:  # the official tools' own words, where no rule of ours says it better
-        checks = [check for subject in found.subjects for check in subject.checks if not check.passed]
-        problems = [f"{check.subject}: {check.tool} checker: {'; '.join(check.complaints[:3])}" for check in checks]
-    if not problems and not found.passed:
-        problems = [f"{folder}: review did not pass"]
-    for inside, outside in given.items():
-        problems = [problem.replace(inside, outside) for problem in problems]
-    if len(problems) == 1:
-        raise InputError(problems[0])
-    if problems:
-        print("\n".join(f"error: {problem}" for problem in problems), file=sys.stderr)
+        failed = [check for check in subject.checks if not check.passed]
+        problems = [f"{check.subject}: {check.tool} checker: {'; '.join(check.complaints[:3])}" for check in failed]
+    if not subject.passed and len(problems) == 1:
+        raise InputError(as_given(problems[0]))
+    if not subject.passed:
+        print("\n".join(f"error: {as_given(problem)}" for problem in problems), file=sys.stderr)
         raise InputError(f"no package is made: review refuses it for the {len(problems)} reasons above")
+    tools = ", ".join(dict.fromkeys(check.tool for check in subject.checks))
+    told = f"{len(subject.checks)} official checks ({tools}), ruleset {subject.ruleset}"
+    return Accepted(told, [as_given(_problem(finding)) for finding in subject.of("warning")])
 
 
 def _problem(finding: Finding) -> str:
-    return " ".join(f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend}".split())
+    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend}"

@@ -1,0 +1,210 @@
+"""Packages of made-up results, which are fixtures and no results, and of published ones."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tyro
+
+from benchmark.submission.package import Package
+from benchmark.submission.system_fields import MARK
+from stage.errors import InputError
+from stage.git import commit_of
+from tests.benchmark.review.fixture import ORG, SYSTEM, Record, as_text, records, system_description
+from tests.support import REPOSITORY, assert_refused, command
+
+PUBLISHED = REPOSITORY.parent / "shared" / "real_logs" / "v4.1"
+CODE = f"benchmarks/gpt3/implementations/{SYSTEM}"
+CONFIG = {
+    "precision": "bf16",
+    "system": {"name": "dgxh100_n64", "device": "cuda", "nodes": 64, "devices_per_node": 8, "micro_batch_size": 2},
+}
+
+
+def write_inputs(folder: Path, change: Callable[[list[Record]], None] = lambda _: None) -> list[str]:
+    """Three run folders and a system description; returns the options of ``package`` that name them."""
+    (folder / f"{SYSTEM}.json").write_text(json.dumps(system_description()))
+    (folder / "data.manifest.json").write_text('{"stage": "preprocess"}')
+    for number in range(3):
+        run = folder / f"run_{number}"
+        run.mkdir()
+        log = records(1001 + number)
+        change(log)
+        (run / f"result_{number}.txt").write_text(as_text(log))
+        (run / "config.json").write_text(json.dumps({**CONFIG, "result_number": number}))
+        stamp(run, "5" * 32, commit_of())
+    runs = [str(folder / f"run_{number}") for number in range(3)]
+    return ["--org", ORG, "--system-json", str(folder / f"{SYSTEM}.json"), "--results", *runs]
+
+
+def stamp(run: Path, md5: str, commit: str | None) -> None:
+    entry = {"manifest": str(run.parent / "data.manifest.json"), "md5": {"data.bin": md5}}
+    notes = {"environment": {"commit": commit, "torch": "2.13.0"}, "inputs": {"/c4/data": entry}}
+    lines = [json.dumps({"time_ms": 1, "key": key, "value": value}) for key, value in notes.items()]
+    (run / "events.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def package(folder: Path, options: list[str]) -> "subprocess.CompletedProcess[str]":
+    return command("benchmark", "package", *options, "--output", folder / "package" / ORG)
+
+
+def refused(folder: Path, options: list[str], *phrases: str) -> None:
+    """The same in this process, for what is refused before anything is made."""
+    words = [*options, "--output", str(folder / "package" / ORG)]
+    with pytest.raises(InputError) as caught:
+        tyro.cli(Package, args=words).run()
+    for phrase in phrases:
+        assert phrase in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> "subprocess.CompletedProcess[str]":
+    folder = tmp_path_factory.mktemp("package")
+    return package(folder, write_inputs(folder))
+
+
+@pytest.fixture(scope="module")
+def made(done: "subprocess.CompletedProcess[str]") -> Path:
+    assert done.returncode == 0, done.stderr
+    return Path(done.args[-1])
+
+
+def test_every_official_checker_ran_and_passed(done: "subprocess.CompletedProcess[str]", made: Path) -> None:
+    tools = "compliance, seed, RCP, system description, package, summarizer, repository"
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith(f"{made}: ")
+    assert first.endswith(f" files; review passed: 9 official checks ({tools}), ruleset 4.1.0")
+    assert not [line for line in rest if "warning" in line]
+
+
+def test_package_holds_logs_description_code_and_manifests(made: Path) -> None:
+    inputs = made.parents[1]
+    for number in range(3):
+        copied = made / "results" / SYSTEM / "gpt3" / f"result_{number}.txt"
+        assert copied.read_bytes() == (inputs / f"run_{number}" / f"result_{number}.txt").read_bytes()
+    assert json.loads((made / "systems" / f"{SYSTEM}.json").read_text()) == system_description()
+    here = made / CODE
+    names = {f"{SYSTEM}_pytorch.json", "README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh", "manifests"}
+    assert {path.name for path in here.iterdir()} == names
+    manifests = {path.name for path in (here / "manifests").iterdir()}
+    assert manifests == {"data.manifest.json", *(f"inputs_of_result_{number}.json" for number in range(3))}
+    readme = (here / "README.md").read_text()
+    for text in ("| global batch size | 2048 |", "| learning rate | 2e-05 |", "| micro batch size | 2 |", "1001"):
+        assert text in readme
+    assert str(commit_of()) in readme
+    assert "| torch | 2.13.0 |" in readme
+    assert not list(made.parent.glob("*.partial"))
+
+
+def test_packaged_code_runs(made: Path) -> None:
+    code = made / CODE / ".." / "pytorch"
+    words = [sys.executable, "-m", "benchmark", "schedule", "gpt3_175b", "--global-batch-size", "2048", "--json"]
+    done = subprocess.run(words, cwd=code, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["eval_interval"] == 12
+    assert (code / "requirements.lock").read_bytes() == (REPOSITORY / "requirements.lock").read_bytes()
+    assert not (code / "tests").exists()
+
+
+def test_scripts_ask_for_such_a_run(made: Path, tmp_path: Path) -> None:
+    for script in ("setup.sh", "init_datasets.sh", "run_and_time.sh"):
+        subprocess.run(["bash", "-n", made / CODE / script], check=True)
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text('#!/bin/sh\necho "$PWD" "$@"\nenv\n')
+    sbatch.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "C4": "/c4"}
+    words = ["bash", str(made / CODE / "run_and_time.sh"), "logs"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    first, *variables = done.stdout.splitlines()
+    code = (made / CODE / ".." / "pytorch").resolve()
+    asked = f"{code} --nodes=64 --ntasks-per-node=8 run_gpt3.sh {tmp_path}/logs /c4/tokenizers none"
+    assert first == asked
+    expected = {"GBS=2048", "LR=2e-05", "MIN_LR=2e-06", "USE_BF16=true", "SYSTEM=dgxh100_n64"}
+    expected |= {"COM_DIR=/c4/preprocessed_c4_spm", "EXTERNAL_MODEL_CHECKPOINT_DIR=/c4/ckpt4000_bf16"}
+    assert expected | {f"TRAIN_OPTIONS=--submission-org={ORG} --micro-batch-size=2"} <= set(variables)
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="../shared/real_logs is not there")
+def test_published_results_make_a_package(tmp_path: Path) -> None:
+    org, name = "Google", "cloud-tpu-trillium-1024-maxtext"
+    folder = PUBLISHED / org
+    results = sorted((folder / "results" / name / "gpt3").glob("result_*.txt"))
+    options = ["--org", org, "--system-json", folder / "systems" / f"{name}.json", "--results", *results]
+    done = command("benchmark", "package", *options, "--output", tmp_path / org)
+    assert done.returncode == 0, done.stderr
+    assert "note: no manifests of data and checkpoint" in done.stdout
+    assert "whether it made these results is not in their logs" in done.stdout
+    assert (tmp_path / org / "results" / name / "gpt3" / "result_0.txt").read_bytes() == results[0].read_bytes()
+
+
+def set_value(key: str, value: Any) -> Callable[[list[Record]], None]:
+    def change(log: list[Record]) -> None:
+        for record in log:
+            if record["key"] == key:
+                record["value"] = value
+
+    return change
+
+
+def test_what_review_refuses_is_refused_in_a_line_each(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path, set_value("opt_base_learning_rate", 3e-5))
+    description = tmp_path / f"{SYSTEM}.json"
+    description.write_text(json.dumps(system_description() | {"status": "onprem"}, indent=1))
+    done = package(tmp_path, options)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("error: ") for line in lines)
+    for number in range(3):
+        log = str(tmp_path / f"run_{number}" / f"result_{number}.txt")
+        found = f"{log}:15: opt_base_learning_rate 3e-05; expected 2e-05 at batch size 2048; train with that"
+        assert any(found in line for line in lines), done.stderr
+    assert any(f"{description}:4: status 'onprem'; expected Available on-premise" in line for line in lines)
+    assert lines[-1] == f"error: no package is made: review refuses it for the {len(lines) - 1} reasons above"
+    assert list((tmp_path / "package").iterdir()) == []
+
+
+def test_wrong_description_is_refused_by_its_own_name(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path)
+    path = tmp_path / f"{SYSTEM}.json"
+    path.write_text(json.dumps(system_description() | {"cooling": f"{MARK}air or liquid"}))
+    assert_refused(package(tmp_path, options), f"{path}: 1 fields are still to be filled in by hand: cooling")
+    path.write_text("{")
+    refused(tmp_path, options, f"{path}: not JSON", "describe-system")
+    spaced = path.rename(tmp_path / "my system.json")
+    options[options.index(str(path))] = str(spaced)
+    refused(tmp_path, options, f"{spaced}: its name becomes that of the system", "rename it")
+
+
+def test_results_that_are_not_three_runs_are_refused(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path)
+    runs = options[-3:]
+    rest = options[:-3]
+    refused(tmp_path, [*rest, *runs[:2]], "--results: 2 given, but a submission has exactly 3")
+    refused(tmp_path, [*rest, *runs[:2], runs[0]], "the same log as", "give three different runs")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path, [*rest, *runs[:2], str(tmp_path / "empty")], "one result_*.txt, not 0 of them")
+    log = tmp_path / "run_2" / "result_2.txt"
+    log.write_text(log.read_text().replace('"value": "gpt3"', '"value": "gpt3_rehearsal"'))
+    refused(tmp_path, options, "a run of 'gpt3_rehearsal', but only runs of gpt3 make a submission")
+    log.write_text("nothing\n")
+    refused(tmp_path, options, f"{log}: no MLLOG record in it")
+
+
+def test_runs_of_other_data_or_other_code_are_refused(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path)
+    stamp(tmp_path / "run_1", "6" * 32, commit_of())
+    refused(tmp_path, options, "data.bin has MD5 6666", "read the same data and checkpoint")
+    stamp(tmp_path / "run_1", "5" * 32, "0" * 40)
+    refused(tmp_path, options, f"made by commit {'0' * 40}, but the code to be packaged is", "check that out")
+
+
+def test_names_and_folders_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path)
+    spaced = [word if word != ORG else "A C M E" for word in options]
+    refused(tmp_path, spaced, "--org 'A C M E': expected letters, digits")
+    (tmp_path / "package" / ORG).mkdir(parents=True)
+    refused(tmp_path, options, "exists; choose another --output or delete it")
