@@ -242,7 +242,8 @@ def _score_figures(judgement: Judgement) -> Iterator[KeyFigure]:
         how = f"{score.measured_minutes:.2f} min x {score.factor:.4f}" if score.factor != 1 else "middle one of three"
         yield KeyFigure("Score", f"{score.minutes:.2f}", "min", how)
     if score.accelerators and score.accelerator:
-        yield KeyFigure("Accelerators", f"{score.accelerators:,}", "", score.accelerator)
+        kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
+        yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
     if score.mfu is not None and score.tflops_per_accelerator is not None:
         note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run"
         yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
