@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmark.events.recorded import RecordedEvent
 from benchmark.report.speed import Speed
@@ -24,7 +24,12 @@ class Line:
 
     run: int
     x: Sequence[float]
-    y: Sequence[float]
+    y: Sequence[float | None]
+    """None: the line is broken there."""
+
+    @property
+    def values(self) -> list[float]:
+        return [value for value in self.y if value is not None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,14 @@ def figures(
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
         _arithmetic(runs, speeds, marks),
     ]
-    return [figure for figure in found if figure.lines]
+    return [_with_gaps(figure) for figure in found if figure.lines]
+
+
+def _with_gaps(figure: Figure) -> Figure:
+    """No line goes through the time between an interrupted process and the restart."""
+    restarts = [mark for mark in figure.marks if mark.kind == "restart"]
+    lines = [_broken_at(line, [mark.x for mark in restarts if mark.run == line.run]) for line in figure.lines]
+    return replace(figure, lines=lines)
 
 
 def minutes(run: RunFiles, time_ms: float) -> float | None:
@@ -129,6 +141,14 @@ def _lines(runs: Sequence[RunFiles], points_of: Callable[[RunFiles], Points]) ->
             points = thinned(sorted(finite))
             lines.append(Line(number, [_short(x) for x, _ in points], [_short(y) for _, y in points]))
     return lines
+
+
+def _broken_at(line: Line, breaks: Sequence[float]) -> Line:
+    """The line with a gap at each of ``breaks``."""
+    values: list[tuple[float, float | None]] = list(zip(line.x, line.y, strict=True))
+    values += [(place, None) for place in breaks if place not in line.x]
+    values.sort(key=lambda value: value[0])
+    return Line(line.run, [x for x, _ in values], [y for _, y in values])
 
 
 def _short(value: float) -> float:

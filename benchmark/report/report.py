@@ -120,6 +120,6 @@ def _caption(figure: Figure, page: Page) -> str:
     if len(page.runs) > 1:
         return f"{unit}; {len(figure.lines)} runs."
     if figure.from_zero:
-        ordered = sorted(first.y)
+        ordered = sorted(first.values)
         return f"{unit}; median {ordered[len(ordered) // 2]:.4g}, {ordered[0]:.4g} to {ordered[-1]:.4g}."
-    return f"{unit}; from {first.y[0]:.5g} to {first.y[-1]:.5g}."
+    return f"{unit}; from {first.values[0]:.5g} to {first.values[-1]:.5g}."

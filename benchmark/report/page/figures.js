@@ -123,7 +123,7 @@
       series: [
         { label: figure.x_unit, value: (u, value) => (away(u) ? "last" : figure.x_unit === "tokens" ? whole.format(value) : value.toFixed(2)) },
         ...figure.lines.map((line) => ({
-          label: runs[line.run], stroke: colourOf(line.run), width: 1.6, spanGaps: true, value: (_, value) => shown(value),
+          label: runs[line.run], stroke: colourOf(line.run), width: 1.6, value: (_, value) => shown(value),
           points: { show: figure.dots, size: 6, fill: css("--page") }, dash: line.run >= COLOURS ? [6, 3] : undefined,
         })),
       ],

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.report.figures import kept_steps
+from benchmark.report.figures import figures, kept_steps
+from benchmark.report.speed import Speed
 from benchmark.report.timeline import timeline
 from benchmark.run_files import read_run_files
 from tests.benchmark.report.runs import MadeRun, write_run
@@ -48,6 +49,10 @@ def test_restart_makes_steps_lost_and_time_waited(tmp_path: Path) -> None:
     assert times.seconds == pytest.approx(expected)
     assert run.summary.run_ms == pytest.approx(39_450)
     assert len(times.restarts) == 1
+    figure = next(one for one in figures([run], [times], [Speed(None, None)], None) if one.name == "step_time")
+    restart = figure.lines[0].y.index(None)
+    assert figure.lines[0].x[restart] == next(mark.x for mark in figure.marks if mark.kind == "restart")
+    assert (restart, len(figure.lines[0].values)) == (7, 11)  # steps before it, and all of them
     tokens = [step.number("trained_tokens") for step in kept_steps(run.events)]
     assert tokens == [2048 * (number + 1) for number in range(8)]
 
