@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.events.log import REPOSITORY
 from stage.errors import InputError
+from stage.git import REPOSITORY
 from stage.processes import end_with_parent
 
 EXIT_CODE = re.compile(r"exitcode\s*:?\s*(-?\d+)")

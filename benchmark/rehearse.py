@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmark.benchmarks import REHEARSAL
-from benchmark.events.log import REPOSITORY
 from benchmark.processes import run_module, torchrun
 from benchmark.review.review import Review, review
 from benchmark.systems import DEFAULT_SYSTEM, SYSTEMS
 from data_prep.indexed_dataset import IndexedDataset
 from stage.errors import InputError
+from stage.git import REPOSITORY
 from stage.lock import only_one_in
 
 CORPUS_SEED = 1

@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmark.events.background import Background
 from benchmark.events.event import Event, Kind, Sink
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from stage.git import REPOSITORY
 
 
 class EventLog:

@@ -39,7 +39,7 @@ class Report:
     """
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs, or result files, published ones too."""
+    """Folders of runs or of results, or result files, published ones too."""
     output: Path
     """HTML file to write."""
     ruleset: str | None = None
@@ -48,7 +48,7 @@ class Report:
     def run(self) -> int:
         if self.output.is_dir():
             raise InputError(f"{self.output}: a folder; --output is the HTML file to write")
-        page = report_on(self.paths, self.ruleset)
+        page = report_on([result for path in self.paths for result in _results_in(path)], self.ruleset)
         text = render(page)
         write_text(self.output, text)
         print(f"{self.output}: {page.headline}; {page.verdict.word.lower()}; {len(text.encode()) / 1000:,.0f} kB")
@@ -56,7 +56,9 @@ class Report:
 
 
 def report_on(paths: Sequence[Path], ruleset: str | None) -> Page:
-    """The page about folders of runs, or result files."""
+    """The page about folders of runs, or result files. Raises InputError where there is none."""
+    if not paths:
+        raise InputError("nothing to report on; give folders of runs, or result files (see --help)")
     runs = [read_run_files(path) for path in paths]
     judgement = judge([run.path for run in runs], ruleset)
     speeds = [speed_of(run, judgement.score_of(run.path)) for run in runs]
@@ -68,6 +70,12 @@ def report_on(paths: Sequence[Path], ruleset: str | None) -> Page:
         f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the logs' clocks."
     )
     return make_page(runs, distinct_names(paths), timelines, drawn, judgement, footer)
+
+
+def _results_in(path: Path) -> list[Path]:
+    """A folder of several results stands for them; the folder of a run, and a file, for themselves."""
+    found = sorted(path.glob("result_*.txt")) if path.is_dir() else []
+    return found if len(found) > 1 else [path]
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:

@@ -35,7 +35,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 @dataclass(frozen=True)
 class Package:
     """Make a submission of three results: system description, logs, code, scripts, manifests. What review would
-    refuse is refused, in one line, and nothing is left behind.
+    refuse is refused, in a line each, and nothing is left behind.
 
     Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
     --output ACME

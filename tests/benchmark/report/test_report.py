@@ -159,6 +159,14 @@ def test_published_log_leaves_out_what_it_lacks(tmp_path: Path) -> None:
     assert "Data and checkpoint" not in text
 
 
+def test_folder_of_results_stands_for_them(tmp_path: Path) -> None:
+    for number in range(3):
+        run = write_run(tmp_path / f"run_{number}", seed=number)
+        (run / "result_0.txt").rename(tmp_path / f"result_{number}.txt")
+    text = report(tmp_path / "report.html", tmp_path).read_text()
+    assert "result_0.txt, result_1.txt, result_2.txt" in text
+
+
 def test_file_that_is_no_log_gets_a_page_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "result_0.txt").write_bytes(bytes(range(256)) * 4)
     text = report(tmp_path / "report.html", tmp_path / "result_0.txt").read_text()
@@ -171,6 +179,7 @@ def test_bad_usage_is_one_line(tmp_path: Path) -> None:
     done = command("benchmark", "report", tmp_path / "none", "--output", tmp_path / "r.html")
     assert_refused(done, "none: expected a result file, or a folder with one result_*.txt")
     assert_refused(command("benchmark", "report", run, "--output", tmp_path), "a folder; --output is the HTML file")
+    assert_refused(command("benchmark", "report", "--output", tmp_path / "r.html"), "nothing to report on; give")
     done = command("benchmark", "report", run, "--output", tmp_path / "r.html", "--ruleset", "5.0.0")
     assert_refused(done, "--ruleset 5.0.0: gpt3 is in 3.0.0, 3.1.0, 4.0.0, 4.1.0 only")
     assert not (tmp_path / "r.html").exists()
