@@ -10,11 +10,13 @@ decompress the whole file, which takes a twentieth of the time that tokenising i
 import dataclasses
 import errno
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from data_prep.c4 import BadLine, Block, HashedFile, blocks_of, utf8_of
 from data_prep.fast_tokenizer import FastTokenizer
@@ -24,6 +26,8 @@ from stage.progress import Advance
 from stage.publish import published_file, write_text
 
 OnBadLine = Literal["stop", "skip"]
+Tokens = tuple[npt.NDArray[Any], npt.NDArray[np.int32]]
+"""Token ids of documents end to end, and the documents' lengths."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +127,8 @@ def _make_part(part: Part, tokenizer: FastTokenizer, advance: Advance) -> None:
                     documents = _documents(path, block, part.method.on_bad_line, skipped)
                     ids, sizes = tokenizer.encode_documents(documents)
                     sizes = sizes[sizes > 0]  # the reference leaves documents without tokens out (facts a.4)
-                    bin_file.write(ids.tobytes())
-                    sizes_file.write(sizes.astype("<i4").tobytes())
+                    bin_file.write(ids.data)
+                    sizes_file.write(sizes.astype("<i4").data)
                     blocks.append((len(sizes), len(ids)))
                 advance(block.read_bytes // part.stripes)
     except OSError as error:
@@ -153,8 +157,8 @@ def _documents(path: Path, block: Block, on_bad_line: OnBadLine, skipped: list[t
     return documents
 
 
-def tokens_of(part: Part, name: str) -> Any:
-    """The part's ``bin`` (in its dtype) or ``sizes`` (int32), memory-mapped."""
-    dtype = np.dtype(part.method.dtype) if name == "bin" else np.dtype("<i4")
-    path = part.path(name)
-    return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype)
+def blocks_of_part(part: Part, record: PartRecord) -> Iterator[Tokens]:
+    """The blocks of a finished part, read one after the other."""
+    with part.path("bin").open("rb", buffering=0) as ids, part.path("sizes").open("rb", buffering=0) as sizes:
+        for documents, tokens in record.blocks:
+            yield np.fromfile(ids, part.method.dtype, tokens), np.fromfile(sizes, "<i4", documents)

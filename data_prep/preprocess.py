@@ -23,7 +23,7 @@ import numpy as np
 from data_prep.c4 import require_files
 from data_prep.fast_tokenizer import FastTokenizer
 from data_prep.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path, token_dtype
-from data_prep.parts import Method, OnBadLine, Part, PartRecord, Source, read_record, source_of, tokens_of
+from data_prep.parts import Method, OnBadLine, Part, PartRecord, Source, Tokens, blocks_of_part, read_record, source_of
 from data_prep.tokenizer import Tokenizer
 from data_prep.workers import Finished, finished_in_order
 from stage.digest import md5_file
@@ -185,17 +185,10 @@ def _join(finished: Finished, prefix: Path, tokenizer: Path, options: dict[str, 
     return Result(writer.num_documents, writer.num_tokens, len(skipped), time.monotonic() - started)
 
 
-def _blocks_in_order(parts: Sequence[tuple[Part, PartRecord]]) -> Iterator[tuple[Any, Any]]:
-    """Token ids and document lengths of a file's blocks: block i is in stripe i modulo the number of stripes."""
-    stripes = [(tokens_of(part, "bin"), tokens_of(part, "sizes"), iter(record.blocks)) for part, record in parts]
-    starts = [[0, 0] for _ in parts]
-    for number in itertools.count():
-        ids, sizes, blocks = stripes[number % len(stripes)]
-        start = starts[number % len(stripes)]
+def _blocks_in_order(parts: Sequence[tuple[Part, PartRecord]]) -> Iterator[Tokens]:
+    """The blocks of a file: block i is in stripe i modulo the number of stripes."""
+    for blocks in itertools.cycle([blocks_of_part(part, record) for part, record in parts]):
         block = next(blocks, None)
         if block is None:
             return
-        documents, tokens = block
-        yield ids[start[1] : start[1] + tokens], sizes[start[0] : start[0] + documents]
-        start[0] += documents
-        start[1] += tokens
+        yield block

@@ -1,6 +1,7 @@
 """The fast path gives SentencePiece's own ids, for every text and model, or does not cut at all."""
 
 import io
+import multiprocessing
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import fast_tokenizer
+from data_prep import fast_tokenizer, segment_ids, shared_segments
 from data_prep.cut_rules import cut_rules
 from data_prep.fast_tokenizer import FastTokenizer
 from data_prep.tokenizer import TRAINING_OPTIONS, Tokenizer
@@ -159,8 +160,8 @@ def test_documents_too_long_to_cut(models: dict[str, Path], monkeypatch: pytest.
 
 
 def test_a_full_table_is_emptied(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast_tokenizer, "MOST_ENTRIES", 50)
-    monkeypatch.setattr(fast_tokenizer, "MOST_LONG_ENTRIES", 3)
+    monkeypatch.setattr(segment_ids, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(segment_ids, "MOST_LONG_ENTRIES", 3)
     tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
     for _ in range(3):
         for text in [*ENGLISH, *TEXTS]:
@@ -169,10 +170,39 @@ def test_a_full_table_is_emptied(models: dict[str, Path], monkeypatch: pytest.Mo
 
 def test_keys_that_share_a_slot(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """With every key starting at the same slot, each is still found under its own bytes."""
-    monkeypatch.setattr(fast_tokenizer, "_first_slots", lambda low, _: np.full(len(low), (1 << 20) - 5))
+    monkeypatch.setattr(segment_ids, "_first_slots", lambda low, _: np.full(len(low), (1 << 20) - 5))
     tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
     for _ in range(2):
         assert_same(tokenizer, [*ENGLISH[:20], *TEXTS])
+
+
+@pytest.mark.parametrize("room", [None, 40], ids=["room for all", "full"])
+def test_what_another_process_has_learned(
+    models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, room: int | None
+) -> None:
+    """It is taken over, if there is room for it, and the ids are the same."""
+    if room is not None:
+        monkeypatch.setattr(shared_segments, "MOST_SEGMENTS", room)
+    tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
+    tokenizer.share()
+    documents = [line.encode() for line in ENGLISH]
+    for half in (documents[::2], documents[1::2]):
+        process = multiprocessing.get_context("fork").Process(target=tokenizer.encode_documents, args=[half])
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+    encoded: list[bytes] = []
+    encode = tokenizer.plain.encode_batch
+
+    def encode_and_note(texts: list[bytes]) -> list[list[int]]:
+        encoded.extend(texts)
+        return encode(texts)
+
+    monkeypatch.setattr(tokenizer.plain, "encode_batch", encode_and_note)
+    assert_same(tokenizer, ENGLISH)
+    short = [text for text in encoded if len(text) <= segment_ids.LONGEST_KEY]
+    assert bool(short) == (room is not None)
+    assert_same(tokenizer, [*TEXTS, *ENGLISH])
 
 
 def test_wide_vocabularies_have_wide_ids(models: dict[str, Path]) -> None:
