@@ -17,6 +17,7 @@ A text that holds U+2581 itself is not cut: it stands for a space without being 
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,8 @@ def cut_rules(serialized_model: bytes) -> CutRules:
         model.ParseFromString(serialized_model)
     except DecodeError as error:
         raise NoGuarantee(f"its description cannot be read ({error})") from error
-    _require_known_options(model)
+    pieces = [piece.piece for piece in model.pieces]
+    _require_known_options(model, pieces)
     normalizer = _Trie(model.normalizer_spec.precompiled_charsmap)
     plain = np.zeros(256, np.bool_)
     plain[0x21:0x7F] = True
@@ -64,12 +66,12 @@ def cut_rules(serialized_model: bytes) -> CutRules:
     if b"  " in normalizer.outputs or SPACE_SYMBOL.encode() in normalizer.outputs:
         raise NoGuarantee("its normaliser makes several spaces at once, or U+2581, out of other characters")
     newline = normalizer.result_of(NEWLINE) == b" " and NEWLINE not in inner
-    return CutRules(newline, plain, _between(model, plain))
+    return CutRules(newline, plain, _between(pieces, plain))
 
 
-def _require_known_options(model: Any) -> None:
+def _require_known_options(model: Any, pieces: Sequence[str]) -> None:
     trainer, normalizer, kinds = model.trainer_spec, model.normalizer_spec, model_pb2.ModelProto.SentencePiece
-    pieces = {piece.piece: piece.type for piece in model.pieces}
+    types = [piece.type for piece in model.pieces]
     checks = (
         (trainer.model_type == model_pb2.TrainerSpec.BPE, "it is not a BPE model"),
         (trainer.byte_fallback, "it has no byte fallback"),
@@ -77,22 +79,22 @@ def _require_known_options(model: Any) -> None:
         (normalizer.add_dummy_prefix, "it puts no space before the text"),
         (normalizer.remove_extra_whitespaces, "it keeps runs of spaces"),
         (normalizer.escape_whitespaces, "it does not escape spaces"),
-        (kinds.USER_DEFINED not in pieces.values(), "it has user-defined pieces"),
-        (pieces.get(SPACE_SYMBOL) == kinds.NORMAL, "a single space is not one of its pieces"),
-        (not any(SPACE_SYMBOL in piece[1:] for piece in pieces), "it has pieces that span words"),
+        (kinds.USER_DEFINED not in types, "it has user-defined pieces"),
+        ((SPACE_SYMBOL, kinds.NORMAL) in zip(pieces, types, strict=True), "a single space is not one of its pieces"),
+        (not any(piece.rfind(SPACE_SYMBOL) > 0 for piece in pieces), "it has pieces that span words"),
     )
     for holds, reason in checks:
         if not holds:
             raise NoGuarantee(reason)
 
 
-def _between(model: Any, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+def _between(pieces: Sequence[str], plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """See :class:`CutRules`."""
     between = np.zeros((256, 256), np.uint8)
     between[np.ix_(plain, plain)] = IF_PLAIN_FOLLOWS
     between[SPACE, plain] = IF_PLAIN_FOLLOWS
-    pieces = b"\xff".join(piece.piece.replace(SPACE_SYMBOL, " ").encode() for piece in model.pieces)
-    characters = np.frombuffer(pieces, np.uint8)  # no text holds the byte ff
+    joined = b"\xff".join(map(str.encode, pieces)).replace(SPACE_SYMBOL.encode(), b" ")  # no text holds the byte ff
+    characters = np.frombuffer(joined, np.uint8)
     between[characters[:-1], characters[1:]] = NEVER
     between[:, SPACE] = ALWAYS
     return between.reshape(-1)
@@ -122,8 +124,9 @@ class _Trie:
         """Children of nodes, and their labels (1 to 255)."""
         bases = nodes ^ self._offsets(nodes)
         first, last = (np.searchsorted(self._bases, bases, side) for side in ("left", "right"))
-        ranges = [np.arange(start, stop) for start, stop in zip(first, last, strict=True)]
-        children = self._units_by_base[np.concatenate([np.empty(0, np.int64), *ranges])]
+        counts = last - first
+        places = np.arange(counts.sum()) + np.repeat(last - np.cumsum(counts), counts)  # first to last of each node
+        children = self._units_by_base[places]
         return children, self._units[children] & 0xFF
 
     def _offsets(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
