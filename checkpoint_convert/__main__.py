@@ -9,17 +9,15 @@ from typing import Annotated, Literal
 
 import tyro
 
-from checkpoint_convert.compare_checkpoints import compare, format_comparison, require_same
 from checkpoint_convert.convert import Converted
-from checkpoint_convert.inspect_checkpoint import format_report, inspect
 from checkpoint_convert.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.to_dcp import to_dcp
-from checkpoint_convert.to_huggingface import to_huggingface
 from stage.cli import main
 from stage.errors import InputError
+
+# Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.
 
 UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -178,6 +176,8 @@ class ToHuggingface:
     """Replace what is there."""
 
     def run(self) -> None:
+        from checkpoint_convert.to_huggingface import to_huggingface
+
         print_exported(self.output, to_huggingface(self.input, self.output, heads=self.heads, force=self.force))
 
 
@@ -196,6 +196,8 @@ class ToDcp:
     """Replace what is there."""
 
     def run(self) -> None:
+        from checkpoint_convert.to_dcp import to_dcp
+
         print_exported(self.output, to_dcp(self.input, self.output, force=self.force))
 
 
@@ -216,6 +218,8 @@ class Inspect:
     """Print the result as JSON."""
 
     def run(self) -> None:
+        from checkpoint_convert.inspect_checkpoint import format_report, inspect
+
         report = inspect(self.checkpoint, self.array, md5=self.md5)
         print(json.dumps(asdict(report), indent=1) if self.json else format_report(report))
 
@@ -238,6 +242,8 @@ class Compare:
     """Print the result as JSON."""
 
     def run(self) -> None:
+        from checkpoint_convert.compare_checkpoints import compare, format_comparison, require_same
+
         comparison = compare(self.one, self.other, self.tolerance)
         print(json.dumps(asdict(comparison), indent=1) if self.json else format_comparison(comparison))
         require_same(comparison)

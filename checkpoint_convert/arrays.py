@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 KEPT_POSITIONS = 2048
 BLOCK = "transformer.repeat.sub.x_layers_0."
+LAYERS = "encoder.layers."
+"""How Megatron's names of stacked arrays begin."""
 
 
 @dataclass(frozen=True)

@@ -48,9 +48,13 @@ class Cut:
         return math.prod(self.unit)
 
     @property
+    def peak_items(self) -> tuple[int, int, int]:
+        """What one block takes, FP32: the input, and of a unit the reordered copy and the largest of its outputs."""
+        return self.block_items, self.unit_items, self.unit_items
+
+    @property
     def peak_bytes(self) -> int:
-        """What one block takes: the input, and of a unit the reordered copy and the largest of its outputs."""
-        return 4 * self.block_items + 8 * self.unit_items
+        return 4 * sum(self.peak_items)
 
     @property
     def passes(self) -> float:

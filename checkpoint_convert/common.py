@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from stage.errors import InputError
 
 METADATA = '{"sharded_backend": "zarr"}'
@@ -22,6 +20,8 @@ PARAM_GROUP = {
 
 def write_common(folder: Path, dtype: str) -> None:
     """Write both files. A ``bf16`` checkpoint nests the optimizer one level deeper."""
+    import torch  # takes a second or two, which a conversion spends beside its own work
+
     (folder / "metadata.json").write_text(METADATA)
     optimizer: dict[str, Any] = {"param_groups": [dict(PARAM_GROUP)]}
     torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, folder / "common.pt")
@@ -29,6 +29,8 @@ def write_common(folder: Path, dtype: str) -> None:
 
 def adam_step(folder: Path) -> int | None:
     """Adam's step counter in ``common.pt``; None where there is no such file, as in the published BF16 tarball."""
+    import torch
+
     path = folder / "common.pt"
     if not path.is_file():
         return None

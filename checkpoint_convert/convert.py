@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -88,8 +89,10 @@ def convert(
         for job in jobs:
             for target in job.targets:
                 (partial / target.name).mkdir(exist_ok=True)
-        run_jobs(jobs, partial, journal, workers=workers, memory_limit=memory_limit)
-        conversion.write_small_files(partial)
+        with ThreadPoolExecutor(1) as beside:
+            small_files = beside.submit(conversion.write_small_files, partial)
+            run_jobs(jobs, partial, journal, workers=workers, memory_limit=memory_limit)
+        small_files.result()
         listing = _listing(partial, journal)
         _publish(partial, output)
         total = _write_manifest(conversion, source, output, listing, started)

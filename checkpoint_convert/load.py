@@ -13,13 +13,12 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from checkpoint_convert.arrays import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.arrays import EXP_AVG, EXP_AVG_SQ, LAYERS, MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.byte_ranges import Box, Values, whole
 from checkpoint_convert.common import adam_step
 from checkpoint_convert.stored_array import StoredArray, zarr_array
 from stage.errors import InputError
 
-LAYERS = "encoder.layers."
 READS_IN_FLIGHT = 16
 
 

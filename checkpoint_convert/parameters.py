@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from checkpoint_convert.arrays import ARRAYS, Array
-from checkpoint_convert.load import LAYERS
+from checkpoint_convert.arrays import ARRAYS, LAYERS, Array
 from stage.errors import InputError
 from stage.manifest import read_manifest
 

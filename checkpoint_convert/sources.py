@@ -1,5 +1,6 @@
 """Reading the arrays of a checkpoint that is converted: whole chunks, with little memory besides, and none missing."""
 
+import io
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ from stage.errors import InputError
 DAMAGED: Any = isal_zlib.error
 GZIP = 31
 """zlib's name for a window of 2**15 bytes in gzip's format."""
+PIECE_BYTES = 1 << 18
 
 
 class Source(Protocol):
@@ -30,8 +32,8 @@ class Source(Protocol):
     @property
     def chunks(self) -> tuple[int, ...]: ...
 
-    def read(self, place: Place) -> npt.NDArray[np.float32]:
-        """The values at a place. Raises ValueError for a chunk that is damaged."""
+    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
+        """Read what is at a place into ``values``, contiguous. Raises ValueError for a chunk that is damaged."""
         ...
 
 
@@ -44,8 +46,7 @@ class PlainSource:
     separator: str
     gzip: bool
 
-    def read(self, place: Place) -> npt.NDArray[np.float32]:
-        values = np.empty([part.stop - part.start for part in place], "<f4")
+    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
         ranges = [
             range(part.start // size, -(-part.stop // size)) for part, size in zip(place, self.chunks, strict=True)
         ]
@@ -55,26 +56,47 @@ class PlainSource:
                 start, stop = max(part.start, number * size), min(part.stop, (number + 1) * size)
                 here.append(slice(start - part.start, stop - part.start))
                 there.append(slice(start - number * size, stop - number * size))
-            values[tuple(here)] = self._chunk(index)[tuple(there)]
-        return values
+            wanted = values[tuple(here)]
+            if wanted.shape == self.chunks and wanted.flags.c_contiguous:
+                self._read_chunk(index, wanted)
+            else:
+                chunk = np.empty(self.chunks, "<f4")
+                self._read_chunk(index, chunk)
+                wanted[...] = chunk[tuple(there)]
 
-    def _chunk(self, index: Sequence[int]) -> npt.NDArray[np.float32]:
+    def _read_chunk(self, index: Sequence[int], chunk: npt.NDArray[np.float32]) -> None:
         key = self.separator.join(map(str, index))
-        size = 4 * int(np.prod(self.chunks))
+        read = _unpack if self.gzip else _read_plain
         try:
-            if not self.gzip:
-                if (self.path / key).stat().st_size != size:
-                    raise ValueError(f"chunk {key} has {(self.path / key).stat().st_size} bytes instead of {size}")
-                return np.memmap(self.path / key, "<f4", "r", shape=self.chunks)
-            unpacker = isal_zlib.decompressobj(wbits=GZIP)
-            data = unpacker.decompress((self.path / key).read_bytes(), max_length=size + 1)
+            with (self.path / key).open("rb", buffering=0) as file:
+                read(file, chunk.reshape(-1).view(np.uint8).data)
         except FileNotFoundError:
-            return np.zeros(self.chunks, "<f4")
-        except DAMAGED as error:
+            chunk[...] = 0
+        except (DAMAGED, ValueError) as error:
             raise ValueError(f"chunk {key}: {error}") from error
-        if len(data) != size or not unpacker.eof:
-            raise ValueError(f"chunk {key} does not unpack to {size} bytes")
-        return np.frombuffer(data, "<f4").reshape(self.chunks)
+
+
+def _read_plain(file: io.FileIO, data: memoryview) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size != len(data):
+        raise ValueError(f"it has {size} bytes instead of {len(data)}")
+    done = 0
+    while done < size:
+        if not (count := file.readinto(data[done:])):
+            raise ValueError("it became shorter while it was read")
+        done += count
+
+
+def _unpack(file: io.FileIO, data: memoryview) -> None:
+    """By pieces that stay in the cache."""
+    unpacker = isal_zlib.decompressobj(wbits=GZIP)
+    done = 0
+    while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(PIECE_BYTES)):
+        piece = unpacker.decompress(packed, max_length=PIECE_BYTES)
+        data[done : done + len(piece)] = piece  # ValueError if that is more than there is room for
+        done += len(piece)
+    if done != len(data) or not unpacker.eof:
+        raise ValueError(f"it does not unpack to {len(data)} bytes")
 
 
 @dataclass(frozen=True)
@@ -85,9 +107,8 @@ class StoredSource:
     chunks: tuple[int, ...]
     stored: Any
 
-    def read(self, place: Place) -> npt.NDArray[np.float32]:
-        values: npt.NDArray[np.float32] = self.stored[place].read().result()
-        return values
+    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
+        values[...] = self.stored[place].read().result()
 
 
 def open_source(path: Path, expected: Sequence[int], *, like: str, readers: int) -> Source:

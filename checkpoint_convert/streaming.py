@@ -4,16 +4,15 @@ Output chunks are uncompressed, so that a chunk's file is its bytes. Each file t
 and is not written again.
 """
 
-import contextlib
 import ctypes
 import errno
 import hashlib
 import math
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from checkpoint_convert.blocks import Cut, Place, Side, cut
 from checkpoint_convert.journal import Journal
 from checkpoint_convert.sources import Source
+from checkpoint_convert.workspace import Workspace, workspace_bytes, write_file
 from stage.errors import InputError
 from stage.progress import progress
 
@@ -76,33 +76,16 @@ def blocks_within(memory_limit: int, workers: int, sizes: Mapping[str, int], sou
     return cut(sizes, source, target, most_items=most_items, comfortable_items=COMFORTABLE_ITEMS)
 
 
-class _Memory:
-    """Blocks wait until there is room for them; one is always let in."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._used = limit, 0
-        self._changed = threading.Condition()
-
-    @contextlib.contextmanager
-    def room_for(self, size: int) -> Iterator[None]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._used == 0 or self._used + size <= self._limit)
-            self._used += size
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._used -= size
-                self._changed.notify_all()
-
-
 def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, workers: int, memory_limit: int) -> None:
     """Write all output chunks into ``folder``, those in the journal excepted.
 
     Raises InputError for an input chunk that cannot be read or holds a value that cannot be, and for a full disk.
     """
     _give_freed_memory_back()
-    memory = _Memory(memory_limit)
+    size = max(workspace_bytes(job.cut.peak_items) for job in jobs)
+    free: SimpleQueue[Workspace] = SimpleQueue()  # whoever finds none waits
+    for _ in range(max(1, min(workers, memory_limit // size))):
+        free.put(Workspace(size))
     with (
         progress("convert", sum(job.bytes for job in jobs), "bytes") as advance,
         ThreadPoolExecutor(workers) as pool,
@@ -111,7 +94,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, workers: in
         try:
             for job in jobs:
                 for block in job.cut.blocks():
-                    running.add(pool.submit(_convert, job, block, folder, journal, memory))
+                    running.add(pool.submit(_convert, job, block, folder, journal, free))
                     if len(running) > 2 * workers:
                         done, running = wait(running, return_when=FIRST_COMPLETED)
                         advance(sum(future.result() for future in done))
@@ -130,29 +113,38 @@ def _give_freed_memory_back() -> None:
         mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
-def _convert(job: Job, block: Place, folder: Path, journal: Journal, memory: _Memory) -> int:
+def _convert(job: Job, block: Place, folder: Path, journal: Journal, free: "SimpleQueue[Workspace]") -> int:
     """Convert one block; returns its output bytes."""
     units = [unit for unit in job.cut.units(block) if not _is_done(job, unit, journal)]
-    items = int(math.prod(part.stop - part.start for part in block))
-    size = items * sum(target.dtype.itemsize for target in job.targets)
+    size = _items(block) * sum(target.dtype.itemsize for target in job.targets)
     if not units:
         return size
-    with memory.room_for(job.cut.peak_bytes):
-        values = _read(job, block)
+    workspace = free.get()
+    try:
+        for_values, for_ordered, for_rounded = workspace.arrays(job.cut.peak_items)
+        values = _read(job, block, for_values)
         for unit in units:
-            _write_unit(job, unit, _unit_of(job.cut, values, block, unit), folder, journal)
+            ordered = _unit_of(job.cut, values, block, unit, for_ordered)
+            _write_unit(job, unit, ordered, for_rounded, folder, journal)
+    finally:
+        free.put(workspace)
     return size
+
+
+def _items(place: Place) -> int:
+    return math.prod(part.stop - part.start for part in place)
 
 
 def _is_done(job: Job, unit: Place, journal: Journal) -> bool:
     return all(journal.has(f"{target.name}/{key}") for key, _ in job.cut.files(unit) for target in job.targets)
 
 
-def _read(job: Job, block: Place) -> npt.NDArray[np.float32]:
+def _read(job: Job, block: Place, memory: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """A block in the input's order."""
     place = job.cut.merged(block, job.cut.source)
+    values = memory[: _items(block)].reshape([part.stop - part.start for part in place])
     try:
-        values = job.source.read(place)
+        job.source.read(place, values)
     except ValueError as error:
         raise InputError(f"{job.source.path}: a chunk cannot be read ({str(error).splitlines()[0]})") from error
     _require_possible(job, values, place)
@@ -176,7 +168,9 @@ def _complain(job: Job, values: npt.NDArray[np.float32], place: Place, bad: npt.
     raise InputError(f"{job.source.path}: {values[first]} at {index}, in chunk {chunk}: {what}; the source is damaged")
 
 
-def _unit_of(cut: Cut, values: npt.NDArray[np.float32], block: Place, unit: Place) -> npt.NDArray[np.float32]:
+def _unit_of(
+    cut: Cut, values: npt.NDArray[np.float32], block: Place, unit: Place, memory: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
     """One unit of a block, in the output's order, merged."""
     extents = dict(zip(cut.target.axes, (part.stop - part.start for part in block), strict=True))
     by_axis = values.reshape([extents[axis] for axis in cut.source.axes])
@@ -184,36 +178,52 @@ def _unit_of(cut: Cut, values: npt.NDArray[np.float32], block: Place, unit: Plac
     within = tuple(
         slice(part.start - whole.start, part.stop - whole.start) for part, whole in zip(unit, block, strict=True)
     )
-    return _contiguous(ordered[within]).reshape([part.stop - part.start for part in cut.merged(unit, cut.target)])
+    copy = memory[: _items(unit)]
+    _copy(ordered[within], copy.reshape(ordered[within].shape))
+    return copy.reshape([part.stop - part.start for part in cut.merged(unit, cut.target)])
 
 
-def _contiguous(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """A copy in C order. A transpose goes by tiles, so that what is read with a stride stays in the cache."""
+def _copy(values: npt.NDArray[np.float32], copy: npt.NDArray[np.float32]) -> None:
+    """Copy into C order. A transpose goes by tiles, so that what is read with a stride stays in the cache."""
     if values.ndim < 2 or values.strides[-1] == values.itemsize:
-        return np.ascontiguousarray(values)
-    copy = np.empty(values.shape, values.dtype)
+        copy[...] = values
+        return
     fast = min(range(values.ndim - 1), key=lambda axis: values.strides[axis] if values.shape[axis] > 1 else 1 << 62)
     for start in range(0, values.shape[-1], TILE):
         for other in range(0, values.shape[fast], TILE):
             tile: list[slice] = [slice(None)] * values.ndim
             tile[-1], tile[fast] = slice(start, start + TILE), slice(other, other + TILE)
             copy[tuple(tile)] = values[tuple(tile)]
-    return copy
 
 
-def _write_unit(job: Job, unit: Place, values: npt.NDArray[np.float32], folder: Path, journal: Journal) -> None:
+def _write_unit(
+    job: Job,
+    unit: Place,
+    values: npt.NDArray[np.float32],
+    memory: npt.NDArray[np.float32],
+    folder: Path,
+    journal: Journal,
+) -> None:
     for target in job.targets:
-        with np.errstate(over="ignore"):  # BF16 overflows to infinity, as the reference's does
-            rounded = values.astype(target.dtype, copy=False)
+        rounded = _rounded(values, target.dtype, memory)
         for key, within in job.cut.files(unit):
             name = f"{target.name}/{key}"
             data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
             digest = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
             try:
-                (folder / name).write_bytes(data.data)
+                write_file(folder / name, data)
                 journal.note(name, digest, len(data))
             except OSError as error:
                 if error.errno not in FULL:
                     raise
                 where = f"{folder / name}: {error.strerror}"
                 raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
+
+
+def _rounded(values: npt.NDArray[np.float32], dtype: np.dtype[Any], memory: npt.NDArray[np.float32]) -> Any:
+    if values.dtype == dtype:
+        return values
+    rounded = memory.view(dtype)[: values.size].reshape(values.shape)
+    with np.errstate(over="ignore"):  # BF16 overflows to infinity, as the reference's does
+        np.copyto(rounded, values, casting="unsafe")
+    return rounded

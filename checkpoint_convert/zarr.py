@@ -25,7 +25,7 @@ def open_array(path: Path, *, readers: int | None = None) -> Any:
 def create_array(
     path: Path, shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
 ) -> Any:
-    """Create an array; ``dtype`` is float32 or bfloat16."""
+    """Create an array, or open the same one; ``dtype`` is float32 or bfloat16."""
     spec = _spec(path)
     spec["metadata"] = {
         "dtype": {"float32": "<f4", "bfloat16": "bfloat16"}[dtype],
@@ -33,7 +33,7 @@ def create_array(
         "chunks": list(chunks),
         "compressor": compressor,
     }
-    return ts.open(spec, create=True).result()
+    return ts.open(spec, create=True, open=True).result()
 
 
 def _spec(path: Path, readers: int | None = None) -> dict[str, Any]:
