@@ -58,9 +58,18 @@ class ModelSizes:
 
 
 def write_random_paxml(
-    output: Path, *, seed: int, sizes: ModelSizes, compress: bool = True, force: bool = False
+    output: Path,
+    *,
+    seed: int,
+    sizes: ModelSizes,
+    compress: bool = True,
+    layers_together: bool = True,
+    force: bool = False,
 ) -> bool:
-    """Write the checkpoint; False if it is there already. Raises InputError where the folder holds something else."""
+    """Write the checkpoint; False if it is there already. Raises InputError where the folder holds something else.
+
+    ``layers_together``: chunks hold all layers, else one each.
+    """
     started = time.monotonic()
     options = {"seed": seed, **asdict(sizes)}
     if not force and is_current(output, stage="random-paxml", options=options, inputs=[]):
@@ -74,7 +83,10 @@ def write_random_paxml(
             for array in ARRAYS:
                 shape = array.paxml_shape(by_axis)
                 path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
-                store = create_array(path, shape, "float32", _chunks(shape), GZIP if compress else None)
+                chunks = _chunks(shape)
+                if array.stacked and not layers_together:
+                    chunks = (1, *chunks[1:])
+                store = create_array(path, shape, "float32", chunks, GZIP if compress else None)
                 store.write(_values(random, array, group.megatron[0], shape)).result()
     digest = md5_text(format_list(digest_folder(output)))
     write_manifest(
