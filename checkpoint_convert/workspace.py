@@ -23,7 +23,7 @@ class Workspace:
     """Memory for arrays that begin at pages of their own."""
 
     def __init__(self, size: int) -> None:
-        self._memory = mmap.mmap(-1, size)
+        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def arrays(self, counts: Sequence[int]) -> list[npt.NDArray[np.float32]]:

@@ -29,7 +29,8 @@ Int64 = npt.NDArray[np.int64]
 class FastTokenizer:
     """Encodes documents to exactly the ids that :class:`Tokenizer` gives them.
 
-    ``why_slow`` says why the model's texts cannot be cut; None if they can. The table takes up to 80 MB.
+    ``why_slow`` says why the model's texts cannot be cut; None if they can. The table takes up to 80 MB, what processes
+    share another 16.
     """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MOST_SEGMENTS = 500_000
-"""The first ones are the most frequent; what is learned later, each worker keeps to itself."""
-MOST_IDS = 3_000_000
+MOST_SEGMENTS = 300_000
+"""The first ones are the most frequent; what is learned later, each worker keeps to itself. Half of what a worker's
+table holds: when that is full, it starts again from here."""
+MOST_IDS = 2_000_000
 
 Ids = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
@@ -23,7 +24,7 @@ NOTHING: Seen = (0, 0)
 
 
 class SharedSegments:
-    """A list that processes forked after it was made only append to. It takes up to 24 MB, shared by all."""
+    """A list that processes forked after it was made only append to. It takes up to 16 MB, shared by all."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self._lock = multiprocessing.get_context("fork").Lock()

@@ -30,6 +30,7 @@ REPOSITORY = Path(__file__).parents[2]
 @dataclass(frozen=True)
 class Measured:
     wall_s: float
+    cpu_s: float
     peak_mib: float
 
 
@@ -57,7 +58,7 @@ def run(*command: object) -> Measured:
     if status:
         raise SystemExit(f"failed: {command}")
     os.sync()
-    return Measured(time.perf_counter() - started, usage.ru_maxrss / 1024)
+    return Measured(time.perf_counter() - started, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
 def convert(source: Path, output: Path, dtype: str, *more: object) -> Measured:
@@ -75,6 +76,25 @@ def make(folder: Path, layers: int, hidden: int, *, compress: bool = True, layer
     return folder
 
 
+def compare(folder: Path, source: Path, dtype: str, packed: str, repeat: int) -> None:
+    """All sides in turn, and their best."""
+    runs: dict[str, list[Measured]] = {"convert": [], "cp -r": [], "whole arrays": []}
+    for _ in range(repeat):
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        runs["convert"].append(convert(source, folder / "out", dtype))
+        shutil.rmtree(folder / "copy", ignore_errors=True)
+        runs["cp -r"].append(run("cp", "-r", folder / "out", folder / "copy"))
+        shutil.rmtree(folder / "whole", ignore_errors=True)
+        runs["whole arrays"].append(run(sys.executable, "-m", "tests.speed.convert", folder, "--whole-arrays", dtype))
+    size = sum(path.stat().st_size for path in (folder / "out").rglob("*"))
+    best = {name: min(measured, key=lambda one: one.wall_s) for name, measured in runs.items()}
+    copy = best["cp -r"].wall_s
+    print(f"{dtype} from chunks that are {packed}: {size / 1e9:.2f} GB written, synced; best of {repeat}")
+    for name, one in best.items():
+        times = f"{one.wall_s:6.2f} s = {one.wall_s / copy:.2f} times cp -r, {one.cpu_s:6.2f} s of CPU"
+        print(f"  {name:13} {times}, {one.peak_mib:6.0f} MiB at most", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -88,27 +108,11 @@ def main() -> None:
         whole_arrays(folder / "paxml", folder / "whole", chosen.whole_arrays)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for dtype, compress in (("fp32", True), ("bf16", True), ("fp32", False), ("bf16", False)):
+    for compress in (True, False):
         source = make(folder / "paxml", chosen.layers, chosen.hidden, compress=compress)
         os.sync()
-        runs: dict[str, list[Measured]] = {"convert": [], "cp -r": [], "whole arrays": []}
-        for _ in range(chosen.repeat):
-            shutil.rmtree(folder / "out", ignore_errors=True)
-            runs["convert"].append(convert(source, folder / "out", dtype))
-            shutil.rmtree(folder / "copy", ignore_errors=True)
-            runs["cp -r"].append(run("cp", "-r", folder / "out", folder / "copy"))
-            shutil.rmtree(folder / "whole", ignore_errors=True)
-            runs["whole arrays"].append(
-                run(sys.executable, "-m", "tests.speed.convert", folder, "--whole-arrays", dtype)
-            )
-        size = sum(path.stat().st_size for path in (folder / "out").rglob("*"))
-        best = {name: min(measured, key=lambda one: one.wall_s) for name, measured in runs.items()}
-        copy = best["cp -r"].wall_s
-        packed = "gzip" if compress else "not compressed"
-        print(f"{dtype} from chunks that are {packed}: {size / 1e9:.2f} GB written, synced; best of {chosen.repeat}")
-        for name, measured in best.items():
-            times = f"{measured.wall_s:6.2f} s = {measured.wall_s / copy:.2f} times cp -r"
-            print(f"  {name:13} {times}, {measured.peak_mib:6.0f} MiB at most")
+        for dtype in ("fp32", "bf16"):
+            compare(folder, source, dtype, "gzip" if compress else "not compressed", chosen.repeat)
     for name in ("out", "copy", "whole"):
         shutil.rmtree(folder / name, ignore_errors=True)
     for layers in (1, 4):
