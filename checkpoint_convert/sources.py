@@ -93,8 +93,10 @@ def _unpack(file: io.FileIO, data: memoryview) -> None:
     done = 0
     while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(PIECE_BYTES)):
         piece = unpacker.decompress(packed, max_length=PIECE_BYTES)
-        data[done : done + len(piece)] = piece  # ValueError if that is more than there is room for
         done += len(piece)
+        if done > len(data):
+            break
+        data[done - len(piece) : done] = piece
     if done != len(data) or not unpacker.eof:
         raise ValueError(f"it does not unpack to {len(data)} bytes")
 
