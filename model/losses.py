@@ -5,8 +5,10 @@ Tensors are named by their axes: B batch, S sequence, H hidden, V padded vocabul
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -45,9 +47,53 @@ def token_losses(logits_BSV: Tensor, labels_BS: Tensor) -> Tensor:
 
     FP64 logits stay FP64, for comparisons.
     """
-    wide = logits_BSV if logits_BSV.dtype == torch.float64 else logits_BSV.float()
-    return F.cross_entropy(wide.flatten(0, -2), labels_BS.flatten(), reduction="none").view_as(labels_BS)
+    return cross_entropy(logits_BSV.flatten(0, -2), labels_BS.flatten(), None).view_as(labels_BS)
+
+
+def cross_entropy(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    """The same over [T, V]; with ``group``, each of its ranks has some of the columns, in the order of ranks."""
+    losses: Tensor = _CrossEntropy.apply(logits_TV, labels_T, group)  # type: ignore[no-untyped-call]
+    return losses
 
 
 def _losses(x_TH: Tensor, weight_VH: Tensor, labels_T: Tensor) -> Tensor:
-    return token_losses(F.linear(x_TH, weight_VH), labels_T)
+    return cross_entropy(F.linear(x_TH, weight_VH), labels_T, None)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """One FP32 array of the logits' size, made once and turned into the gradient in place, where PyTorch's own makes
+    four. Between ranks go the maximum, and the sum of exponentials together with the label's logit, per token."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+        highest = logits.amax(dim=1, keepdim=True)
+        column, here = labels, None
+        if group is not None:
+            dist.all_reduce(highest, dist.ReduceOp.MAX, group=group)
+            column = labels - dist.get_rank(group) * logits.shape[1]
+            here = (column >= 0) & (column < logits.shape[1])
+            column = column.masked_fill(~here, 0)
+        column = column.unsqueeze(1)
+        wide = torch.promote_types(logits.dtype, torch.float32)
+        shifted = logits - highest if logits.dtype == wide else logits.to(wide).sub_(highest)
+        of_label = shifted.gather(1, column).squeeze(1)
+        exponentials = shifted.exp_()
+        sums = torch.stack([exponentials.sum(dim=1), of_label if here is None else of_label * here])
+        if group is not None:
+            dist.all_reduce(sums, group=group)
+        ctx.dtype, ctx.here, ctx.spent = logits.dtype, here, False
+        ctx.save_for_backward(exponentials, column, sums[0])
+        return sums[0].log() - sums[1]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Softmax minus one at the label, times the gradient of the token's loss."""
+        assert not ctx.spent, (
+            "a second backward pass through the same losses: what it needs was turned into the first's"
+        )
+        ctx.spent = True
+        exponentials, column, total = ctx.saved_tensors
+        (gradient,) = gradients
+        exponentials.mul_((gradient / total).unsqueeze(1))
+        of_label = gradient if ctx.here is None else gradient * ctx.here
+        return exponentials.scatter_add_(1, column, -of_label.unsqueeze(1)).to(ctx.dtype), None, None

@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from model.fused import layer_norm
 from model.gpt3 import LAYER_NORM_EPSILON, LayerNorm, SelfAttention
-from model.losses import OutputLayer, in_turns
+from model.losses import OutputLayer, cross_entropy, in_turns
 
 C10D = torch.ops._c10d_functional
 """Collectives that return their result: torch.compile and selective recomputation understand them."""
@@ -168,39 +168,7 @@ class VocabParallelOutputLayer(nn.Module):
         return in_turns(self._losses, gather_sequence(x_BsH, self.group), part(weight_VH), labels_BS)
 
     def _losses(self, x_TH: Tensor, weight_vH: Tensor, labels_T: Tensor) -> Tensor:
-        logits_Tv = F.linear(x_TH, weight_vH).float()
-        losses: Tensor = VocabParallelCrossEntropy.apply(logits_Tv, labels_T, self.group)  # type: ignore[no-untyped-call]
-        return losses
-
-
-class VocabParallelCrossEntropy(torch.autograd.Function):
-    """Negative log likelihood [T] from FP32 logits whose columns lie on the ranks: [T, V / ranks] on each.
-
-    What crosses is the maximum, and then the sum of exponentials together with the label's logit, per token.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, group: dist.ProcessGroup) -> Tensor:
-        highest = logits.amax(dim=1)
-        dist.all_reduce(highest, dist.ReduceOp.MAX, group=group)
-        logits = logits - highest.unsqueeze(1)
-        column = labels - dist.get_rank(group) * logits.shape[1]
-        here = (column >= 0) & (column < logits.shape[1])
-        column = column.masked_fill(~here, 0).unsqueeze(1)
-        of_label = logits.gather(1, column).squeeze(1) * here
-        exponentials = logits.exp_()
-        sums = torch.stack([exponentials.sum(dim=1), of_label])
-        dist.all_reduce(sums, group=group)
-        ctx.save_for_backward(exponentials.div_(sums[0].unsqueeze(1)), column, here)
-        return sums[0].log() - sums[1]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        softmax, column, here = ctx.saved_tensors
-        (gradient,) = gradients
-        logits_gradient = softmax * gradient.unsqueeze(1)
-        logits_gradient.scatter_add_(1, column, -(gradient * here).unsqueeze(1))
-        return logits_gradient, None, None
+        return cross_entropy(F.linear(x_TH, weight_vH), labels_T, self.group)
 
 
 def distribute(parameter: Tensor, mesh: DeviceMesh, placement: Placement) -> nn.Parameter:
