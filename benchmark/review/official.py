@@ -127,9 +127,10 @@ def _run(arguments: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
 
 
 def _environment() -> dict[str, str]:
-    """The process's own, without what changes how Python speaks."""
+    """The process's own, without what changes how Python speaks, and one thread each: several tools run at once."""
+    single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     noisy = ("PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONVERBOSE", "PYTHONINSPECT", "PYTHONSTARTUP")
-    return {name: value for name, value in os.environ.items() if name not in noisy} | {"PYTHONUTF8": "1"}
+    return {name: value for name, value in os.environ.items() if name not in noisy} | single | {"PYTHONUTF8": "1"}
 
 
 NOISE = re.compile(
