@@ -1,22 +1,41 @@
-"""Accelerators: data only. Peaks are dense BF16, as model FLOP/s utilisation is compared (peers facts 1.0)."""
+"""Accelerators: data only. Peaks are dense BF16; results in FP8 or int8 are compared with the same peak, so that one
+hundred per cent is not a limit for them (peers facts 1.0).
+"""
 
+import re
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Figures of the maker's data sheet."""
+    """A model, how system descriptions name it, and its maker's figures."""
 
-    memory_gb: float
-    """Of one device, in 10^9 bytes. Drivers show a little more or less of it, and need some for themselves."""
+    pattern: str
+    """Regular expression found in ``accelerator_model_name``."""
     peak_tflops: float
     """Dense BF16, without sparsity."""
+    source: str
+    """Of the peak. "From memory": not looked up in a document of the maker's."""
+    memory_gb: float | None = None
+    """Of one device, in 10^9 bytes, as it is sold; None where no system of ours has it. Drivers show a little more or
+    less, and need some for themselves."""
 
 
 ACCELERATORS = {
-    "A100-40GB": Accelerator(40, 312.0),
-    "A100-80GB": Accelerator(80, 312.0),
-    "H100": Accelerator(80, 989.4),
-    "H200": Accelerator(141, 989.4),
-    "B200": Accelerator(180, 2250.0),
+    "B200": Accelerator(r"B200|Blackwell", 2250.0, "peers facts 1.0, from memory", 180),
+    "H200": Accelerator(r"H200", 989.4, "peers facts 1.0, ml-engineering", 141),
+    "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, "NVIDIA H100 data sheet, from memory"),
+    "H100 SXM": Accelerator(r"H100", 989.4, "peers facts 1.0, ml-engineering", 80),
+    "A100-80GB": Accelerator(r"A100.*80", 312.0, "peers facts 1.0, ml-engineering", 80),
+    "A100": Accelerator(r"A100", 312.0, "peers facts 1.0, ml-engineering", 40),
+    "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "peers facts 1.0, from memory"),
+    "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "peers facts 1.0, MaxText's documents"),
+    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "peers facts 1.0, from memory"),
+    "Trillium": Accelerator(r"(?i)trillium|TPU.?v6e", 918.0, "peers facts 1.0, from memory"),
 }
+"""By name; where several patterns match, the first is meant."""
+
+
+def accelerator_named(model: str) -> str | None:
+    """The name of the first entry whose pattern is found in ``model``."""
+    return next((name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, model)), None)

@@ -21,9 +21,9 @@ def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology
 
 
 _ALL = (
-    _machines("dgxh100_n64", 64, "H100", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
-    _machines("dgxh100_n128", 128, "H100", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
-    _machines("dgxh100_n8", 8, "H100", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("dgxh100_n64", 64, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n128", 128, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n8", 8, "H100 SXM", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
     _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
     _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
     _machines("h200_n8", 8, "H200", "DGX-H200", tensor_parallel=4, pipeline_parallel=8),

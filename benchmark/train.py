@@ -102,7 +102,7 @@ def _timed(
     def save() -> None:
         _report(events, checkpoints.wait())
         folder.mark_log()
-        events.note("checkpoint", steps=progress.steps, pause_s=checkpoints.save())
+        events.note("checkpoint", steps=progress.steps, seconds=checkpoints.save())
 
     work = Work(
         step,

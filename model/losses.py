@@ -47,11 +47,12 @@ def token_losses(logits_BSV: Tensor, labels_BS: Tensor) -> Tensor:
 
     FP64 logits stay FP64, for comparisons.
     """
-    return cross_entropy(logits_BSV.flatten(0, -2), labels_BS.flatten(), None).view_as(labels_BS)
+    return cross_entropy(logits_BSV.flatten(0, -2).clone(), labels_BS.flatten(), None).view_as(labels_BS)
 
 
 def cross_entropy(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """The same over [T, V]; with ``group``, each of its ranks has some of the columns, in the order of ranks."""
+    """The same over [T, V], whose memory it takes; with ``group``, each of its ranks has some of the columns, in the
+    order of ranks."""
     losses: Tensor = _CrossEntropy.apply(logits_TV, labels_T, group)  # type: ignore[no-untyped-call]
     return losses
 
@@ -61,8 +62,9 @@ def _losses(x_TH: Tensor, weight_VH: Tensor, labels_T: Tensor) -> Tensor:
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """One FP32 array of the logits' size, made once and turned into the gradient in place, where PyTorch's own makes
-    four. Between ranks go the maximum, and the sum of exponentials together with the label's logit, per token."""
+    """FP32 logits are turned into exponentials and then into the gradient in place, where PyTorch makes three more
+    arrays of their size; of BF16 logits it makes one. Between ranks go the maximum, and the sum of exponentials
+    together with the label's logit, per token."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, group: dist.ProcessGroup | None) -> Tensor:
@@ -75,7 +77,7 @@ class _CrossEntropy(torch.autograd.Function):
             column = column.masked_fill(~here, 0)
         column = column.unsqueeze(1)
         wide = torch.promote_types(logits.dtype, torch.float32)
-        shifted = logits - highest if logits.dtype == wide else logits.to(wide).sub_(highest)
+        shifted = logits.to(wide).sub_(highest)
         of_label = shifted.gather(1, column).squeeze(1)
         exponentials = shifted.exp_()
         sums = torch.stack([exponentials.sum(dim=1), of_label if here is None else of_label * here])

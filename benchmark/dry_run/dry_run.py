@@ -202,9 +202,10 @@ def _whole_step(config: RunConfig, tracker: Tracker, batches: int, *, kept: bool
 
 def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
     """Numbers, when the most demanding rank does not fit."""
-    if not config.system.accelerator:
+    memory_gb = ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
+    if memory_gb is None:
         return None
-    memory = ACCELERATORS[config.system.accelerator].memory_gb * 1e9
+    memory = memory_gb * 1e9
     worst = max(reports, key=lambda report: report.peak_bytes)
     if worst.peak_bytes <= memory * (1 - RESERVE):
         return None

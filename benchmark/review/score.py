@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.review.accelerators import Accelerator, accelerator_named
+from benchmark.accelerators import ACCELERATORS, Accelerator, accelerator_named
 from benchmark.review.submission import ResultSet
 from benchmark.review.summary import RunSummary
 from model.flops import train_flops_per_token
@@ -71,7 +71,8 @@ def score(one: ResultSet) -> Score:
     factor = one.convergence.factor
     middle = _middle(runs)
     count, model = _accelerators(one)
-    known = None if model is None else accelerator_named(model)
+    name = None if model is None else accelerator_named(model)
+    known = None if name is None else ACCELERATORS[name]
     per_accelerator = None
     if middle is not None and middle.tokens_per_s is not None and count:
         per_accelerator = middle.tokens_per_s / count
@@ -93,7 +94,7 @@ def score(one: ResultSet) -> Score:
         tflops_per_accelerator=tflops,
         mfu=_share(tflops, known),
         peak_tflops=None if known is None else known.peak_tflops,
-        peak_source=None if known is None else f"{known.name}: {known.source}",
+        peak_source=None if known is None else f"{name}: {known.source}",
     )
 
 
@@ -151,8 +152,9 @@ def _devices(path: Path) -> tuple[int, str] | None:
         if path.stat().st_size > MOST_CONFIG_BYTES:
             return None
         system = json.loads(path.read_text("utf-8"))["system"]
-        return int(system["nodes"]) * int(system["devices_per_node"]), str(system["device"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        model = system.get("accelerator") or system["device"]
+        return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

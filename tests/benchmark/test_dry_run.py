@@ -89,7 +89,7 @@ def test_recomputation_trades_memory_for_work() -> None:
 def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
     words = ["--system", "dgxh100_n8", "--num-layers", 16, "--nodes", 1, "--pipeline-parallel", 1, "--dry-run"]
     done = command("benchmark", "train", "gpt3_175b", *words, "--tensor-parallel", 1, timeout=280)
-    assert_refused(done, "rank 0 (every rank) needs ", "H100 has 80 GB", "Raise --tensor-parallel", status=1)
+    assert_refused(done, "rank 0 (every rank) needs ", "H100 SXM has 80 GB", "Raise --tensor-parallel", status=1)
     assert "FLOPs" in done.stdout
 
 
