@@ -26,7 +26,7 @@ from tests.benchmark.tiny import Inputs, in_processes
 from tests.support import command
 
 ONE = system_of(1, micro_batch_size=2)
-TENSOR_PIPELINE = system_of(4, tensor_parallel=2, pipeline_parallel=2)
+TENSOR_PIPELINE = system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=6)
 
 
 @pytest.fixture(scope="module")

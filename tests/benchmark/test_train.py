@@ -71,17 +71,21 @@ TOPOLOGIES = {
     "three devices, uneven shards": system_of(3),
     "two replicas of two shards": system_of(4, replicas=2, micro_batch_size=1),
     "selective recomputation": system_of(1, recompute="selective"),
-    "tensor parallel": system_of(2, tensor_parallel=2),
-    "tensor parallel, selective recomputation": system_of(2, tensor_parallel=2, recompute="selective"),
-    "tensor parallel on two shards": system_of(4, tensor_parallel=2, micro_batch_size=1),
+    "tensor parallel": system_of(2, tensor_parallel=2, micro_batch_size=6),
+    "tensor parallel, selective recomputation": system_of(
+        2, tensor_parallel=2, micro_batch_size=6, recompute="selective"
+    ),
+    "tensor parallel on two shards": system_of(4, tensor_parallel=2, micro_batch_size=3),
     "pipeline": system_of(2, pipeline_parallel=2),
     "pipeline of three, uneven stages": system_of(3, pipeline_parallel=3),
     "interleaved pipeline": system_of(2, pipeline_parallel=2, pipeline_chunks=2),
     "pipeline on two replicas, recomputation": system_of(
         4, pipeline_parallel=2, replicas=2, micro_batch_size=1, recompute="full"
     ),
-    "interleaved pipeline, tensor parallel": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2),
-    "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=1),
+    "interleaved pipeline, tensor parallel": system_of(
+        4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=6
+    ),
+    "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
 }
 BF16_TOPOLOGIES = (
     "two devices",
@@ -103,8 +107,10 @@ def test_topology_does_not_change_the_run(
 def test_topology_does_not_change_the_bf16_run(
     name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
 ) -> None:
+    """A sum in another order moves some weight by a unit of FP32, and now and then its BF16 copy by 2^-8 of itself:
+    with 40 columns that shows in the norm of single steps more than in the loss."""
     found = run(inputs, tmp_path / "run", TOPOLOGIES[name], precision="bf16")
-    for part, tolerance in ((0, 2e-3), (1, 5e-3), (2, 2e-3)):
+    for part, tolerance in ((0, 2e-3), (1, 1e-2), (2, 2e-3)):
         assert found[part] == pytest.approx(single["bf16"][part], rel=tolerance)
 
 

@@ -76,7 +76,7 @@ def test_twenty_steps_are_the_references(system: Any, precision: str, inputs: In
     hyper = dataclasses.replace(TINY.optimizer, clip_grad=1.0)
     benchmark = dataclasses.replace(TINY, optimizer=hyper, train_samples=(4000 + STEPS) * 12)
     config = inputs.config(tmp_path / "run", benchmark, system=system, precision=precision)
-    config = dataclasses.replace(config, system=dataclasses.replace(config.system, micro_batch_size=3))
+    config = dataclasses.replace(config, system=dataclasses.replace(config.system, micro_batch_size=6))
     recorded = in_processes(system.num_devices, _train_recording, config)
     start = {name: value.astype(np.float64) for each in recorded for name, value in each.start.items()}
     end = {name: value for each in recorded for name, value in each.end.items()}

@@ -65,7 +65,10 @@ class Inputs:
     def config(self, run_dir: Path, benchmark: Benchmark = TINY, system: System = CPU, **fields: Any) -> RunConfig:
         return RunConfig(
             benchmark=benchmark,
-            system=dataclasses.replace(system, micro_batch_size=min(system.micro_batch_size, 2)),
+            system=dataclasses.replace(
+                system,
+                micro_batch_size=2 if system.micro_batch_size == CPU.micro_batch_size else system.micro_batch_size,
+            ),
             train_data_path=self.training,
             valid_data_path=self.validation,
             checkpoint=self.checkpoint,
