@@ -118,6 +118,39 @@ def schedule(arguments: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
+class PlanOptions:
+    """Options of ``plan``."""
+
+    run: tyro.conf.OmitArgPrefixes[RunConfig]
+    mfu: float | None = None
+    """Model FLOP/s utilisation to count with, as a fraction of the dense BF16 peak; without it that of a published
+    run of GPT-3 175B on this accelerator."""
+    tflops: float | None = None
+    """Model TFLOP/s per device to count with instead, such as a run of yours printed."""
+    json: bool = False
+    """Print JSON."""
+
+
+def plan(arguments: Sequence[str]) -> int:
+    """Memory, messages, step time and time to train of a run, without its devices.
+
+    Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --mfu 0.42
+
+    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes a minute or two for 175B.
+    """
+    options = parse_run("plan", arguments, plan.__doc__ or "", PlanOptions)
+    from benchmark.dry_run.dry_run import dry_run
+    from benchmark.plan import assumed_tflops, make_plan, table
+
+    assumed_tflops(options.run, options.mfu, options.tflops)  # complains before the minute of the dry run
+    made = make_plan(options.run, dry_run(options.run), mfu=options.mfu, tflops=options.tflops)
+    print(json.dumps(asdict(made)) if options.json else table(made, options.run))
+    if made.dry_run.complaint is not None:
+        raise CheckFailed(made.dry_run.complaint)
+    return 0
+
+
+@dataclass(frozen=True)
 class Review:
     """Whether results would be accepted: the official checkers, and rules of our own, on logs and packages.
 
@@ -205,6 +238,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "train": train,
     "evaluate": evaluate,
     "schedule": schedule,
+    "plan": plan,
     "review": review,
     "rehearse": rehearse,
     "reference-points": reference_points,

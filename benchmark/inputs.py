@@ -55,8 +55,12 @@ def open_data(config: RunConfig, seed: int) -> Data:
         num_samples=config.benchmark.train_samples,
         seed=seed,
     )
-    tokens = sum(IndexedDataset(prefix).num_tokens for prefix in _prefixes(config.valid_data_path))
-    return Data(training, open_validation(config, seed), tokens)
+    return Data(training, open_validation(config, seed), count_validation_tokens(config))
+
+
+def count_validation_tokens(config: RunConfig) -> int:
+    """Tokens of the validation set, before it is cut into windows. Reads the index."""
+    return sum(IndexedDataset(prefix).num_tokens for prefix in _prefixes(config.valid_data_path))
 
 
 def open_validation(config: RunConfig, seed: int) -> TokenWindows:
