@@ -25,7 +25,7 @@
 #   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6]
 #   SEED                             seed of the data order [drawn from the system's randomness]
 #   BENCHMARK, SYSTEM                names in benchmark/benchmarks.py and systems.py [gpt3_175b, the benchmark's]
-#   COMMAND                          train, or evaluate: log perplexity of the initial checkpoint [train]
+#   COMMAND                          train; evaluate: log perplexity of the initial checkpoint; preflight: check nodes [train]
 #   TRAIN_OPTIONS                    more options for "python -m benchmark COMMAND", separated by spaces []
 #   EXIT_MARGIN_MINUTES              stop and save this long before the job's time is up [15]
 #   MASTER_ADDR, MASTER_PORT         where the processes meet [this host, 20000 + job id modulo 10000]

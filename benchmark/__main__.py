@@ -151,6 +151,40 @@ def plan(arguments: Sequence[str]) -> int:
 
 
 @dataclass(frozen=True)
+class Machine:
+    """Options of ``preflight`` where no benchmark is named."""
+
+    json: bool = False
+    """Print JSON."""
+
+
+def preflight(arguments: Sequence[str]) -> int:
+    """Whether machines and inputs will carry a run: one line for each check, with its mend.
+
+    Alone it checks this machine; with BENCHMARK and a run's options also disks and inputs, as train would; started like
+    train, one process per device, also that nodes, links and clocks agree.
+
+    Example: srun python -m benchmark preflight gpt3_175b --run-dir LOG_DIR --checkpoint ckpt4000_bf16
+
+    Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
+    """
+    from benchmark.distributed import end_process, read_environment
+
+    config, as_json = None, False
+    if not arguments or arguments[0].startswith("--json"):
+        as_json = _parse("preflight", Machine, arguments).json
+    else:
+        options = parse_run("preflight", arguments, preflight.__doc__ or "", WithJson)
+        config, as_json = options.run, options.json
+    from benchmark.preflight.command import preflight as run
+
+    status = run(config, as_json=as_json)
+    if read_environment().world_size > 1:
+        end_process(status)
+    return status
+
+
+@dataclass(frozen=True)
 class Review:
     """Whether results would be accepted: the official checkers, and rules of our own, on logs and packages.
 
@@ -239,6 +273,7 @@ COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
     "evaluate": evaluate,
     "schedule": schedule,
     "plan": plan,
+    "preflight": preflight,
     "review": review,
     "rehearse": rehearse,
     "reference-points": reference_points,

@@ -92,7 +92,7 @@ class World:
 
 
 @contextmanager
-def joined_world(system: System, environment: Environment) -> Iterator[World]:
+def joined_world(system: System, environment: Environment, timeout: datetime.timedelta = TIMEOUT) -> Iterator[World]:
     """Join the process group of the run and leave it at the end.
 
     Raises InputError when the number of processes is not the system's, when there is no such device, or when the
@@ -108,15 +108,20 @@ def joined_world(system: System, environment: Environment) -> Iterator[World]:
     backend = "gloo" if device.type == "cpu" else "cuda:nccl,cpu:gloo"
     try:
         if environment.world_size == 1:
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=TIMEOUT)
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
         else:
             gpu = device if device.type == "cuda" else None
-            dist.init_process_group(backend, init_method="env://", timeout=TIMEOUT, device_id=gpu)
+            dist.init_process_group(backend, init_method="env://", timeout=timeout, device_id=gpu)
     except dist.DistNetworkError as error:
         reason = "in use" if "EADDRINUSE" in str(error) else "not reachable"
         raise InputError(
             f"rank {environment.rank}: {environment.address} is {reason}; set MASTER_PORT to a free port of rank 0's "
             "machine and MASTER_ADDR to its name"
+        ) from error
+    except dist.DistStoreError as error:
+        raise InputError(
+            f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "
+            f"{timeout.total_seconds():g} s; see which of them did not start"
         ) from error
     try:
         yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))

@@ -73,14 +73,20 @@ def open_validation(config: RunConfig, seed: int) -> TokenWindows:
 def provenance(config: RunConfig) -> dict[str, Any]:
     """For the log: each input with the digests its manifest gives, or null where it has no manifest."""
     found: dict[str, Any] = {}
-    paths = [*_prefixes(config.train_data_path), *_prefixes(config.valid_data_path)]
-    for path in paths if config.checkpoint is None else [*paths, config.checkpoint]:
+    for path in input_paths(config):
         manifest = require_intact(path)
         found[str(path)] = manifest and {
             "manifest": str(manifest_path(path)),
             "md5": {record.name: record.md5 for record in manifest.outputs},
         }
     return found
+
+
+def input_paths(config: RunConfig) -> list[Path]:
+    """What was named: training and validation prefixes, and the initial checkpoint."""
+    given = filter(None, (config.train_data_path, config.valid_data_path))
+    paths = [prefix for data_path in given for prefix in _prefixes(data_path)]
+    return paths if config.checkpoint is None else [*paths, config.checkpoint]
 
 
 def _prefixes(data_path: tuple[str, ...]) -> list[Path]:

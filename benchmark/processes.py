@@ -26,7 +26,7 @@ def torchrun(arguments: Sequence[str], *, processes: int, port: int | None, log:
     matters of it is printed: the lines that begin with "error:", or the log's end where there is none.
     """
     if port is not None:
-        _require_free(port)
+        require_free(port)
     meet = ["--standalone"] if port is None else ["--master-port", str(port)]
     command = ["torch.distributed.run", "--nproc-per-node", str(processes), *meet, "-m", *arguments]
     with log.open("w") as errors:
@@ -52,7 +52,8 @@ def _wait(child: "subprocess.Popen[bytes]") -> int:
         raise
 
 
-def _require_free(port: int) -> None:
+def require_free(port: int) -> None:
+    """Raise InputError where something listens at ``port`` of this machine."""
     with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,0 +1,1 @@
+"""Whether machines and inputs will carry a run, before a job is spent on finding out."""
