@@ -61,7 +61,7 @@ def worst(_: Place, measured: Measured) -> Finding:
     if len({finding.found for _, finding in bad}) == 1 and len(bad) == len(findings):
         return first
     if outcome in ("ok", "skipped"):
-        return Finding(outcome, f"{first.found} (and {len(findings) - 1} others)")
+        return Finding(outcome, f"{first.found} (and {len(findings) - 1} more)")
     said = "; ".join(f"{name}: {finding.found}" for name, finding in bad[:NAMED])
     more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
     return Finding(outcome, said + more, first.mend)

@@ -107,7 +107,7 @@ def links_alike(place: Place, measured: Measured) -> Finding:
     for kind in sorted({timed.between for _, timed in measured}):
         links = {name: timed.gb_per_s for name, timed in measured if timed.between == kind}
         slowest, median = min(links, key=links.__getitem__), statistics.median(links.values())
-        if links[slowest] < SLOW_LINK * median:
+        if place.kind == "cuda" and links[slowest] < SLOW_LINK * median:  # processes on CPUs wait for cores, too
             found = f"{slowest} receives {links[slowest]:.2f} GB/s {kind}; the median is {median:.2f}"
             return Finding("warning", found, "see its link (ibstat, nvidia-smi nvlink -s), or leave the node out")
         shown.append(f"{links[slowest]:.2f} to {max(links.values()):.2f} GB/s {kind}")

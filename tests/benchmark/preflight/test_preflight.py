@@ -220,15 +220,14 @@ def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_links_and_clocks_that_stand_out() -> None:
-    place: Any = dataclasses.replace(alone(None), world=object())  # type: ignore[arg-type]
-    links = [
-        ("a", together.Timed(True, 300.0, "within a machine")),
-        ("b", together.Timed(True, 40.0, "between machines")),
-    ]
-    assert together.links_alike(place, [*links, ("c", links[1][1])]).outcome == "ok"
+    place: Any = dataclasses.replace(alone(None), kind="cuda", world=object())  # type: ignore[arg-type]
+    near, far = together.Timed(True, 300.0, "within a machine"), together.Timed(True, 40.0, "between machines")
+    links = [("a", near), ("b", far), ("c", far)]
+    assert together.links_alike(place, links).outcome == "ok"
     slow = ("d", together.Timed(True, 10.0, "between machines"))
     finding = together.links_alike(place, [*links, slow])
     assert (finding.outcome, finding.found.startswith("d receives 10.00 GB/s between machines")) == ("warning", True)
+    assert together.links_alike(dataclasses.replace(place, kind="cpu"), [*links, slow]).outcome == "ok"
     assert together.links_alike(place, [("a", together.Timed(False, 1.0, "x"))]).outcome == "FAILED"
     assert together.right_sums(place, [("a", together.Timed(False, 1.0))]).outcome == "FAILED"
     assert together.clocks_agree(place, [("a", 100.0), ("b", 101.5), ("c", 100.2)]).found == "a is 1.5 s behind b"
@@ -242,10 +241,19 @@ def test_the_worst_of_several_is_named() -> None:
     assert worst(alone(None), many).found == "b0: broken; b1: broken; b2: broken; and 2 more"
 
 
-def _everything(inputs: Inputs, run_dir: Path) -> tuple[int, dict[str, Any]]:
-    """The status, and some rows as rank 0 sees them; a row of a check that fails on rank 1; one of folders apart."""
+def _status(inputs: Inputs, run_dir: Path) -> int:
+    return command.preflight(inputs.config(run_dir, system=PAIR), as_json=True)
+
+
+def test_every_process_has_the_status(inputs: Inputs, tmp_path: Path) -> None:
+    assert in_processes(2, _status, inputs, tmp_path / "run") == [0, 0]
+    (tmp_path / "summary.json").touch()
+    assert in_processes(2, _status, inputs, tmp_path) == [1, 1]
+
+
+def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
+    """Rows as this rank sees them; also of a check that fails on rank 1, and of folders that are not shared."""
     config = inputs.config(run_dir, system=PAIR)
-    status = command.preflight(config, as_json=True)
     rows = {}
     with command._place(config) as place:
 
@@ -262,12 +270,11 @@ def _everything(inputs: Inputs, run_dir: Path) -> tuple[int, dict[str, Any]]:
         own.mkdir(parents=True)
         apart = dataclasses.replace(place, config=dataclasses.replace(config, run_dir=own))
         rows["apart"] = command._row(Check("apart", "", "process", together.shared_folder), apart)
-    return status, {name: row and dataclasses.asdict(row) for name, row in rows.items()}
+    return {name: row and dataclasses.asdict(row) for name, row in rows.items()}
 
 
 def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
-    (first, rows), (second, others) = in_processes(2, _everything, inputs, tmp_path)
-    assert (first, second) == (0, 0)
+    rows, others = in_processes(2, _rows, inputs, tmp_path)
     assert set(others.values()) == {None}
     assert rows["raises"]["outcome"] == "FAILED"
     assert "rank 1: ValueError: no such thing" in rows["raises"]["found"]
