@@ -25,7 +25,7 @@ FORWARD_SHARE = 1 / 3
 _MEGATRON = "Megatron-LM, BF16, GPT-3 175B on 96 H100; 42 % on 4,608 (its README; peers facts 1.2)"
 PUBLISHED_MFU = {
     "A100-80GB": (0.514, "Reducing Activation Recomputation, BF16, GPT-3 175B on A100 (arXiv 2205.05198)"),
-    "H100": (0.47, _MEGATRON),
+    "H100 SXM": (0.47, _MEGATRON),
     "H200": (0.47, f"{_MEGATRON}; the H200 has the same peak"),
 }
 """Model FLOP/s utilisation of other stacks on the 175B model in BF16, bubble and messages included. Of this code there
@@ -205,11 +205,11 @@ def table(plan: Plan, config: RunConfig) -> str:
 
 def _memory(plan: Plan, config: RunConfig) -> Iterator[str]:
     accelerator = config.system.accelerator
-    memory = ACCELERATORS[accelerator].memory_gb * 1e9 if accelerator else None
+    memory_gb = ACCELERATORS[accelerator].memory_gb if accelerator else None
     yield f"{'memory per device, GiB':<28}" + "".join(f"{part:>12}" for part in PARTS)
     for report in plan.dry_run.reports:
         sizes = "".join(f"{getattr(report, f'{part}_bytes') / 2**30:12.2f}" for part in PARTS)
-        share = f"  {report.peak_bytes / memory:.0%} of {accelerator}" if memory else ""
+        share = f"  {report.peak_bytes / memory_gb / 1e9:.0%} of {accelerator}" if memory_gb else ""
         yield f"{report.kind:<28}{sizes}{share}"
 
 

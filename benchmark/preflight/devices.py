@@ -49,9 +49,9 @@ def as_the_system_says(place: Place, measured: Measured) -> Finding:
     machines = f" on each of {len(measured)} machines" if len(measured) > 1 else ""
     shown = f"{' or '.join(map(str, counts))} x {models[0]}{machines}"
     if system and system.accelerator and what == "GPUs":
-        listed = ACCELERATORS[system.accelerator].memory_gb
+        listed = ACCELERATORS[system.accelerator].memory_gb or 0
         least = min(gb for _, found in measured for gb in found["memory_gb"])
-        if system.accelerator.split("-")[0] not in models[0] or least < 0.9 * listed:
+        if system.accelerator.replace("-", " ").split()[0] not in models[0] or least < 0.9 * listed:
             mend = f"choose another --system, or --accelerator, one of {', '.join(ACCELERATORS)}"
             return Finding("warning", f"{shown} of {least:.0f} GB, but the system's is {system.accelerator}", mend)
     if system and what == "GPUs" and counts[-1] > system.devices_per_node:

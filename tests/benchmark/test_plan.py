@@ -68,7 +68,7 @@ def test_the_default_is_a_published_figure_and_says_so() -> None:
         config(system="b200_n8"),
         config(system="cpu_p2"),
         dataclasses.replace(config(), precision="fp32"),
-        config(REHEARSAL, accelerator="H100"),
+        config(REHEARSAL, accelerator="H100 SXM"),
     ],
 )
 def test_without_a_published_figure_there_is_no_time(run: RunConfig) -> None:
