@@ -69,8 +69,8 @@ class Written:
 class Checkpointer:
     """Copies the state while training pauses, and writes the copy while it goes on. Collective."""
 
-    def __init__(self, state: TrainState) -> None:
-        self._state = state
+    def __init__(self, state: TrainState, device: torch.device) -> None:
+        self._state, self._device = state, device
         self._group = dist.new_group(backend="gloo")
         """The background's own, so that its messages never mix with training's."""
         self._copies: dict[str, Tensor] = {}
@@ -86,7 +86,7 @@ class Checkpointer:
             if name not in self._copies:
                 self._copies[name] = torch.empty_like(part, device="cpu", pin_memory=part.is_cuda)
             self._copies[name].copy_(part, non_blocking=True)
-        if torch.cuda.is_available():
+        if self._device.type == "cuda":
             torch.cuda.current_stream().synchronize()
         progress = json.dumps(asdict(self._state.progress), indent=1) + "\n"
         self._writing = self._thread.submit(self._write, self._state.progress.steps, progress)
@@ -103,6 +103,8 @@ class Checkpointer:
 
     def _write(self, steps: int, progress: str) -> Written:
         started = time.perf_counter()
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)  # a new thread begins on device 0, and would take memory there
         final = checkpoint_path(self._state.config.run_dir, steps)
         partial = partial_path(final)
         own: dict[str, str] = {}

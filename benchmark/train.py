@@ -97,7 +97,7 @@ def _timed(
             first_loss_s = seconds_since_process_start()
         return result
 
-    checkpoints = Checkpointer(state)
+    checkpoints = Checkpointer(state, world.device)
 
     def save() -> None:
         _report(events, checkpoints.wait())

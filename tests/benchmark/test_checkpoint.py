@@ -178,7 +178,7 @@ def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
         assert config.checkpoint is not None
         load_initial(state, MegatronCheckpoint(config.checkpoint))
-        checkpoints = Checkpointer(state)
+        checkpoints = Checkpointer(state, world.device)
         saved = _digest(state)
         checkpoints.save()
         for tensor in state.tensors().values():

@@ -23,6 +23,7 @@ from benchmark.optimizer import Adam
 from benchmark.state import empty_state, load_initial, starting_progress
 from benchmark.train import train
 from checkpoint_convert.load import MegatronCheckpoint
+from checkpoint_convert.to_dcp import to_dcp
 from stage.errors import InputError
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 from tests.support import assert_refused, command
@@ -282,6 +283,9 @@ def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp
     (quality,) = in_processes(1, evaluate_checkpoint, initial)
     assert quality.distance_in_sd == pytest.approx((quality.log_perplexity - 4.8) / 0.1)
     assert abs(quality.distance_in_sd) < 5
+    to_dcp(inputs.checkpoint, tmp_path / "dcp")
+    (exported,) = in_processes(1, evaluate_checkpoint, dataclasses.replace(initial, checkpoint=tmp_path / "dcp"))
+    assert exported.log_perplexity == quality.log_perplexity
 
 
 @pytest.mark.parametrize(

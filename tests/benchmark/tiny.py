@@ -42,6 +42,8 @@ TINY = dataclasses.replace(
     target_log_perplexity=None,
 )
 CPU = SYSTEMS["cpu_p1"]
+STOCK = {system.micro_batch_size for system in SYSTEMS.values() if system.device == "cpu"}
+"""Micro-batches of the rehearsal's size, for which the tiny benchmark has its own."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Inputs:
             benchmark=benchmark,
             system=dataclasses.replace(
                 system,
-                micro_batch_size=2 if system.micro_batch_size == CPU.micro_batch_size else system.micro_batch_size,
+                micro_batch_size=2 if system.micro_batch_size in STOCK else system.micro_batch_size,
             ),
             train_data_path=self.training,
             valid_data_path=self.validation,
