@@ -117,7 +117,7 @@ def test_evaluations_cost_what_the_validation_set_given_has(inputs: Inputs) -> N
     [
         ({"mfu": 47.0}, "--mfu 47: expected a fraction"),
         ({"mfu": float("nan")}, "--mfu nan: expected a fraction"),
-        ({"tflops": 990.0}, "at most H100's peak of 989.4"),
+        ({"tflops": 990.0}, "at most H100 SXM's peak of 989.4"),
         ({"tflops": 0.0}, "--tflops 0: expected more than 0"),
         ({"mfu": 0.4, "tflops": 400.0}, "expected one of them"),
     ],
