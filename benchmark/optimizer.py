@@ -24,10 +24,10 @@ class Adam:
     ) -> None:
         """``counted_elsewhere``: parameters whose copy on another process is the one that counts in the norm."""
         self._parameters = dict(parameters)
-        self._shares = [
-            0.0 if name in counted_elsewhere else 1 / copies(parameter) for name, parameter in parameters.items()
-        ]
         self._shards = {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
+        shares = [0.0 if name in counted_elsewhere else 1 / copies(value) for name, value in parameters.items()]
+        device = next(iter(self._shards.values())).device
+        self._shares = torch.tensor(shares, dtype=torch.float64, device=device)
         self._inner = adam(
             list(self._shards.values()),
             lr=config.lr,
@@ -60,7 +60,7 @@ class Adam:
         What several processes hold is counted once in the sum over all processes (facts e).
         """
         norms = torch.stack([norm.double() for norm in torch._foreach_norm(self._gradients())])
-        return norms.square().mul_(torch.tensor(self._shares, dtype=torch.float64, device=norms.device)).sum()
+        return norms.square().mul_(self._shares).sum()
 
     def scale_gradients(self, factor: float) -> None:
         torch._foreach_mul_(self._gradients(), factor)

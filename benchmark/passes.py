@@ -24,22 +24,23 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class Passes(ABC):
-    """``context``: all forward and backward passes run in it."""
+    """Of this process's ``stages``, one for each of its chunks of a pipeline, or the whole model."""
 
     def __init__(self, config: RunConfig, world: World, stages: list[nn.Module]) -> None:
         self._config, self._world, self._stages = config, world, stages
         slow_bf16 = config.precision == "bf16" and world.device.type == "cpu" and not cpu_has_bf16()
         self._context: AbstractContextManager[Any] = Bf16ByFp32() if slow_bf16 else nullcontext()
+        """All forward and backward passes run in it."""
 
     @abstractmethod
     def train(self, batches: Sequence[MicroBatch]) -> Tensor:
         """Accumulate the gradient of the mean loss, and return this process's share of that loss, a scalar."""
 
     @abstractmethod
-    def evaluate(self, batches: Iterable[MicroBatch], count: int) -> Tensor:
+    def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:
         """This process's share of the sum of the losses that count, and of their number: [2], float64.
 
-        ``count``: how many batches there are, the same on all processes.
+        There are as many batches on all processes.
         """
 
 
@@ -62,7 +63,7 @@ class WholeModel(Passes):
         return torch.stack(losses).sum() / (self._world.data_parallel * self._world.loss_copies)
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[MicroBatch], count: int) -> Tensor:
+    def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:
         total = torch.zeros(2, dtype=torch.float64, device=self._world.device)
         for batch in batches:
             with self._context:
@@ -86,17 +87,16 @@ class Pipeline(Passes):
         return losses.sum() / (self._world.data_parallel * self._world.loss_copies)
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[MicroBatch], count: int) -> Tensor:
+    def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:
         """Batches go through in as few runs of the pipeline as the training's number of micro-batches allows."""
-        runs = math.ceil(count / self._config.num_microbatches)
+        waiting = list(batches)
+        runs = math.ceil(len(waiting) / self._config.num_microbatches)
         stages = self._config.system.pipeline_parallel
-        per_run = max(stages, math.ceil(count / runs / stages) * stages)
+        per_run = math.ceil(len(waiting) / runs / stages) * stages
         if per_run not in self._evaluation:
             self._evaluation[per_run] = self._schedule(per_run, lambda losses, mask: (losses * mask).sum())
         total = torch.zeros(2, dtype=torch.float64, device=self._world.device)
-        waiting = list(batches)
-        nothing = waiting[0].without_loss()
-        waiting += [nothing] * (runs * per_run - count)
+        waiting += [waiting[0].without_loss()] * (runs * per_run - len(waiting))
         for start in range(0, len(waiting), per_run):
             some = waiting[start : start + per_run]
             sums = self._run(self._evaluation[per_run].eval, some)
@@ -106,7 +106,7 @@ class Pipeline(Passes):
 
     def _run(self, step: Callable[..., Any], batches: Sequence[MicroBatch]) -> Tensor:
         """One run of the pipeline; the loss of each micro-batch on the last stage, an empty tensor elsewhere."""
-        batch = MicroBatch.joined(batches).to(self._world.device)
+        batch = MicroBatch.joined([batch.to(self._world.device) for batch in batches])
         losses: list[Tensor] = []
         first = self._pipeline_rank == 0
         last = self._pipeline_rank == self._config.system.pipeline_parallel - 1

@@ -52,7 +52,8 @@ def accumulate(state: TrainState, batches: Sequence[MicroBatch], *, stop_request
     loss = state.passes.train(batches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
-    total = torch.stack([square_sum, loss.double(), loss.new_tensor(float(stop_requested), dtype=torch.float64)])
+    stops = torch.full_like(square_sum, float(stop_requested))  # made on the device: a copy from the host would wait
+    total = torch.stack([square_sum, loss.double(), stops])
     torch.distributed.all_reduce(total)
     return total
 
@@ -87,7 +88,7 @@ def evaluate(state: TrainState, world: World, validation: TokenWindows) -> Evalu
     )
     count = math.ceil(len(validation) / (config.system.micro_batch_size * world.data_parallel))
     batches = (read_micro_batch(validation, row, config.benchmark.model.vocab_size) for row in ids[:count])
-    total = state.passes.evaluate(batches, count)
+    total = state.passes.evaluate(batches)
     torch.distributed.all_reduce(total)
     loss_sum, scored = total.tolist()
     return EvaluationResult(loss_sum / scored, round(scored))

@@ -14,30 +14,26 @@ TABLE = "embedding.word_embeddings.weight"
 
 
 class TiedTable:
-    """``None`` groups: there is no pipeline, or this process is on a stage between."""
+    """What a process has to do with the table's two copies."""
 
     def __init__(self, world: World) -> None:
         """Collective: every process makes every group, in the same order."""
         pipeline = world.mesh["pipeline"]
-        self._group: dist.ProcessGroup | None = None
+        self.group: dist.ProcessGroup | None = None
+        """The two processes that have the same part of the table; None without a pipeline, and on stages between."""
         self.is_second_copy = False
         if pipeline.size() == 1:
             return
         ends = [[int(ranks[0]), int(ranks[-1])] for ranks in world.mesh.mesh.flatten(1).T]
         group, _ = dist.new_subgroups_by_enumeration(ends)  # type: ignore[no-untyped-call]
         if pipeline.get_local_rank() in (0, pipeline.size() - 1):
-            self._group = group
+            self.group = group
             self.is_second_copy = pipeline.get_local_rank() > 0
-
-    @property
-    def group(self) -> dist.ProcessGroup | None:
-        """The two processes that have the same part of the table."""
-        return self._group
 
     def add_gradients(self, parameters: dict[str, DTensor]) -> None:
         """Make both copies' gradient their sum."""
-        if self._group is not None:
+        if self.group is not None:
             gradient = parameters[TABLE].grad
             assert isinstance(gradient, DTensor)
             local: Tensor = gradient.to_local()
-            dist.all_reduce(local, group=self._group)
+            dist.all_reduce(local, group=self.group)
