@@ -4,7 +4,6 @@ Output chunks are uncompressed, so that a chunk's file is its bytes. Each file t
 and is not written again.
 """
 
-import ctypes
 import errno
 import hashlib
 import math
@@ -22,11 +21,11 @@ from checkpoint_convert.blocks import Cut, Place, Side, cut
 from checkpoint_convert.journal import Journal
 from checkpoint_convert.sources import Source
 from checkpoint_convert.workspace import Workspace, workspace_bytes, write_file
+from stage.allocator import give_freed_memory_back
 from stage.errors import InputError
 from stage.progress import progress
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-M_MMAP_THRESHOLD = -3
 TILE = 64
 """Items along each side of a tile of a transpose."""
 COMFORTABLE_ITEMS = 1 << 22
@@ -81,7 +80,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, workers: in
 
     Raises InputError for an input chunk that cannot be read or holds a value that cannot be, and for a full disk.
     """
-    _give_freed_memory_back()
+    give_freed_memory_back()
     size = max(workspace_bytes(job.cut.peak_items) for job in jobs)
     free: SimpleQueue[Workspace] = SimpleQueue()  # whoever finds none waits
     for _ in range(max(1, min(workers, memory_limit // size))):
@@ -103,14 +102,6 @@ def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, workers: in
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _give_freed_memory_back() -> None:
-    """Have glibc return every large array to the system when it is freed: its heaps would keep what several threads
-    have freed, up to half as much again as the blocks take."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
 def _convert(job: Job, block: Place, folder: Path, journal: Journal, free: "SimpleQueue[Workspace]") -> int:

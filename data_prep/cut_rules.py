@@ -54,8 +54,9 @@ def cut_rules(serialized_model: bytes) -> CutRules:
         model.ParseFromString(serialized_model)
     except DecodeError as error:
         raise NoGuarantee(f"its description cannot be read ({error})") from error
-    pieces = [piece.piece for piece in model.pieces]
-    _require_known_options(model, pieces)
+    pieces = [(piece.piece, piece.type) for piece in model.pieces]
+    joined = b"".join(b"\xff" + text.encode() for text, _ in pieces)  # no text holds the byte ff
+    _require_known_options(model, pieces, joined)
     normalizer = _Trie(model.normalizer_spec.precompiled_charsmap)
     plain = np.zeros(256, np.bool_)
     plain[0x21:0x7F] = True
@@ -66,12 +67,12 @@ def cut_rules(serialized_model: bytes) -> CutRules:
     if b"  " in normalizer.outputs or SPACE_SYMBOL.encode() in normalizer.outputs:
         raise NoGuarantee("its normaliser makes several spaces at once, or U+2581, out of other characters")
     newline = normalizer.result_of(NEWLINE) == b" " and NEWLINE not in inner
-    return CutRules(newline, plain, _between(pieces, plain))
+    return CutRules(newline, plain, _between(joined, plain))
 
 
-def _require_known_options(model: Any, pieces: Sequence[str]) -> None:
+def _require_known_options(model: Any, pieces: Sequence[tuple[str, int]], joined: bytes) -> None:
     trainer, normalizer, kinds = model.trainer_spec, model.normalizer_spec, model_pb2.ModelProto.SentencePiece
-    types = [piece.type for piece in model.pieces]
+    space = SPACE_SYMBOL.encode()
     checks = (
         (trainer.model_type == model_pb2.TrainerSpec.BPE, "it is not a BPE model"),
         (trainer.byte_fallback, "it has no byte fallback"),
@@ -79,22 +80,21 @@ def _require_known_options(model: Any, pieces: Sequence[str]) -> None:
         (normalizer.add_dummy_prefix, "it puts no space before the text"),
         (normalizer.remove_extra_whitespaces, "it keeps runs of spaces"),
         (normalizer.escape_whitespaces, "it does not escape spaces"),
-        (kinds.USER_DEFINED not in types, "it has user-defined pieces"),
-        ((SPACE_SYMBOL, kinds.NORMAL) in zip(pieces, types, strict=True), "a single space is not one of its pieces"),
-        (not any(piece.rfind(SPACE_SYMBOL) > 0 for piece in pieces), "it has pieces that span words"),
+        (all(kind != kinds.USER_DEFINED for _, kind in pieces), "it has user-defined pieces"),
+        ((SPACE_SYMBOL, kinds.NORMAL) in pieces, "a single space is not one of its pieces"),
+        (joined.count(space) == joined.count(b"\xff" + space), "it has pieces that span words"),
     )
     for holds, reason in checks:
         if not holds:
             raise NoGuarantee(reason)
 
 
-def _between(pieces: Sequence[str], plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+def _between(joined: bytes, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     """See :class:`CutRules`."""
     between = np.zeros((256, 256), np.uint8)
     between[np.ix_(plain, plain)] = IF_PLAIN_FOLLOWS
     between[SPACE, plain] = IF_PLAIN_FOLLOWS
-    joined = b"\xff".join(map(str.encode, pieces)).replace(SPACE_SYMBOL.encode(), b" ")  # no text holds the byte ff
-    characters = np.frombuffer(joined, np.uint8)
+    characters = np.frombuffer(joined.replace(SPACE_SYMBOL.encode(), b" "), np.uint8)
     between[characters[:-1], characters[1:]] = NEVER
     between[:, SPACE] = ALWAYS
     return between.reshape(-1)

@@ -29,8 +29,8 @@ Int64 = npt.NDArray[np.int64]
 class FastTokenizer:
     """Encodes documents to exactly the ids that :class:`Tokenizer` gives them.
 
-    ``why_slow`` says why the model's texts cannot be cut; None if they can. The table takes up to 80 MB, what processes
-    share another 16.
+    ``why_slow`` says why the model's texts cannot be cut; None if they can. Processes that are forked from its own tell
+    each other what they learn. What they share takes up to 50 MB, what each keeps to itself up to 80.
     """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
@@ -46,11 +46,6 @@ class FastTokenizer:
         self._does_not_follow = ~self._rules.plain
         self._does_not_follow[SPACE] = False
         self._segments = SegmentIds(self.plain, self._rules, dtype)
-
-    def share(self) -> None:
-        """Let processes that are forked from now on tell each other what they learn."""
-        if self.why_slow is None:
-            self._segments.share()
 
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
         """Token ids of ``documents`` (UTF-8) end to end, and the number of tokens of each."""

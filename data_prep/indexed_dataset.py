@@ -9,6 +9,7 @@ Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (ref
 import hashlib
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stage.digest import md5_file
+from stage.direct import DirectWriter
 from stage.errors import InputError
 from stage.publish import finish, partial_path
 
@@ -153,7 +155,7 @@ class IndexedDatasetWriter:
         self.idx_md5 = ""
         """Hex, once the block has ended."""
         prefix.parent.mkdir(parents=True, exist_ok=True)
-        self._bin = partial_path(bin_path(prefix)).open("wb")
+        self._bin = DirectWriter(partial_path(bin_path(prefix)))
         self._idx = partial_path(idx_path(prefix)).open("w+b")
         self._idx.seek(HEADER.size)
 
@@ -181,8 +183,9 @@ class IndexedDatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._bin, self._idx:
+        with closing(self._bin), self._idx:
             if error is None:
+                self._bin.flush()
                 self._complete_index()
         if error is None:
             self.idx_md5 = md5_file(partial_path(idx_path(self.prefix)))

@@ -26,6 +26,7 @@ from data_prep.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path, 
 from data_prep.parts import Method, OnBadLine, Part, PartRecord, Source, Tokens, blocks_of_part, read_record, source_of
 from data_prep.tokenizer import Tokenizer
 from data_prep.workers import Finished, finished_in_order
+from stage.allocator import keep_freed_memory
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.lock import only_one_in
@@ -91,6 +92,7 @@ def preprocess(
     _refuse_to_overwrite(output_prefix, folder, force)
 
     folder.mkdir(parents=True, exist_ok=True)
+    keep_freed_memory()
     encoder = FastTokenizer(model, dtype)
     if encoder.why_slow is not None:
         print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)

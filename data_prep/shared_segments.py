@@ -1,4 +1,4 @@
-"""What one worker has learned, for the others: else each of them has SentencePiece encode the whole vocabulary anew.
+"""The segments that all workers look up and add to: what one has SentencePiece encode, none of the others has to.
 
 The ids of a segment are the same whoever encodes it, so who learned what, and when, does not show in the output.
 """
@@ -10,43 +10,58 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-MOST_SEGMENTS = 300_000
-"""The first ones are the most frequent; what is learned later, each worker keeps to itself. Half of what a worker's
-table holds: when that is full, it starts again from here."""
-MOST_IDS = 2_000_000
+from data_prep.segment_table import TABLE_BYTES, Int64, SegmentTable, Uint64
+
+MOST_SEGMENTS = 600_000
+"""The first ones are the most frequent; what is learned later, each worker keeps to itself."""
+MOST_IDS = 4_000_000
+COUNTS_BYTES = 64
 
 Ids = npt.NDArray[Any]
-Int64 = npt.NDArray[np.int64]
-Uint64 = npt.NDArray[np.uint64]
-Seen = tuple[int, int]
-"""How many segments, and ids, a worker has taken over."""
-NOTHING: Seen = (0, 0)
 
 
 class SharedSegments:
-    """A list that processes forked after it was made only append to. It takes up to 16 MB, shared by all."""
+    """A table and its pool of ids, common to this process and those forked from it. Nothing is ever removed.
+
+    A value says where in the pool the segment's ids are, and how many: place * 2**32 + count.
+    """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self._lock = multiprocessing.get_context("fork").Lock()
-        memory = mmap.mmap(-1, 16 + MOST_SEGMENTS * 24 + MOST_IDS * dtype.itemsize)
-        self._counts = np.ndarray(2, np.int64, memory)
-        self._rows = np.ndarray((MOST_SEGMENTS, 3), np.uint64, memory, 16)
-        self._ids = np.ndarray(MOST_IDS, dtype, memory, 16 + self._rows.nbytes)
+        memory = memoryview(mmap.mmap(-1, COUNTS_BYTES + TABLE_BYTES + MOST_IDS * dtype.itemsize))
+        self._counts = np.ndarray(2, np.int64, memory)  # segments and ids
+        self._table = SegmentTable(memory[COUNTS_BYTES:])
+        self._ids = np.ndarray(MOST_IDS, dtype, memory, COUNTS_BYTES + TABLE_BYTES)
 
-    def add(self, low: Uint64, high: Uint64, values: Int64, ids: Ids) -> None:
-        """Append segments: keys, values (place in ``ids`` * 2**32 + count) and their ids; nothing once it is full."""
+    def ids_since(self, seen: int) -> Ids:
+        """The pool from place ``seen`` on."""
         with self._lock:
-            rows, pooled = self._counts.tolist()
-            if rows + len(low) > MOST_SEGMENTS or pooled + len(ids) > MOST_IDS:
-                return
-            for column, numbers in enumerate((low, high, values + (pooled << 32))):
-                self._rows[rows : rows + len(low), column] = numbers
+            return self._ids[seen : int(self._counts[1])]
+
+    def find(self, low: Uint64, high: Uint64, seen: int) -> Int64:
+        """The values of keys whose ids are within the first ``seen`` of the pool; 0 for others.
+
+        Of a segment that is being added meanwhile the value may be there already, but not its ids.
+        """
+        values = self._table.find(low, high)
+        unseen = seen << 32
+        if values.max(initial=0) >= unseen:
+            values[values >= unseen] = 0
+        return values
+
+    def add(self, low: Uint64, high: Uint64, values: Int64, ids: Ids) -> Int64 | None:
+        """Put segments there whose ``values`` count places from the first of ``ids``; None if there is no room.
+
+        Returns their values in the common pool. Some may be those that another process has added meanwhile.
+        """
+        with self._lock:
+            segments, pooled = self._counts.tolist()
+            if segments + len(low) > MOST_SEGMENTS or pooled + len(ids) > MOST_IDS:
+                return None
+            found = self._table.find(low, high)
+            new = found == 0
+            found[new] = values[new] + (pooled << 32)
             self._ids[pooled : pooled + len(ids)] = ids
-            self._counts[:] = rows + len(low), pooled + len(ids)
-
-    def since(self, seen: Seen) -> tuple[Uint64, Ids, Seen]:
-        """What was appended after ``seen``, as rows of key (two numbers) and value, and its ids; and what to pass next
-        time. Places in values are counted from the first id of all."""
-        with self._lock:
-            rows, pooled = self._counts.tolist()
-        return self._rows[seen[0] : rows], self._ids[seen[1] : pooled], (rows, pooled)
+            self._table.insert(low[new], high[new], found[new])
+            self._counts[:] = segments + np.count_nonzero(new), pooled + len(ids)
+        return found

@@ -44,7 +44,6 @@ class _Makers:
         self._stop = context.Event()
         self._pool: ProcessPoolExecutor | None = None
         if workers > 1:
-            encoder.share()
             shared = (encoder, self._done, self._stop)
             self._pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=shared)
 

@@ -13,7 +13,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import fast_tokenizer, segment_ids, shared_segments
+from data_prep import fast_tokenizer, segment_ids, segment_table, shared_segments
 from data_prep.cut_rules import cut_rules
 from data_prep.fast_tokenizer import FastTokenizer
 from data_prep.tokenizer import TRAINING_OPTIONS, Tokenizer
@@ -159,9 +159,12 @@ def test_documents_too_long_to_cut(models: dict[str, Path], monkeypatch: pytest.
     assert_same(tokenizer, ["short", "this one is too long to be cut", "short", "", "and this one is as well, you see"])
 
 
-def test_a_full_table_is_emptied(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_ids, "MOST_ENTRIES", 50)
-    monkeypatch.setattr(segment_ids, "MOST_LONG_ENTRIES", 3)
+@pytest.mark.parametrize("shared", [1, 200])
+def test_full_tables(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, shared: int) -> None:
+    """What has no room in the shared table is kept here, and forgotten when that is too much."""
+    monkeypatch.setattr(shared_segments, "MOST_SEGMENTS", shared)
+    monkeypatch.setattr(segment_ids, "MOST_OWN_SEGMENTS", 50)
+    monkeypatch.setattr(segment_ids, "MOST_LONG_SEGMENTS", 3)
     tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
     for _ in range(3):
         for text in [*ENGLISH, *TEXTS]:
@@ -170,7 +173,7 @@ def test_a_full_table_is_emptied(models: dict[str, Path], monkeypatch: pytest.Mo
 
 def test_keys_that_share_a_slot(models: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """With every key starting at the same slot, each is still found under its own bytes."""
-    monkeypatch.setattr(segment_ids, "_first_slots", lambda low, _: np.full(len(low), (1 << 20) - 5))
+    monkeypatch.setattr(segment_table, "_first_slots", lambda low, _: np.full(len(low), (1 << 20) - 5))
     tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
     for _ in range(2):
         assert_same(tokenizer, [*ENGLISH[:20], *TEXTS])
@@ -180,11 +183,10 @@ def test_keys_that_share_a_slot(models: dict[str, Path], monkeypatch: pytest.Mon
 def test_what_another_process_has_learned(
     models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, room: int | None
 ) -> None:
-    """It is taken over, if there is room for it, and the ids are the same."""
+    """It is not encoded again, if there was room for it, and the ids are the same."""
     if room is not None:
         monkeypatch.setattr(shared_segments, "MOST_SEGMENTS", room)
     tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
-    tokenizer.share()
     documents = [line.encode() for line in ENGLISH]
     for half in (documents[::2], documents[1::2]):
         process = multiprocessing.get_context("fork").Process(target=tokenizer.encode_documents, args=[half])
@@ -203,6 +205,41 @@ def test_what_another_process_has_learned(
     short = [text for text in encoded if len(text) <= segment_ids.LONGEST_KEY]
     assert bool(short) == (room is not None)
     assert_same(tokenizer, [*TEXTS, *ENGLISH])
+
+
+def test_processes_that_learn_at_once(models: dict[str, Path]) -> None:
+    """Words that all of them meet for the first time, again and again, each process in its own order."""
+    tokenizer = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.uint16))
+    context = multiprocessing.get_context("fork")
+    start = context.Barrier(4)
+
+    def learn(number: int) -> None:
+        start.wait()
+        for made_up in range(150):
+            words = [f"{word}{chr(97 + made_up % 26)}{made_up}" for line in ENGLISH[:30] for word in line.split()]
+            random.Random(number).shuffle(words)
+            assert_same(tokenizer, [" ".join(words[:300])])
+
+    processes = [context.Process(target=learn, args=[number]) for number in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+
+
+def test_a_segment_is_found_once_its_ids_are_seen() -> None:
+    shared = shared_segments.SharedSegments(np.dtype(np.uint16))
+    key = np.array([5], np.uint64), np.array([1 << 56], np.uint64)
+    other = np.array([6], np.uint64), key[1]
+    assert shared.add(*key, np.array([2]), np.array([7, 8], np.uint16)) == [2]
+    assert shared.find(*key, 0) == [0]
+    seen = len(shared.ids_since(0))
+    assert shared.find(*key, seen) == [2]
+    assert shared.add(*other, np.array([1]), np.array([9], np.uint16)) == [(2 << 32) + 1]
+    assert shared.find(*other, seen) == [0]
+    assert shared.ids_since(seen).tolist() == [9]
+    assert shared.add(*other, np.array([1]), np.array([9], np.uint16)) == [(2 << 32) + 1]  # not a second time
 
 
 def test_wide_vocabularies_have_wide_ids(models: dict[str, Path]) -> None:

@@ -1,6 +1,6 @@
 """Real English for timings, from what is installed on a machine: documentation, manual pages, dictionaries, docstrings.
 
-python -m tests.speed.english OUTPUT [--megabytes 60]     # OUTPUT/c4-train.NNNNN-of-00008.json.gz, in C4's format
+python -m tests.speed.english OUTPUT [--megabytes 60]     # OUTPUT/c4-train.NNNNN-of-00032.json.gz, in C4's format
 
 Every paragraph is used once, and the documents are mixed, so that the vocabulary keeps growing as it does on the web.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOTS = [Path("/usr/share/doc"), Path("/usr/share/man"), Path("/usr/share/dictd"), Path("/usr/share/wordnet")]
-SHARDS = 8
+SHARDS = 32
 SHORTEST_PARAGRAPH, LONGEST_PARAGRAPH = 60, 10_000  # longer ones are tables
 DOCUMENT_BYTES = 2200  # C4's mean
 TAGS = re.compile(r"(?s)<(script|style).*?</\1>|<[^>]*>")
