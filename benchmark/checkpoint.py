@@ -5,7 +5,7 @@
                         digests.md5      of all these files: python -m checksums verify reads it
 
 They load in any other topology. Nothing is read before its digest was verified, and nothing in them is executed: their
-index, a pickle, is read by an unpickler that knows DCP's names only (checkpoint_convert/read_dcp.py).
+index, a pickle, is read by an unpickler that knows DCP's names only (checkpoint_convert/dcp_metadata.py).
 """
 
 import hashlib

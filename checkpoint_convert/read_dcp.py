@@ -1,102 +1,32 @@
 """PyTorch's distributed checkpoints (DCP) without running what a stranger may have put into them.
 
-``.metadata`` is a pickle. It is read by an unpickler that knows the names PyTorch writes there and builds plain objects
-of our own for them; any other name is refused. The shards in the ``.distcp`` files are ``torch.save`` archives, whose
-own small pickle PyTorch reads with ``weights_only``, or safetensors streams. Values are read in place, by byte ranges.
+``.metadata`` is a pickle, read by ``dcp_metadata``. The shards in the ``.distcp`` files are ``torch.save`` archives,
+whose own small pickle PyTorch reads with ``weights_only``, or safetensors streams. Values are read in place, by byte
+ranges.
 """
 
+import gc
 import io
 import math
-import pickle
-import pickletools
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 
 from checkpoint_convert.byte_ranges import Box, Values, read_box, shape_of
+from checkpoint_convert.dcp_metadata import DTYPES, read_metadata
 from checkpoint_convert.read_safetensors import arrays_in_file
 from checkpoint_convert.stored_array import StoredArray
 from stage.errors import InputError
 
 METADATA = ".metadata"
-LARGEST_METADATA = 1 << 30
-"""Bytes; a shard of an array takes about 150."""
-MOST_AXES = 64
 LOCAL_HEADER = 30
 """Bytes of a zip entry's header before its name, whose length is in the last four (PKWARE's APPNOTE 4.3.7)."""
-
-DTYPES = {
-    "bool": np.dtype(np.bool_),
-    "uint8": np.dtype("u1"),
-    "int8": np.dtype("i1"),
-    "int16": np.dtype("<i2"),
-    "int32": np.dtype("<i4"),
-    "int64": np.dtype("<i8"),
-    "float16": np.dtype("<f2"),
-    "bfloat16": np.dtype(ml_dtypes.bfloat16),
-    "float32": np.dtype("<f4"),
-    "float64": np.dtype("<f8"),
-}
-
-
-class _Fields:
-    """Stands for every class of DCP: whatever fields the pickle gives it."""
-
-    def __setstate__(self, state: Any) -> None:
-        self.__dict__["state"] = state
-
-    def __getattr__(self, name: str) -> Any:
-        state = self.__dict__.get("state")
-        if not isinstance(state, dict) or name not in state:
-            raise AttributeError(f"no {name}")
-        return state[name]
-
-
-def _size(values: Sequence[int] = ()) -> tuple[int, ...]:
-    if len(values) > MOST_AXES:  # copies of copies could take any amount of memory
-        raise pickle.UnpicklingError(f"{len(values)} axes")
-    return tuple(values)
-
-
-def _ignored(*_: Any) -> None:
-    """Layout, memory format, the folder it was saved in: nothing depends on them."""
-
-
-_DCP = "torch.distributed.checkpoint."
-KNOWN: Mapping[tuple[str, str], Any] = {
-    (_DCP + "metadata", "Metadata"): _Fields,
-    (_DCP + "metadata", "TensorStorageMetadata"): _Fields,
-    (_DCP + "metadata", "BytesStorageMetadata"): _Fields,
-    (_DCP + "metadata", "ChunkStorageMetadata"): _Fields,
-    (_DCP + "metadata", "TensorProperties"): _Fields,
-    (_DCP + "metadata", "MetadataIndex"): _Fields,
-    (_DCP + "metadata", "StorageMeta"): _Fields,
-    (_DCP + "metadata", "_MEM_FORMAT_ENCODING"): _ignored,
-    (_DCP + "filesystem", "_StorageInfo"): _Fields,
-    ("torch", "Size"): _size,
-    ("torch.serialization", "_get_layout"): _ignored,
-    ("pathlib", "PosixPath"): _ignored,
-    ("pathlib._local", "PosixPath"): _ignored,
-    **{("torch", name): name for name in DTYPES},
-}
-"""All that a pickle of DCP's metadata may name, and what is built in its place."""
-
-
-SIZED = {"PUT", "BINPUT", "LONG_BINPUT", "FRAME"}
-"""Operations whose number no honest pickle of n bytes has above n."""
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in KNOWN:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint needs and could run code")
-        return KNOWN[module, name]
 
 
 @dataclass(frozen=True)
@@ -116,37 +46,34 @@ def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
     Raises InputError where ``.metadata`` is damaged, names anything but DCP's own classes, or describes shards that do
     not make up their arrays.
     """
-    metadata = _read_metadata(folder / METADATA)
+    with _no_garbage_collection():
+        metadata = read_metadata(folder / METADATA)
+        try:
+            shards = _shards_by_name(folder, metadata)
+            entries = metadata.state_dict_metadata.items()
+            return {
+                name: _array(name, entry, shards.get(name, {})) for name, entry in entries if hasattr(entry, "chunks")
+            }
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            raise InputError(f"{folder / METADATA}: not the metadata of a distributed checkpoint ({error})") from error
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Of the million objects of a large model's metadata none is garbage; searching them takes half of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
     try:
-        shards = _shards_by_name(folder, metadata)
-        entries = metadata.state_dict_metadata.items()
-        return {name: _array(name, entry, shards.get(name, {})) for name, entry in entries if hasattr(entry, "chunks")}
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
-        raise InputError(f"{folder / METADATA}: not the metadata of a distributed checkpoint ({error})") from error
-
-
-def _read_metadata(path: Path) -> Any:
-    if path.stat().st_size > LARGEST_METADATA:
-        raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any checkpoint's metadata has")
-    try:
-        content = path.read_bytes()
-        _check_sizes(content)
-        return _Unpickler(io.BytesIO(content)).load()
-    except Exception as error:  # a damaged pickle can raise anything
-        reason = (str(error) or repr(error)).splitlines()[0]
-        raise InputError(f"{path}: not the metadata of a distributed checkpoint ({reason})") from error
-
-
-def _check_sizes(content: bytes) -> None:
-    """Numbers by which the unpickler takes memory before it has seen the data, and strings that are not all there."""
-    for operation, argument, _ in pickletools.genops(content):
-        if operation.name in SIZED and argument is not None and argument > len(content):
-            raise pickle.UnpicklingError(f"{operation.name} {argument} in {len(content)} bytes")
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _shards_by_name(folder: Path, metadata: Any) -> dict[str, dict[tuple[int, ...], tuple[Path, int, int]]]:
     """File, offset and length of each shard, by array and by the place of its first value."""
     found: dict[str, dict[tuple[int, ...], tuple[Path, int, int]]] = {}
+    paths: dict[str, Path] = {}
     for index, info in metadata.storage_data.items():
         if not hasattr(index, "offset") or index.offset is None:  # not a tensor
             continue
@@ -155,7 +82,8 @@ def _shards_by_name(folder: Path, metadata: Any) -> dict[str, dict[tuple[int, ..
             raise ValueError(f"a shard in {name!r}, outside the folder")
         if getattr(info, "transform_descriptors", None):
             raise ValueError(f"{index.fqn} is stored transformed, which is not read here")
-        found.setdefault(index.fqn, {})[_numbers(index.offset)] = (folder / name, *_numbers([info.offset, info.length]))
+        path = paths[name] = paths.get(name) or folder / name
+        found.setdefault(index.fqn, {})[_numbers(index.offset)] = (path, *_numbers([info.offset, info.length]))
     return found
 
 

@@ -3,30 +3,19 @@
 import hashlib
 import json
 import math
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.distributed.checkpoint.filesystem import _StorageInfo
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    TensorProperties,
-    TensorStorageMetadata,
-)
 
-from checkpoint_convert.byte_ranges import whole
-from checkpoint_convert.checkpoint_files import open_checkpoint
 from checkpoint_convert.inspect_checkpoint import Statistics, format_report, inspect, statistics
 from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.stored_array import StoredArray, blocks
 from checkpoint_convert.zarr import create_array
 from stage.errors import InputError
-from tests.checkpoint_convert.checkpoints import raw_bytes, write_dcp, write_harmful_dcp, write_safetensors
+from tests.checkpoint_convert.checkpoints import raw_bytes, write_dcp, write_safetensors
 from tests.support import assert_refused, command
 
 TENSORS = {
@@ -126,52 +115,6 @@ def test_blocks_cover_every_value_once(
         assert max(block.nbytes for block in read) <= 1000
 
 
-def test_shards_of_a_distributed_checkpoint_are_put_together(tmp_path: Path) -> None:
-    """As a run with two devices writes them."""
-    whole_tensor = torch.arange(60.0).reshape(10, 6)
-    storage, chunks = {}, []
-    for rank, rows in enumerate((slice(0, 7), slice(7, 10))):
-        path = tmp_path / f"__{rank}_0.distcp"
-        with path.open("wb") as file:
-            file.write(b"before")
-            torch.save(whole_tensor[rows].clone(), file)
-            length = file.tell() - 6
-        offset, size = torch.Size([rows.start, 0]), torch.Size([rows.stop - rows.start, 6])
-        chunks.append(ChunkStorageMetadata(offset, size))
-        storage[MetadataIndex("a", offset, rank)] = _StorageInfo(path.name, 6, length)
-    entry = TensorStorageMetadata(TensorProperties(torch.float32), torch.Size([10, 6]), chunks)
-    metadata = Metadata({"a": entry}, storage_data=storage)
-    (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata))
-    array = open_checkpoint(tmp_path).arrays["a"]
-    np.testing.assert_array_equal(array.read(whole((10, 6))), whole_tensor.numpy())
-    np.testing.assert_array_equal(array.read((slice(5, 9), slice(1, 3))), whole_tensor[5:9, 1:3].numpy())
-    chunks.pop()
-    (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata))
-    assert_refused(command("checkpoint_convert", "inspect", tmp_path), "its shards do not make up its shape [10, 6]")
-
-
-def test_metadata_that_names_other_classes_is_not_run(tmp_path: Path) -> None:
-    write_harmful_dcp(tmp_path / "c", tmp_path / "made")
-    done = command("checkpoint_convert", "inspect", tmp_path / "c")
-    assert_refused(done, "c/.metadata: not the metadata", "it names builtins.exec, which no checkpoint needs")
-    assert not (tmp_path / "made").exists()
-
-
-def test_damaged_distributed_checkpoints_are_refused(tmp_path: Path) -> None:
-    write_dcp(tmp_path / "c", TENSORS)
-    (shards,) = (tmp_path / "c").glob("*.distcp")
-    content = shards.read_bytes()
-    shards.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match="missing, or shorter than the checkpoint's metadata says"):
-        inspect(tmp_path / "c")
-    shards.write_bytes(b"PK" + bytes(len(content)))
-    with pytest.raises(InputError, match="cannot be read"):
-        inspect(tmp_path / "c")
-    (tmp_path / "c" / ".metadata").write_bytes(b"\x80\x04")
-    with pytest.raises(InputError, match="not the metadata of a distributed checkpoint"):
-        inspect(tmp_path / "c")
-
-
 @pytest.mark.parametrize(
     ("entry", "complaint"),
     [
@@ -203,10 +146,3 @@ def test_index_of_safetensors_has_to_agree_with_the_files(tmp_path: Path) -> Non
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     assert_refused(command("checkpoint_convert", "inspect", tmp_path / "none"), "no such folder or .safetensors file")
     assert_refused(command("checkpoint_convert", "inspect", tmp_path), "holds no zarr arrays")
-
-
-def test_metadata_that_asks_for_memory_is_refused(tmp_path: Path) -> None:
-    """Four bytes say that the pickle remembers four billion objects."""
-    (tmp_path / ".metadata").write_bytes(b"\x80\x04}r\xff\xff\xff\xff.")
-    with pytest.raises(InputError, match="LONG_BINPUT 4294967295 in 9 bytes"):
-        inspect(tmp_path)
