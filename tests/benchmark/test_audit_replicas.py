@@ -16,7 +16,7 @@ from benchmark.optimizer import Adam, local
 from benchmark.state import empty_state, load_initial, starting_progress
 from benchmark.train import train
 from checkpoint_convert.load import MegatronCheckpoint
-from tests.benchmark.test_train import events, system_of
+from tests.benchmark.runs import events, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
 SYSTEM = system_of(4, tensor_parallel=2, pipeline_parallel=2)

@@ -21,7 +21,7 @@ from benchmark.optimizer import local
 from benchmark.state import TrainState, empty_state, load_initial, starting_progress
 from benchmark.train import train
 from checkpoint_convert.load import MegatronCheckpoint
-from tests.benchmark.test_train import events, figures, run, system_of
+from tests.benchmark.runs import events, figures, run, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 from tests.support import command
 

@@ -15,7 +15,7 @@ import benchmark.train as train_module
 from benchmark.config import RunConfig
 from benchmark.optimizer import Adam
 from benchmark.state import TrainState, load_initial
-from tests.benchmark.test_train import events, system_of
+from tests.benchmark.runs import events, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
 STEPS, BAD_STEP = 20, 7

@@ -1,0 +1,38 @@
+"""Whole runs of the tiny benchmark, and what they wrote."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmark.config import System
+from benchmark.train import train
+from tests.benchmark.tiny import CPU, Inputs, in_processes
+
+
+def system_of(devices: int, **fields: Any) -> System:
+    return dataclasses.replace(CPU, name=f"cpu_p{devices}", devices_per_node=devices, **fields)
+
+
+def events(run_dir: Path, key: str) -> list[dict[str, Any]]:
+    lines = (run_dir / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["key"] == key]
+
+
+def mlperf(run_dir: Path) -> list[dict[str, Any]]:
+    lines = (run_dir / "result_0.txt").read_text().splitlines()
+    return [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
+
+
+def figures(run_dir: Path) -> list[list[float]]:
+    """Loss and gradient norm of each step, and the evaluations."""
+    steps = events(run_dir, "step")
+    evaluations = [event["log_perplexity"] for event in events(run_dir, "evaluation")]
+    return [[event["loss"] for event in steps], [event["grad_norm"] for event in steps], evaluations]
+
+
+def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> list[list[float]]:
+    config = inputs.config(run_dir, system=system, **fields)
+    statuses = in_processes(system.num_devices, train, config)
+    assert statuses == ["completed"] * system.num_devices
+    return figures(run_dir)

@@ -1,0 +1,102 @@
+"""Whole runs of the tiny benchmark in many topologies: the numbers do not depend on it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.distributed.tensor import DTensor
+
+from benchmark.config import RunConfig
+from benchmark.distributed import joined_world, read_environment
+from benchmark.state import empty_state, load_initial, starting_progress
+from checkpoint_convert.load import MegatronCheckpoint
+from tests.benchmark.runs import run, system_of
+from tests.benchmark.tiny import Inputs, in_processes
+
+TOPOLOGIES = {
+    "micro-batches of one": system_of(1, micro_batch_size=1),
+    "two devices": system_of(2),
+    "two devices, sharded between micro-batches": system_of(2, keep_unsharded=False),
+    "two devices, recomputation": system_of(2, recompute="full", keep_unsharded=False),
+    "two replicas": system_of(2, replicas=2),
+    "three devices, uneven shards": system_of(3),
+    "two replicas of two shards": system_of(4, replicas=2, micro_batch_size=1),
+    "selective recomputation": system_of(1, recompute="selective"),
+    "tensor parallel": system_of(2, tensor_parallel=2, micro_batch_size=6),
+    "tensor parallel, selective recomputation": system_of(
+        2, tensor_parallel=2, micro_batch_size=6, recompute="selective"
+    ),
+    "tensor parallel on two shards": system_of(4, tensor_parallel=2, micro_batch_size=3),
+    "pipeline": system_of(2, pipeline_parallel=2),
+    "pipeline of three, uneven stages": system_of(3, pipeline_parallel=3),
+    "interleaved pipeline": system_of(2, pipeline_parallel=2, pipeline_chunks=2),
+    "pipeline on two replicas, recomputation": system_of(
+        4, pipeline_parallel=2, replicas=2, micro_batch_size=1, recompute="full"
+    ),
+    "interleaved pipeline, tensor parallel": system_of(
+        4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=6
+    ),
+    "tensor, pipeline and two shards": system_of(8, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
+}
+BF16_TOPOLOGIES = (
+    "two devices",
+    "tensor parallel, selective recomputation",
+    "interleaved pipeline",
+    "tensor, pipeline and two shards",
+)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_topology_does_not_change_the_run(
+    name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
+) -> None:
+    for found, expected in zip(run(inputs, tmp_path / "run", TOPOLOGIES[name]), single["fp32"], strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", BF16_TOPOLOGIES)
+def test_topology_does_not_change_the_bf16_run(
+    name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
+) -> None:
+    """The first gradient, of the same weights, is the same but for rounding. Later ones are not of the same weights: a
+    sum in another order moves some by a unit of FP32, and now and then their BF16 copies by 2^-8 of themselves, as it
+    does in one process with micro-batches of another size."""
+    found = run(inputs, tmp_path / "run", TOPOLOGIES[name], precision="bf16")
+    assert found[1][0] == pytest.approx(single["bf16"][1][0], rel=5e-4)
+    for part, tolerance in ((0, 2e-3), (1, 1e-2), (2, 2e-3)):
+        assert found[part] == pytest.approx(single["bf16"][part], rel=tolerance)
+
+
+@pytest.fixture(scope="module")
+def single(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[float]]]:
+    folder = tmp_path_factory.mktemp("single")
+    return {precision: run(inputs, folder / precision, precision=precision) for precision in ("fp32", "bf16")}
+
+
+def test_bf16_stays_near_fp32(single: dict[str, list[list[float]]]) -> None:
+    for part, tolerance in ((0, 1e-2), (1, 3e-2), (2, 1e-2)):
+        assert single["bf16"][part] == pytest.approx(single["fp32"][part], rel=tolerance)
+        assert single["bf16"][part] != single["fp32"][part]
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    assert isinstance(tensor, DTensor)
+    return tensor.full_tensor()
+
+
+def _weights(config: RunConfig) -> dict[str, "np.ndarray[Any, Any]"]:
+    with joined_world(config.system, read_environment()) as world:
+        state = empty_state(config, world, starting_progress(config.benchmark, 1))
+        assert config.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        return {name: whole(value).numpy() for name, value in state.tensors().items()}
+
+
+def test_every_topology_starts_from_the_same_weights(inputs: Inputs, tmp_path: Path) -> None:
+    expected = in_processes(1, _weights, inputs.config(tmp_path))[0]
+    assert len(expected) == 3 * 52
+    for devices in (2, 3):
+        found = in_processes(devices, _weights, inputs.config(tmp_path, system=system_of(devices)))
+        assert all(np.array_equal(found[-1][name], value) for name, value in expected.items())
