@@ -3,9 +3,9 @@
 python -m tests.speed.tokenise --input C4_FILES --tokenizer MODEL [--repeat 3]
 
 The straightforward pipeline is what the reference's worker does, in one process: gzip, json and SentencePiece for each
-document, and the ids to a file. Both sides are fresh processes that start from nothing; the best of the repetitions
-counts, and the sides take turns. The bytes of the results are compared. Two runs of one worker at the same time say
-what the machine allows two workers: its cores share memory and clock.
+document, and the ids to a file. All sides are fresh processes that start from nothing; they take turns, and ratios are
+those of neighbours. The bytes of the results are compared. Two runs of one worker at the same time say what the machine
+allows two workers: its cores share memory and clock.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import sentencepiece
@@ -61,6 +62,12 @@ def run(*commands: list[str]) -> Measured:
     return Measured(time.perf_counter() - started, cpu_s, peak_mib)
 
 
+def ratios(slow: list[Measured], fast: list[Measured], field: str, times: float = 1) -> str:
+    """The median of neighbours' ratios, and the least and the greatest."""
+    found = [times * getattr(a, field) / getattr(b, field) for a, b in zip(slow, fast, strict=True)]
+    return f"{median(found):.2f} ({min(found):.2f} to {max(found):.2f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--input", nargs="+", required=True)
@@ -77,9 +84,9 @@ def main() -> None:
         ours = [*preprocess, f"{folder}/ours", "--workers"]
         sides = {
             "straightforward": [["-m", "tests.speed.tokenise", *common, "--straightforward", f"{folder}/plain.bin"]],
+            "twice 1 worker": [[*ours, "1"], [*preprocess, f"{folder}/again", "--workers", "1"]],
             "1 worker": [[*ours, "1"]],
             "2 workers": [[*ours, "2"]],
-            "twice 1 worker": [[*ours, "1"], [*preprocess, f"{folder}/again", "--workers", "1"]],
         }
         runs: dict[str, list[Measured]] = {name: [] for name in sides}
         for _ in range(chosen.repeat):
@@ -95,19 +102,19 @@ def main() -> None:
                 text = json.loads(line)["text"]
                 size += len(text.encode())
                 words.update(text.split())
-    print(f"{size / 1e6:.1f} MB of text, {len(words):,} distinct words, best of {chosen.repeat}")
-    best = {name: min(measured, key=lambda one: one.wall_s) for name, measured in runs.items()}
-    for name, measured in best.items():
-        times = len(sides[name])
-        rate = (
-            f"{times * size / measured.wall_s / 1e6:6.1f} MB/s {times * tokens / measured.wall_s / 1e6:6.2f} Mtokens/s"
+    print(f"{size / 1e6:.1f} MB of text, {len(words):,} distinct words; medians of {chosen.repeat}")
+    for name, measured in runs.items():
+        wall_s, cpu_s = (
+            median(getattr(one, field) for one in measured) / len(sides[name]) for field in ("wall_s", "cpu_s")
         )
-        cores = f"{times * size / measured.cpu_s / 1e6:6.1f} MB per core second"
-        print(f"{name:16} {measured.wall_s:7.2f} s {rate} {cores} {measured.peak_mib:5.0f} MiB at most in a process")
-    plain, one, two, twice = best.values()
-    print(f"one worker against straightforward: {plain.wall_s / one.wall_s:.2f} by the clock, ", end="")
-    print(f"{plain.cpu_s / one.cpu_s:.2f} by CPU time; two workers against one: {one.wall_s / two.wall_s:.2f}")
-    print(f"two runs of one worker at the same time against one after the other: {2 * one.wall_s / twice.wall_s:.2f}")
+        rates = f"{size / wall_s / 1e6:6.1f} MB/s {tokens / wall_s / 1e6:6.2f} Mtokens/s"
+        per_core = f"{size / cpu_s / 1e6:6.1f} MB per core second"
+        peak_mib = max(one.peak_mib for one in measured)
+        print(f"{name:16} {wall_s:7.2f} s {rates} {per_core} {peak_mib:5.0f} MiB at most")
+    plain, twice, one, two = runs.values()
+    print(f"one worker against straightforward: {ratios(plain, one, 'wall_s')} by the clock, ", end="")
+    print(f"{ratios(plain, one, 'cpu_s')} by CPU time; two workers against one: {ratios(one, two, 'wall_s')}")
+    print(f"twice one worker, one after the other against at the same time: {ratios(one, twice, 'wall_s', 2)}")
     print(f"bytes of the results: {'the same' if same else 'DIFFERENT'}")
     raise SystemExit(0 if same else 1)
 
