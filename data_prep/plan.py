@@ -26,7 +26,7 @@ BIN_BYTES = 2 * TOKENS
 IDX_BYTES = 20 * DOCUMENTS
 """Lengths 4, pointers 8 and document ends 8 bytes each (facts a.1)."""
 
-TEXT_MB_PER_S_PER_CORE = 26.0
+TEXT_MB_PER_S_PER_CORE = 31.0
 INDEX_S = 8.0
 """Sample and shuffle indices of both datasets, before the clock of the first run; one core per dataset."""
 
@@ -43,7 +43,7 @@ RATES: dict[str, Rate] = {
     "network": Rate(125.0, "assumed: 1 Gbit/s"),
     "disk": Rate(2000.0, "assumed: one NVMe drive, or that much of a shared file system"),
     "tokenise": Rate(TEXT_MB_PER_S_PER_CORE, "text per core; AMD EPYC core, python -m tests.speed.tokenise"),
-    "join": Rate(230.0, "parts to .bin with its MD5, synced, one core per dataset; AMD EPYC core, virtual disk"),
+    "join": Rate(400.0, "parts to .bin with its MD5, one core per dataset; AMD EPYC core, virtual disk"),
     "md5": Rate(767.0, "per core, one core per file; AMD EPYC core (peers 1.3)"),
 }
 
