@@ -13,13 +13,14 @@ class DirectWriter:
     """A new file, written in blocks of 4 MiB; through the page cache where the file system knows no other way."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         self._block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # begins at a page, as direct writes have to
         self._filled = 0
         self._knows_direct = True
 
     def write(self, data: memoryview) -> None:
-        """Append ``data``. Raises OSError, as when the disk is full."""
+        """Append ``data``. Raises OSError, which names the file, as when the disk is full."""
         data = data.cast("B")
         while len(data):
             count = min(len(data), BLOCK_BYTES - self._filled)
@@ -44,7 +45,7 @@ class DirectWriter:
                 rest = rest[os.write(self._handle, rest) :]
             except OSError as refused:
                 if refused.errno != errno.EINVAL or not self._knows_direct:
-                    raise
+                    raise OSError(refused.errno, refused.strerror, str(self._path)) from refused
                 self._knows_direct = False
                 self._set_direct(False)
         self._filled = 0

@@ -65,5 +65,6 @@ def test_file_system_that_only_writes_through_the_page_cache(
 
 
 def test_other_errors_are_raised() -> None:
-    with closing(DirectWriter(Path("/dev/full"))) as file, pytest.raises(OSError, match="No space left"):
+    full = "No space left on device: '/dev/full'"
+    with closing(DirectWriter(Path("/dev/full"))) as file, pytest.raises(OSError, match=full):
         file.write(VALUES.data)
