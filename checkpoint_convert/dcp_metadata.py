@@ -89,6 +89,11 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_metadata(path: Path) -> Any:
+    """The fields of a ``.metadata`` file, under PyTorch's names for them.
+
+    Raises InputError for a file that is damaged, too large, asks for more memory than it has bytes, or names anything
+    but what is KNOWN.
+    """
     if path.stat().st_size > LARGEST_METADATA:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any checkpoint's metadata has")
     try:

@@ -118,9 +118,10 @@ class SegmentIds:
         new = self._shared.add(low, high, encoded, ids)
         if new is None:
             new = self._add_to_pool(encoded, ids)
-            self._own = self._own or SegmentTable()
-            self._own.insert(low, high, new)
             self._own_segments += len(new)
+            if self._own_segments <= MOST_OWN_SEGMENTS:  # else all are forgotten before the next text
+                self._own = self._own or SegmentTable()
+                self._own.insert(low, high, new)
         else:
             self._copy_shared_ids()
         values = np.empty(len(order), np.int64)
