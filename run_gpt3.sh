@@ -15,7 +15,7 @@
 #   BPE_DIR       accepted for scripts written for the original reference and not read: the vocabulary size is fixed
 #   CONTAINER     image for srun --container-image (pyxis), or "none": the environment's python3 or .venv
 #
-# Variables of the 175B run (defaults in brackets; "benchmark's" are those in benchmark/benchmarks.py)
+# Variables of the 175B run (defaults in brackets; "benchmark's" are those in benchmark/config/benchmarks.py)
 #   COM_DIR                          folder with c4_en_{6,7,validation_subset}_c4_spm_text_document.{bin,idx} [required]
 #   EXTERNAL_MODEL_CHECKPOINT_DIR    converted initial checkpoint; may be left out to continue from LOG_DIR []
 #   EXTERNAL_TRAINING_ITERATIONS     steps the initial checkpoint was trained for [benchmark's: 4000]
@@ -24,7 +24,7 @@
 #   GBS                              global batch size in samples [benchmark's: 1536]
 #   LR, MIN_LR                       peak and final learning rate; set both [benchmark's: 2.0e-5, 2.0e-6]
 #   SEED                             seed of the data order [drawn from the system's randomness]
-#   BENCHMARK, SYSTEM                names in benchmark/benchmarks.py and systems.py [gpt3_175b, the benchmark's]
+#   BENCHMARK, SYSTEM                names in benchmark/config/benchmarks.py and systems.py [gpt3_175b, the benchmark's]
 #   COMMAND                          train; evaluate: log perplexity of the initial checkpoint; preflight: check nodes [train]
 #   TRAIN_OPTIONS                    more options for "python -m benchmark COMMAND", separated by spaces []
 #   EXIT_MARGIN_MINUTES              stop and save this long before the job's time is up [15]

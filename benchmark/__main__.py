@@ -9,8 +9,8 @@ from typing import Annotated, TypeVar
 
 import tyro
 
-from benchmark.command_line import parse_run
-from benchmark.config import RunConfig
+from benchmark.config.run_config import RunConfig
+from benchmark.config.run_options import parse_run
 from stage.cli import one_line_usage_error
 from stage.errors import CheckFailed, InputError, run_command
 
@@ -42,18 +42,18 @@ class Train:
 
 
 def _train(config: RunConfig) -> int:
-    from benchmark.distributed import end_process
-    from benchmark.train import EXIT_STATUS
-    from benchmark.train import train as run
+    from benchmark.training.engine.distributed import end_process
+    from benchmark.training.train import EXIT_STATUS
+    from benchmark.training.train import train as run
 
     end_process(EXIT_STATUS[run(config)])
 
 
 def _dry_run(options: Train) -> int:
-    from benchmark.dry_run.dry_run import dry_run, table
+    from benchmark.planning.dry_run import dry_run, format_dry_run
 
     result = dry_run(options.run)
-    print(json.dumps(asdict(result)) if options.json else table(result, options.run))
+    print(json.dumps(asdict(result)) if options.json else format_dry_run(result, options.run))
     if result.complaint is not None:
         raise CheckFailed(result.complaint)
     return 0
@@ -75,8 +75,8 @@ def evaluate(arguments: Sequence[str]) -> int:
     --valid-data-path 1.00 V
     """
     options = parse_run("evaluate", arguments, evaluate.__doc__ or "", WithJson)
-    from benchmark.distributed import end_process
-    from benchmark.evaluate import evaluate_checkpoint
+    from benchmark.training.engine.distributed import end_process
+    from benchmark.training.evaluate_checkpoint import evaluate_checkpoint
 
     quality = evaluate_checkpoint(options.run)
     if quality is not None and options.json:
@@ -95,7 +95,7 @@ def schedule(arguments: Sequence[str]) -> int:
     Example: python -m benchmark schedule gpt3_175b --global-batch-size 2048 --json
     """
     options = parse_run("schedule", arguments, schedule.__doc__ or "", WithJson)
-    from benchmark.schedule import scheduled_steps
+    from benchmark.config.schedule import scheduled_steps
 
     benchmark = options.run.benchmark
     steps = scheduled_steps(benchmark)
@@ -139,12 +139,12 @@ def plan(arguments: Sequence[str]) -> int:
     Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes a minute or two for 175B.
     """
     options = parse_run("plan", arguments, plan.__doc__ or "", PlanOptions)
-    from benchmark.dry_run.dry_run import dry_run
-    from benchmark.plan import assumed_tflops, make_plan, table
+    from benchmark.planning.dry_run import dry_run
+    from benchmark.planning.run_plan import assumed_tflops, format_run_plan, make_plan
 
     assumed_tflops(options.run, options.mfu, options.tflops)  # complains before the minute of the dry run
     made = make_plan(options.run, dry_run(options.run), mfu=options.mfu, tflops=options.tflops)
-    print(json.dumps(asdict(made)) if options.json else table(made, options.run))
+    print(json.dumps(asdict(made)) if options.json else format_run_plan(made, options.run))
     if made.dry_run.complaint is not None:
         raise CheckFailed(made.dry_run.complaint)
     return 0
@@ -168,7 +168,7 @@ def preflight(arguments: Sequence[str]) -> int:
 
     Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
     """
-    from benchmark.distributed import end_process, read_environment
+    from benchmark.training.engine.distributed import end_process, read_environment
 
     config, as_json = None, False
     if not arguments or arguments[0].startswith("--json"):
@@ -176,7 +176,7 @@ def preflight(arguments: Sequence[str]) -> int:
     else:
         options = parse_run("preflight", arguments, preflight.__doc__ or "", WithJson)
         config, as_json = options.run, options.json
-    from benchmark.preflight.command import preflight as run
+    from benchmark.preflight.run_checks import preflight as run
 
     status = run(config, as_json=as_json)
     if read_environment().world_size > 1:
@@ -206,14 +206,14 @@ class Review:
 def review(arguments: Sequence[str]) -> int:
     """Whether results and packages would be accepted, and what their score is."""
     options = _parse("review", Review, arguments)
-    from benchmark.review.command import run
+    from benchmark.review.review_command import run
 
     return run(options.paths, options.ruleset, options.json, options.compare)
 
 
 def rehearse(arguments: Sequence[str]) -> int:
     """The whole benchmark at a small size on this machine, from corpus to reviewed result."""
-    from benchmark.rehearse import Rehearsal
+    from benchmark.rehearsal.rehearse import Rehearsal
 
     return _parse("rehearse", Rehearsal, arguments).run()
 
@@ -222,7 +222,7 @@ def rehearse(arguments: Sequence[str]) -> int:
 class ReferencePoints:
     """Write the convergence points of runs in the format of the official reference points: of finished runs, or of
     rehearsals made for it, each with a seed of its own. Review judges rehearsals by the committed file,
-    benchmark/review/rehearsal_points.json.
+    benchmark/results/rehearsal_points.json.
 
     Example: python -m benchmark reference-points --seeds 8 --output points.json
     """
@@ -240,7 +240,7 @@ class ReferencePoints:
 def reference_points(arguments: Sequence[str]) -> int:
     """Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format."""
     options = _parse("reference-points", ReferencePoints, arguments)
-    from benchmark.reference_points import rehearse_seeds, write_reference_points
+    from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
 
     runs = [*options.runs, *rehearse_seeds(options.seeds, options.work_dir)]
     print(f"{options.output}: {write_reference_points(runs, options.output)}")
@@ -263,7 +263,7 @@ def package(arguments: Sequence[str]) -> int:
 
 def report(arguments: Sequence[str]) -> int:
     """One self-contained HTML page about runs."""
-    from benchmark.report.report import Report
+    from benchmark.report.write_report import Report
 
     return _parse("report", Report, arguments).run()
 

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 import tyro
 
-from checkpoint_convert.convert import Converted
-from checkpoint_convert.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.plan import format_plan, plan_paxml_to_megatron
-from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
+from checkpoint_convert.conversion.convert import Converted
+from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from stage.cli import main
 from stage.errors import InputError
 
@@ -176,7 +176,7 @@ class ToHuggingface:
     """Replace what is there."""
 
     def run(self) -> None:
-        from checkpoint_convert.to_huggingface import to_huggingface
+        from checkpoint_convert.export.to_huggingface import to_huggingface
 
         print_exported(self.output, to_huggingface(self.input, self.output, heads=self.heads, force=self.force))
 
@@ -196,7 +196,7 @@ class ToDcp:
     """Replace what is there."""
 
     def run(self) -> None:
-        from checkpoint_convert.to_dcp import to_dcp
+        from checkpoint_convert.export.to_dcp import to_dcp
 
         print_exported(self.output, to_dcp(self.input, self.output, force=self.force))
 
@@ -218,10 +218,10 @@ class Inspect:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        from checkpoint_convert.inspect_checkpoint import format_report, inspect
+        from checkpoint_convert.inspection.inspect_checkpoint import format_checkpoint_report, inspect_checkpoint
 
-        report = inspect(self.checkpoint, self.array, md5=self.md5)
-        print(json.dumps(asdict(report), indent=1) if self.json else format_report(report))
+        report = inspect_checkpoint(self.checkpoint, self.array, md5=self.md5)
+        print(json.dumps(asdict(report), indent=1) if self.json else format_checkpoint_report(report))
 
 
 @dataclass(frozen=True)
@@ -242,11 +242,15 @@ class Compare:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        from checkpoint_convert.compare_checkpoints import compare, format_comparison, require_same
+        from checkpoint_convert.inspection.compare_checkpoints import (
+            compare_checkpoints,
+            format_checkpoint_comparison,
+            require_same_checkpoints,
+        )
 
-        comparison = compare(self.one, self.other, self.tolerance)
-        print(json.dumps(asdict(comparison), indent=1) if self.json else format_comparison(comparison))
-        require_same(comparison)
+        comparison = compare_checkpoints(self.one, self.other, self.tolerance)
+        print(json.dumps(asdict(comparison), indent=1) if self.json else format_checkpoint_comparison(comparison))
+        require_same_checkpoints(comparison)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import tyro
 
-from checksums.md5_list import Comparison, compare, digest_folder, format_list, read_list, without_leading_folders
+from checksums.md5_list import (
+    ListComparison,
+    compare_lists,
+    digest_folder,
+    format_list,
+    read_list,
+    without_leading_folders,
+)
 from stage.cli import main
 from stage.publish import write_text
 
@@ -53,14 +60,14 @@ class Verify:
         leading, listed = without_leading_folders(self.folder, read_list(self.manifest))
         if leading:
             print(f"{self.manifest}: its paths begin with {leading}, read as {self.folder}/", file=sys.stderr)
-        result = compare(self.folder, listed, leave_out=self.manifest)
+        result = compare_lists(self.folder, listed, leave_out=self.manifest)
         if self.json:
             print(json.dumps(asdict(result), indent=1))
         else:
             self._print(result)
         return 0 if result.holds else 1
 
-    def _print(self, result: Comparison) -> None:
+    def _print(self, result: ListComparison) -> None:
         for title, names in (
             ("CHANGED", result.changed),
             ("MAY DIFFER", result.may_differ),

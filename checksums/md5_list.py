@@ -32,7 +32,7 @@ MEGATRON_ARRAY = "language_model."
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ListComparison:
     """Paths of a folder against a list."""
 
     matching: list[str]
@@ -82,7 +82,7 @@ def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int
     return {name: sizes[name] for name in sorted(sizes, key=os.fsencode)}
 
 
-def compare(folder: Path, listed: Mapping[str, str], *, leave_out: Path | None = None) -> Comparison:
+def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | None = None) -> ListComparison:
     """Read every listed file below ``folder`` and compare; ``leave_out`` does not count as extra.
 
     Raises InputError if ``folder`` is not a folder.
@@ -98,7 +98,7 @@ def compare(folder: Path, listed: Mapping[str, str], *, leave_out: Path | None =
     found = _digests(folder, sizes)
     changed = [name for name in found if found[name] != listed[name]]
     may_differ = _may_differ(changed, listed)
-    return Comparison(
+    return ListComparison(
         matching=[name for name in found if found[name] == listed[name]],
         changed=[name for name in changed if name not in may_differ],
         may_differ=may_differ,

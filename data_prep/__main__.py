@@ -8,25 +8,25 @@ from typing import Annotated
 
 import tyro
 
-from data_prep.artifacts import NEEDED, What, parse_shards
-from data_prep.fetch import fetch, files_there, format_table, require_all, wanted_files
-from data_prep.inspect_dataset import (
-    compare,
+from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
+from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
+from data_prep.preparation.artifacts import NEEDED, What, parse_shards
+from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, wanted_files
+from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
+from data_prep.sample_order.samples import print_texts, write_samples
+from data_prep.token_files.inspect_dataset import (
+    compare_datasets,
     draw_lengths,
-    format_comparison,
-    format_report,
-    inspect,
+    format_dataset_comparison,
+    format_dataset_report,
+    inspect_dataset,
     require_known_tokens,
     require_picture_format,
-    require_same,
+    require_same_datasets,
 )
-from data_prep.parts import OnBadLine
-from data_prep.plan import format_plans, make_plans, plans_as_json, with_rates
-from data_prep.preprocess import parse_shard, preprocess
-from data_prep.samples import print_texts, write_samples
-from data_prep.synthetic_corpus import CorpusSize, write_synthetic_corpus
-from data_prep.tokenizer import DOCUMENTS, VOCAB_SIZE, Tokenizer, train_tokenizer
-from data_prep.validation_subset import COUNT, hashes_path, write_validation_subset
+from data_prep.tokenizing.preprocess import parse_shard, preprocess
+from data_prep.tokenizing.shard_parts import OnBadLine
+from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, Tokenizer, train_tokenizer
 from stage.cli import main
 
 
@@ -175,22 +175,22 @@ class Inspect:
     def run(self) -> None:
         if self.picture is not None:
             require_picture_format(self.picture)
-        one = inspect(self.data_path, self.tokenizer)
-        other = None if self.against is None else inspect(self.against, self.tokenizer)
-        comparison = None if other is None else compare(one, other)
+        one = inspect_dataset(self.data_path, self.tokenizer)
+        other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
+        comparison = None if other is None else compare_datasets(one, other)
         if self.json:
             print(json.dumps({**asdict(one.report), "against": asdict(comparison) if comparison else None}, indent=1))
         else:
-            print(format_report(one.report))
+            print(format_dataset_report(one.report))
             if comparison is not None:
-                print(format_comparison(one.report, comparison))
+                print(format_dataset_comparison(one.report, comparison))
         datasets = [one] if other is None else [one, other]
         if self.picture is not None:
             draw_lengths({dataset.report.prefix: dataset.lengths for dataset in datasets}, self.picture)
         for dataset in datasets:
             require_known_tokens(dataset.report)
         if comparison is not None:
-            require_same(one.report, comparison)
+            require_same_datasets(one.report, comparison)
 
 
 @dataclass(frozen=True)

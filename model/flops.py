@@ -1,6 +1,6 @@
 """Model FLOPs per token, as everybody compares them (Megatron's convention: full attention, no recomputation)."""
 
-from model.config import GPT3Config
+from model.gpt3_config import GPT3Config
 
 
 def train_flops_per_token(config: GPT3Config) -> float:

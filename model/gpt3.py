@@ -4,7 +4,7 @@ What differs from the GPT-2 everybody knows (reference facts d):
   - LayerNorm stores its gain minus one ("zero-centred"), so that weight decay pulls the gain to 1.
   - The attention input projection is laid out [head][q, k, v][head dimension].
   - The vocabulary is padded; padding columns take part in the softmax. 51,200 columns whatever the topology.
-  - No dropout, no logit bias; the last token of a window is never scored (see benchmark/data.py).
+  - No dropout, no logit bias; the last token of a window is never scored (see micro_batches.py).
 
 Tensors are named by their axes: B batch, S sequence, H hidden, N heads, D head dimension, F feed-forward,
 V padded vocabulary. Parallelism, recomputation and mixed precision are applied from outside (parallelize.py).
@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.config import GPT3Config
 from model.fused import layer_norm
+from model.gpt3_config import GPT3Config
 from model.losses import OutputLayer
 
 LAYER_NORM_EPSILON = 1e-5
@@ -123,7 +123,7 @@ class Encoder(nn.Module):
 
 
 class GPT3(nn.Module):
-    """Parameter names are those of the checkpoint (checkpoint_convert/arrays.py)."""
+    """Parameter names are those of the checkpoint (checkpoint_convert/formats/array_table.py)."""
 
     def __init__(self, config: GPT3Config) -> None:
         super().__init__()

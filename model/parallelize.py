@@ -19,10 +19,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from model.config import GPT3Config, Recompute
 from model.gpt3 import GPT3, Block
+from model.gpt3_config import GPT3Config, Recompute
+from model.model_parts import ModelPart
 from model.recompute import WRAPPED, recomputing
-from model.stages import Stage
 from model.tensor_parallel import apply_tensor_parallel
 
 AXES = ("pipeline", "replicate", "shard", "tensor")
@@ -55,15 +55,15 @@ def parallelize(config: GPT3Config, mesh: DeviceMesh, spread: Spread) -> list[nn
     return stages
 
 
-def _model_or_stage(config: GPT3Config, mesh: DeviceMesh, num_stages: int, chunk: int) -> GPT3 | Stage:
+def _model_or_stage(config: GPT3Config, mesh: DeviceMesh, num_stages: int, chunk: int) -> GPT3 | ModelPart:
     with torch.device("meta"):
         model = GPT3(config)
     if num_stages == 1:
         return model
-    return Stage(model, mesh["pipeline"].get_local_rank() + chunk * mesh["pipeline"].size(), num_stages)
+    return ModelPart(model, mesh["pipeline"].get_local_rank() + chunk * mesh["pipeline"].size(), num_stages)
 
 
-def _shard(model: GPT3 | Stage, mesh: DeviceMesh, spread: Spread, *, keep_unsharded: bool) -> None:
+def _shard(model: GPT3 | ModelPart, mesh: DeviceMesh, spread: Spread, *, keep_unsharded: bool) -> None:
     policy = MixedPrecisionPolicy()
     if spread.bf16:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

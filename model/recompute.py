@@ -14,8 +14,8 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint
 
-from model.config import Recompute
 from model.gpt3 import MLP, Block, SelfAttention
+from model.gpt3_config import Recompute
 
 WRAPPED = "_checkpoint_wrapped_module."
 

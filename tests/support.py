@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep.indexed_dataset import IndexedDatasetWriter, token_dtype
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, token_dtype
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.command_line import parse_run
-from benchmark.config import RunConfig
+from benchmark.config.run_config import RunConfig
+from benchmark.config.run_options import parse_run
 from tests.support import REPOSITORY
 
 VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}

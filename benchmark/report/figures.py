@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchmark.events.recorded import RecordedEvent
-from benchmark.report.speed import Speed
+from benchmark.report.step_speed import Speed
 from benchmark.report.timeline import Timeline
-from benchmark.review.summary import Tracked
-from benchmark.run_files import RunFiles
+from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedRun
+from benchmark.results.run_summary import Tracked
 
 MOST_POINTS = 2000
 """Of one line; of more, the lowest and highest of each stretch are drawn."""
@@ -71,7 +71,7 @@ class Figure:
 
 
 def figures(
-    runs: Sequence[RunFiles], timelines: Sequence[Timeline], speeds: Sequence[Speed], band: Band | None
+    runs: Sequence[RecordedRun], timelines: Sequence[Timeline], speeds: Sequence[Speed], band: Band | None
 ) -> list[Figure]:
     """The figures for which at least one run has values."""
     marks = _marks(runs, timelines)
@@ -103,7 +103,7 @@ def _with_gaps(figure: Figure) -> Figure:
     return replace(figure, lines=lines)
 
 
-def minutes(run: RunFiles, time_ms: float) -> float | None:
+def minutes(run: RecordedRun, time_ms: float) -> float | None:
     """Minutes from run_start to a time."""
     start = run.summary.run_start_ms
     return None if start is None else (time_ms - start) / 60_000
@@ -133,7 +133,7 @@ def thinned(points: Points) -> Points:
     return kept
 
 
-def _lines(runs: Sequence[RunFiles], points_of: Callable[[RunFiles], Points]) -> list[Line]:
+def _lines(runs: Sequence[RecordedRun], points_of: Callable[[RecordedRun], Points]) -> list[Line]:
     lines = []
     for number, run in enumerate(runs):
         finite = [point for point in points_of(run) if all(map(math.isfinite, point))]
@@ -155,7 +155,7 @@ def _short(value: float) -> float:
     return float(f"{value:.{DIGITS}g}") if abs(value) < 1e15 and value != int(value) else value
 
 
-def _accuracy(run: RunFiles) -> Points:
+def _accuracy(run: RecordedRun) -> Points:
     return [
         (evaluation.tokens, evaluation.log_perplexity)
         for evaluation in run.summary.evaluations
@@ -163,12 +163,12 @@ def _accuracy(run: RunFiles) -> Points:
     ]
 
 
-def _loss(run: RunFiles) -> Points:
+def _loss(run: RecordedRun) -> Points:
     return _field("loss")(run) or _of_tracked(run.summary.losses)
 
 
-def _field(name: str) -> Callable[[RunFiles], Points]:
-    def points(run: RunFiles) -> Points:
+def _field(name: str) -> Callable[[RecordedRun], Points]:
+    def points(run: RecordedRun) -> Points:
         found = [(step.number("trained_tokens"), step.number(name)) for step in kept_steps(run.events)]
         return [(x, y) for x, y in found if x is not None and y is not None]
 
@@ -179,23 +179,23 @@ def _of_tracked(tracked: Sequence[Tracked]) -> Points:
     return [(value.tokens, value.value) for value in tracked if value.tokens is not None]
 
 
-def _over_time(run: RunFiles, name: str) -> Points:
+def _over_time(run: RecordedRun, name: str) -> Points:
     """A field of every step, lost ones too, over the minutes of the clock."""
     found = [(minutes(run, event.time_ms), event.number(name)) for event in run.events if event.key == "step"]
     return [(x, y) for x, y in found if x is not None and y is not None]
 
 
-def _step_time(run: RunFiles) -> Points:
+def _step_time(run: RecordedRun) -> Points:
     logged = [(minutes(run, value.time_ms), value.value) for value in run.summary.step_seconds]
     return _over_time(run, "step_s") or [(x, y) for x, y in logged if x is not None]
 
 
-def _arithmetic(runs: Sequence[RunFiles], speeds: Sequence[Speed], marks: Sequence[Mark]) -> Figure:
+def _arithmetic(runs: Sequence[RecordedRun], speeds: Sequence[Speed], marks: Sequence[Mark]) -> Figure:
     """MFU where the peak of every run's accelerators is known, else model FLOP/s."""
     by_path = {run.path: speed for run, speed in zip(runs, speeds, strict=True)}
     shares = all(speed.peak_tflops is not None for speed in speeds)
 
-    def points(run: RunFiles) -> Points:
+    def points(run: RecordedRun) -> Points:
         speed = by_path[run.path]
         if speed.tflop_per_step is None:
             return []
@@ -210,7 +210,7 @@ def _arithmetic(runs: Sequence[RunFiles], speeds: Sequence[Speed], marks: Sequen
     return Figure(name, title, *MINUTES, label, _lines(runs, points), from_zero=True, marks=marks)
 
 
-def _marks(runs: Sequence[RunFiles], timelines: Sequence[Timeline]) -> list[Mark]:
+def _marks(runs: Sequence[RecordedRun], timelines: Sequence[Timeline]) -> list[Mark]:
     marks = []
     for number, (run, times) in enumerate(zip(runs, timelines, strict=True)):
         kinds = (("evaluation", times.evaluations), ("checkpoint", times.checkpoints), ("restart", times.restarts))

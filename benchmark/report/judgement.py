@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmark.results.score import Score
 from benchmark.review.findings import Finding
-from benchmark.review.official import Check
-from benchmark.review.review import SEVERITIES, Review, review
-from benchmark.review.score import Score
+from benchmark.review.official_tools import ToolVerdict
+from benchmark.review.verdict import SEVERITIES, Review, review
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Judgement:
         return sorted({subject.ruleset for subject in self.found.subjects})
 
     @property
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[ToolVerdict]:
         return [check for subject in self.found.subjects for check in subject.checks]
 
     @property

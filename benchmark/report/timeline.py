@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from benchmark.events.recorded import RecordedEvent
-from benchmark.run_files import RunFiles
+from benchmark.results.recorded_events import RecordedEvent
+from benchmark.results.recorded_run import RecordedRun
 
 Part = Literal["init", "train", "evaluate", "checkpoint", "lost", "waiting", "other"]
 MEANINGS: Mapping[Part, str] = {
@@ -85,12 +85,12 @@ class _Reading:
         self.done = [work for work in self.done if work.tokens <= tokens]
 
 
-def timeline(run: RunFiles) -> Timeline:
+def timeline(run: RecordedRun) -> Timeline:
     """Where the time of ``run`` went."""
     return _of_events(run) if any(event.key == "step" for event in run.events) else _of_log(run)
 
 
-def _of_log(run: RunFiles) -> Timeline:
+def _of_log(run: RecordedRun) -> Timeline:
     summary = run.summary
     seconds: dict[Part, float] = {}
     if summary.init_s is not None:
@@ -104,7 +104,7 @@ def _of_log(run: RunFiles) -> Timeline:
     return Timeline(seconds, marks, (), [restart.time_ms for restart in summary.restarts], merged=True)
 
 
-def _of_events(run: RunFiles) -> Timeline:
+def _of_events(run: RecordedRun) -> Timeline:
     summary, reading = run.summary, _Reading()
     last_work_ms = 0
     for event in run.events:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from benchmark.review.summary import RunSummary
+from benchmark.results.run_summary import RunSummary
 
 Severity = Literal["error", "warning", "note"]
 """error: not acceptable, the review fails; warning: a reviewer will ask; note: good to know."""

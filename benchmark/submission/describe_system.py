@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.submission import machine
-from benchmark.submission.accelerators import accelerators
+from benchmark.machine import hardware
+from benchmark.machine.gpu_query import accelerators
 from benchmark.submission.system_fields import FIELDS, marked_fields
 from stage.errors import InputError
 from stage.publish import write_text
@@ -45,13 +45,13 @@ class DescribeSystem:
 def describe_this_machine() -> dict[str, Any]:
     """Every field of the description, in the usual order: read, or marked."""
     gpu, gpu_stack = accelerators()
-    programs, stack = machine.software()
+    programs, stack = hardware.software()
     found: dict[str, Any] = {
         "hw_notes": "",
-        **machine.processors(machine.ask("lscpu", "--json")),
-        **machine.memory(_read(Path("/proc/meminfo")), machine.ask("dmidecode", "--type", "17")),
-        **machine.storage(machine.ask(*LSBLK)),
-        **machine.network(),
+        **hardware.processors(hardware.ask("lscpu", "--json")),
+        **hardware.memory(_read(Path("/proc/meminfo")), hardware.ask("dmidecode", "--type", "17")),
+        **hardware.storage(hardware.ask(*LSBLK)),
+        **hardware.network(),
         **gpu,
         **programs,
         "other_software_stack": {**stack, **gpu_stack},

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.recorded_run import RecordedRun, settings
+from benchmark.results.subjects import NEWEST_RULESET
 from benchmark.review.findings import Finding
-from benchmark.review.review import review
-from benchmark.review.submission import NEWEST_RULESET
-from benchmark.run_files import RunFiles, settings
-from benchmark.submission.documents import write_documents
+from benchmark.review.verdict import review
+from benchmark.submission.package_documents import write_documents
+from benchmark.submission.package_results import read_results
 from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
-from benchmark.submission.results import read_results
 from benchmark.submission.system_fields import marked_fields
 from stage.errors import InputError
 from stage.git import commit_of
@@ -72,7 +72,7 @@ class Package:
             print(f"  note: {note}")
         return 0
 
-    def _given(self, folder: Path, results: Sequence[RunFiles]) -> dict[str, str]:
+    def _given(self, folder: Path, results: Sequence[RecordedRun]) -> dict[str, str]:
         """Where what stands in the folder came from."""
         folder, system = folder.absolute(), self.system_json.stem
         logs = folder / "results" / system / "gpt3"
@@ -100,7 +100,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def assemble(
-    folder: Path, org: str, system_json: Path, description: dict[str, Any], results: Sequence[RunFiles]
+    folder: Path, org: str, system_json: Path, description: dict[str, Any], results: Sequence[RecordedRun]
 ) -> None:
     """Fill an empty folder."""
     system = system_json.stem

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.run_files import RunFiles
+from benchmark.results.recorded_run import RecordedRun
 from stage.errors import InputError
 from stage.git import REPOSITORY, tracked_files
 
@@ -25,7 +25,7 @@ def copy_code(destination: Path) -> None:
         shutil.copy(REPOSITORY / name, destination / name)
 
 
-def write_manifests(folder: Path, results: Sequence[RunFiles]) -> list[str]:
+def write_manifests(folder: Path, results: Sequence[RecordedRun]) -> list[str]:
     """Digests of data and checkpoint as each run stamped them, and the manifests of the stages that made them.
 
     Returns the names of the files; none for results without their runs' folders.
@@ -52,7 +52,7 @@ def _manifests(inputs: Mapping[str, Any]) -> Iterator[Path]:
             yield path
 
 
-def require_same_origin(results: Sequence[RunFiles], commit: str | None) -> None:
+def require_same_origin(results: Sequence[RecordedRun], commit: str | None) -> None:
     """Raises InputError where runs read other data than the first, or were made by other code than is packaged."""
     for result in results:
         ours, first = _digests(result), _digests(results[0])
@@ -69,7 +69,7 @@ def require_same_origin(results: Sequence[RunFiles], commit: str | None) -> None
             )
 
 
-def _digests(result: RunFiles) -> dict[str, Any]:
+def _digests(result: RecordedRun) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in result.inputs.values():
         if isinstance(entry, dict) and isinstance(entry.get("md5"), dict):
@@ -77,7 +77,7 @@ def _digests(result: RunFiles) -> dict[str, Any]:
     return found
 
 
-def notes_on_origin(results: Sequence[RunFiles], commit: str | None) -> Iterator[str]:
+def notes_on_origin(results: Sequence[RecordedRun], commit: str | None) -> Iterator[str]:
     """What the submitter should know, though nobody refuses it."""
     without = [result.path for result in results if not result.inputs]
     if without:

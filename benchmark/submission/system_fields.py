@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmark.review.rules.systems import STATUSES
+from benchmark.review.rules.system_rules import STATUSES
 
 MARK = "FILL IN: "
 """Begins the value of a field that ``describe-system`` could not read; package and review refuse it."""

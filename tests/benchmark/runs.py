@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmark.config import System
-from benchmark.train import train
+from benchmark.config.run_config import System
+from benchmark.training.train import train
 from tests.benchmark.tiny import CPU, Inputs, in_processes
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.audit_replicas import audit_replicas, fingerprint
-from benchmark.checkpoint import newest_checkpoint
-from benchmark.config import RunConfig, System
-from benchmark.distributed import joined_world, read_environment
-from benchmark.optimizer import Adam, local
-from benchmark.state import empty_state, load_initial, starting_progress
-from benchmark.train import train
-from checkpoint_convert.load import MegatronCheckpoint
+from benchmark.config.run_config import RunConfig, System
+from benchmark.training.audit_replicas import audit_replicas, fingerprint
+from benchmark.training.checkpoints.run_checkpoint import newest_checkpoint
+from benchmark.training.engine.adam import Adam, local
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.train_state import empty_state, load_initial, starting_progress
+from benchmark.training.train import train
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import events, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from torch.distributed.checkpoint import FileSystemWriter
 
-import benchmark.checkpoint as checkpoint_module
-from benchmark.checkpoint import Checkpointer, checkpoint_path, newest_checkpoint
-from benchmark.config import RunConfig
-from benchmark.distributed import joined_world, read_environment
-from benchmark.optimizer import local
-from benchmark.state import TrainState, empty_state, load_initial, starting_progress
-from benchmark.train import train
-from checkpoint_convert.load import MegatronCheckpoint
+import benchmark.training.checkpoints.run_checkpoint as checkpoint_module
+from benchmark.config.run_config import RunConfig
+from benchmark.training.checkpoints.run_checkpoint import Checkpointer, checkpoint_path, newest_checkpoint
+from benchmark.training.engine.adam import local
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.train_state import TrainState, empty_state, load_initial, starting_progress
+from benchmark.training.train import train
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import events, figures, run, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 from tests.support import command

@@ -6,8 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.data import evaluation_sample_ids, micro_batch, read_micro_batch, training_sample_ids
-from data_prep.dataset import open_token_windows
+from benchmark.training.engine.micro_batches import (
+    evaluation_sample_ids,
+    micro_batch,
+    read_micro_batch,
+    training_sample_ids,
+)
+from data_prep.sample_order.token_windows import open_token_windows
 from stage.errors import InputError
 from tests.support import SHARED_GOLDEN, needs_shared, write_dataset
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from benchmark.benchmarks import GPT3_175B
-from benchmark.config import RunConfig, System
-from benchmark.dry_run.dry_run import RankReport, dry_run
-from benchmark.systems import SYSTEMS
-from model.config import GPT3Config
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import RunConfig, System
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.dry_run import RankReport, dry_run
 from model.flops import num_parameters
+from model.gpt3_config import GPT3Config
 from tests.support import assert_refused, command
 
 MODEL = GPT3Config(

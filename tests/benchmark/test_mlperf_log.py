@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from benchmark.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.config import Benchmark, RunConfig
-from benchmark.loop import Status, Work, run_loop
-from benchmark.review.checkers import check_file
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.results.subjects import RULESETS
+from benchmark.review.official_checkers import check_file
 from benchmark.review.rehearsal_rules import REHEARSAL_RULES
-from benchmark.review.submission import RULESETS
-from benchmark.run_folder import open_run_folder
-from benchmark.step import EvaluationResult, StepResult
-from benchmark.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.training.loop import Status, Work, run_loop
+from benchmark.training.run_folder import open_run_folder
+from benchmark.training.step import EvaluationResult, StepResult
 
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
 

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from benchmark.benchmarks import GPT3_175B
-from benchmark.optimizer import Adam, clip_coefficient
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.training.engine.adam import Adam, clip_coefficient
 from tests.benchmark.tiny import in_processes
 
 HYPER = GPT3_175B.optimizer

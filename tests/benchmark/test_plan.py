@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 
 from benchmark.__main__ import main
-from benchmark.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.config import Benchmark, RunConfig
-from benchmark.dry_run.dry_run import DryRun, RankReport, Traffic
-from benchmark.plan import Plan, make_plan, table, tokens_to_target
-from benchmark.systems import SYSTEMS
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.dry_run import AxisTraffic, DryRun, RankReport
+from benchmark.planning.run_plan import RunPlan, format_run_plan, make_plan, tokens_to_target
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.tiny import Inputs
 from tests.support import command
 
 GB2048 = dataclasses.replace(GPT3_175B, global_batch_size=2048)
-RANK = RankReport("every rank", 0, 96, 1, 2, 3, 4, 5, 15 * 2**30, 1, 1.0, [Traffic("all-gather", "shard", 7, 2**30)])
+RANK = RankReport(
+    "every rank", 0, 96, 1, 2, 3, 4, 5, 15 * 2**30, 1, 1.0, [AxisTraffic("all-gather", "shard", 7, 2**30)]
+)
 EXAMINED = DryRun([RANK], 8, None)
 
 
@@ -25,7 +27,7 @@ def config(benchmark: Benchmark = GB2048, system: str = "dgxh100_n64", **topolog
     return RunConfig(benchmark=benchmark, system=dataclasses.replace(SYSTEMS[system], **topology))
 
 
-def plan(run: RunConfig, **speed: float) -> Plan:
+def plan(run: RunConfig, **speed: float) -> RunPlan:
     return make_plan(run, EXAMINED, **speed)
 
 
@@ -55,7 +57,7 @@ def test_the_default_is_a_published_figure_and_says_so() -> None:
     assert made.estimate.step_s == pytest.approx(19.0, abs=0.05)
     assert made.estimate.tokens_per_s_per_device == pytest.approx(432, abs=0.5)
     assert made.assumptions[0].startswith("MFU 47.0% of 989.4 TFLOP/s, another stack's: Megatron-LM, BF16")
-    text = table(made, config())
+    text = format_run_plan(made, config())
     assert "step              19 s for 4.515e+18 FLOPs at 465 TFLOP/s per device" in text
     assert max(map(len, text.splitlines()[:-6])) <= 120
     assert f"{2**30 / 1e9 / made.estimate.step_s:.3f}" in text  # of the message, spread over the step
@@ -75,7 +77,7 @@ def test_without_a_published_figure_there_is_no_time(run: RunConfig) -> None:
     made = plan(run)
     assert made.estimate is None
     assert "give --mfu or --tflops" in made.assumptions[0]
-    assert "\nstep " not in table(made, run)
+    assert "\nstep " not in format_run_plan(made, run)
 
 
 def test_bubble() -> None:
@@ -141,7 +143,7 @@ def test_a_run_that_does_not_fit_is_shown_and_refused(
 ) -> None:
     """The complaint itself is tested with the dry run."""
     too_large = dataclasses.replace(EXAMINED, complaint="rank 0 needs more")
-    monkeypatch.setattr("benchmark.dry_run.dry_run.dry_run", lambda _: too_large)
+    monkeypatch.setattr("benchmark.planning.dry_run.dry_run", lambda _: too_large)
     with pytest.raises(CheckFailed, match="rank 0 needs more"):
         main(["plan", "gpt3_175b"])
     assert "20% of H100" in capsys.readouterr().out

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from mlperf_logging.rcp_checker.rcp_checker import RCP_Checker
 
-from benchmark.benchmarks import REHEARSAL
-from benchmark.reference_points import rehearse_seeds
-from benchmark.rehearse import Rehearsal
-from benchmark.run_folder import as_json
+from benchmark.config.benchmarks import REHEARSAL
+from benchmark.rehearsal.reference_points import rehearse_seeds
+from benchmark.rehearsal.rehearse import Rehearsal
+from benchmark.training.run_folder import as_json
 from stage.errors import CheckFailed
 from tests.support import REPOSITORY, assert_refused, command
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.processes import torchrun
-from benchmark.rehearse import Rehearsal, _Stages, unigram_entropy
-from data_prep.indexed_dataset import IndexedDatasetWriter
+from benchmark.rehearsal.rehearse import Rehearsal, _Stages, unigram_entropy
+from benchmark.rehearsal.torchrun import torchrun
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from stage.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from benchmark.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.schedule import learning_rate, scheduled_steps
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.schedule import learning_rate, scheduled_steps
 from tests.support import assert_refused, command, golden
 
 

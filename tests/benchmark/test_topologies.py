@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-from benchmark.config import RunConfig
-from benchmark.distributed import joined_world, read_environment
-from benchmark.state import empty_state, load_initial, starting_progress
-from checkpoint_convert.load import MegatronCheckpoint
+from benchmark.config.run_config import RunConfig
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.train_state import empty_state, load_initial, starting_progress
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import run, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-import benchmark.step as step_module
-import benchmark.train as train_module
-from benchmark.checkpoint import checkpoint_path
-from benchmark.config import RunConfig
-from benchmark.distributed import read_environment
-from benchmark.evaluate import evaluate_checkpoint
-from benchmark.inputs import require_inputs
-from benchmark.optimizer import Adam
-from benchmark.train import train
-from checkpoint_convert.to_dcp import to_dcp
+import benchmark.training.step as step_module
+import benchmark.training.train as train_module
+from benchmark.config.run_config import RunConfig
+from benchmark.training.checkpoints.run_checkpoint import checkpoint_path
+from benchmark.training.engine.adam import Adam
+from benchmark.training.engine.distributed import read_environment
+from benchmark.training.evaluate_checkpoint import evaluate_checkpoint
+from benchmark.training.inputs import require_inputs
+from benchmark.training.train import train
+from checkpoint_convert.export.to_dcp import to_dcp
 from stage.errors import InputError
 from tests.benchmark.runs import events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor
 
-import benchmark.loop as loop_module
-import benchmark.train as train_module
-from benchmark.config import RunConfig
-from benchmark.optimizer import Adam
-from benchmark.state import TrainState, load_initial
+import benchmark.training.loop as loop_module
+import benchmark.training.train as train_module
+from benchmark.config.run_config import RunConfig
+from benchmark.training.engine.adam import Adam
+from benchmark.training.engine.train_state import TrainState, load_initial
 from tests.benchmark.runs import events, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 

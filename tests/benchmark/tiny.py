@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmark.benchmarks import REHEARSAL
-from benchmark.config import Benchmark, RunConfig, System
-from benchmark.distributed import end_process
-from benchmark.systems import SYSTEMS
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
-from data_prep.indexed_dataset import IndexedDatasetWriter
-from model.config import GPT3Config
+from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.run_config import Benchmark, RunConfig, System
+from benchmark.config.systems import SYSTEMS
+from benchmark.training.engine.distributed import end_process
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
+from model.gpt3_config import GPT3Config
 from stage.manifest import record_of, write_manifest
 
 MODEL = GPT3Config(
@@ -104,7 +104,9 @@ def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any)
     The processes are forked from one that has imported PyTorch already. A failure in one of them is raised here.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmark.train", "benchmark.evaluate", "tests.benchmark.tiny"])
+    context.set_forkserver_preload(
+        ["benchmark.training.train", "benchmark.training.evaluate_checkpoint", "tests.benchmark.tiny"]
+    )
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

@@ -9,8 +9,8 @@ import pytest
 import tensorstore as ts
 import torch
 
-from checkpoint_convert.compare_checkpoints import compare
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.inspection.compare_checkpoints import compare_checkpoints
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
 from tests.support import assert_refused, command, make_paxml
@@ -42,7 +42,7 @@ def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, uncomp
     output = tmp_path / "m"
     paxml_to_megatron(paxml, output, dtype=dtype, workers=1, memory_limit=1 << 30)
     for one, other in ((paxml, output), (output, paxml), (uncompressed, output)):
-        comparison = compare(one, other)
+        comparison = compare_checkpoints(one, other)
         assert comparison.only_in == ([], [])
         assert len(comparison.arrays) == (64 if dtype == "bf16" else 48)
         assert all(array.same and array.place is None for array in comparison.arrays)
@@ -64,11 +64,11 @@ def test_changed_value_is_named_in_megatrons_places(paxml: Path, tmp_path: Path)
     assert [array["name"] for array in found[:2]] == [QKV, "language_model.encoder.final_layernorm.bias"]
     assert (found[0]["differing"], found[0]["place"]) == (2, [1, 40, 3])
     assert found[0]["largest_difference"] == pytest.approx(0.5, rel=0.01)
-    assert compare(paxml, output, tolerance=1.0).arrays[0].same
+    assert compare_checkpoints(paxml, output, tolerance=1.0).arrays[0].same
 
 
 def test_paxml_checkpoints_differ_in_paxmls_places(uncompressed: Path, paxml: Path) -> None:
-    assert all(array.same for array in compare(uncompressed, paxml).arrays)
+    assert all(array.same for array in compare_checkpoints(uncompressed, paxml).arrays)
 
 
 @pytest.mark.parametrize("write", [write_dcp, write_safetensors])
@@ -78,10 +78,14 @@ def test_every_bit_counts_unless_there_is_a_tolerance(write: Any, tmp_path: Path
     paths = [tmp_path / name for name in ("one.safetensors", "other.safetensors")]
     for path, tensor in zip(paths, (one, other), strict=True):
         write(path, {"a": tensor})
-    (array,) = compare(paths[0], paths[1]).arrays
+    (array,) = compare_checkpoints(paths[0], paths[1]).arrays
     assert (array.differing, array.largest_difference, array.place) == (3, 0.5, (0, 1))
     assert (array.relative_difference, array.values) == (0.5 / 8, ("2.0", "2.5"))
-    assert [compare(paths[0], paths[1], bound).arrays[0].differing for bound in (0.1, 0.3, 0.5)] == [2, 1, 0]
+    assert [compare_checkpoints(paths[0], paths[1], bound).arrays[0].differing for bound in (0.1, 0.3, 0.5)] == [
+        2,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("values", [(1.0, math.nan), (math.inf, 1.0), (math.inf, -math.inf)])
@@ -114,7 +118,7 @@ def test_arrays_that_one_lacks_and_other_shapes_fail(tmp_path: Path) -> None:
         assert_refused(done, f"x is float32 2x3 in one and {kind} in the other", status=1)
     with pytest.raises(InputError, match="have no array of the same name"):
         write_safetensors(c, {"other": torch.zeros(1)})
-        compare(b, c)
+        compare_checkpoints(b, c)
 
 
 @pytest.mark.parametrize("tolerance", ["-1", "nan", "inf"])

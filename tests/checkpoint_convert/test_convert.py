@@ -11,10 +11,10 @@ import pytest
 import tensorstore as ts
 import torch
 
-from checkpoint_convert.arrays import ARRAYS, EXP_AVG, MASTER_WEIGHTS, WEIGHTS, chunk_shape
-from checkpoint_convert.common import adam_step
-from checkpoint_convert.load import MegatronCheckpoint
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, MASTER_WEIGHTS, WEIGHTS, chunk_shape
+from checkpoint_convert.formats.common_files import adam_step
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.manifest import read_manifest

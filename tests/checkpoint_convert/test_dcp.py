@@ -10,14 +10,14 @@ import tensorstore as ts
 import torch
 import torch.distributed.checkpoint as dcp
 
-from benchmark.checkpoint import fill_from_dcp
-from benchmark.config import RunConfig
-from benchmark.distributed import joined_world, read_environment
-from benchmark.optimizer import local
-from benchmark.state import TrainState, empty_state, load_initial, starting_progress
-from checkpoint_convert.arrays import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS
-from checkpoint_convert.load import MegatronCheckpoint
-from checkpoint_convert.to_dcp import to_dcp
+from benchmark.config.run_config import RunConfig
+from benchmark.training.checkpoints.run_checkpoint import fill_from_dcp
+from benchmark.training.engine.adam import local
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.train_state import TrainState, empty_state, load_initial, starting_progress
+from checkpoint_convert.export.to_dcp import to_dcp
+from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.manifest import require_intact

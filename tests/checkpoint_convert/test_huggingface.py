@@ -11,12 +11,12 @@ import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 
-from benchmark.checkpoint import checkpoint_path
-from benchmark.train import train
-from checkpoint_convert.arrays import MASTER_WEIGHTS
-from checkpoint_convert.load import MegatronCheckpoint
-from checkpoint_convert.parameters import attention_heads
-from checkpoint_convert.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
+from benchmark.training.checkpoints.run_checkpoint import checkpoint_path
+from benchmark.training.train import train
+from checkpoint_convert.export.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
+from checkpoint_convert.formats.array_table import MASTER_WEIGHTS
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from checkpoint_convert.formats.parameters import attention_heads
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.manifest import manifest_path, read_manifest, require_intact

@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from checkpoint_convert.inspect_checkpoint import Statistics, format_report, inspect, statistics
-from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.stored_array import StoredArray, blocks
-from checkpoint_convert.zarr import create_array
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.formats.stored_array import StoredArray, blocks
+from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.inspection.inspect_checkpoint import (
+    Statistics,
+    format_checkpoint_report,
+    inspect_checkpoint,
+    statistics,
+)
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import raw_bytes, write_dcp, write_safetensors
 from tests.support import assert_refused, command
@@ -45,7 +50,9 @@ def write_sharded_safetensors(folder: Path, tensors: dict[str, torch.Tensor]) ->
 @pytest.mark.parametrize("write", [write_zarr, write_dcp, write_sharded_safetensors])
 def test_figures_are_those_of_the_values(write: Any, tmp_path: Path) -> None:
     write(tmp_path / "c", TENSORS)
-    arrays = {array.name.replace("model.", "model/"): array for array in inspect(tmp_path / "c", md5=True).arrays}
+    arrays = {
+        array.name.replace("model.", "model/"): array for array in inspect_checkpoint(tmp_path / "c", md5=True).arrays
+    }
     assert set(arrays) == set(TENSORS) - ({"step"} if write is write_zarr else set())
     for name, found in arrays.items():
         values = TENSORS[name].double().numpy()
@@ -66,7 +73,7 @@ def test_command_prints_a_table_or_json(tmp_path: Path) -> None:
     assert "total: 64 values, 256 bytes (" in done.stdout
     report = json.loads(command("checkpoint_convert", "inspect", tmp_path / "p", "--json").stdout)
     assert (len(report["arrays"]), report["nan"], report["inf"]) == (48, 0, 0)
-    lines = format_report(inspect(tmp_path / "p")).splitlines()
+    lines = format_checkpoint_report(inspect_checkpoint(tmp_path / "p")).splitlines()
     assert max(map(len, lines)) < 200
     assert_refused(
         command("checkpoint_convert", "inspect", tmp_path / "p", "--array", "none"), "has 'none' in its name"
@@ -82,7 +89,7 @@ def test_values_that_are_not_finite_are_counted_and_left_out(tmp_path: Path) -> 
             "empty": torch.zeros(0, 3),
         },
     )
-    some, none, empty = inspect(tmp_path / "x.safetensors").arrays
+    some, none, empty = inspect_checkpoint(tmp_path / "x.safetensors").arrays
     assert (some.nan, some.inf, some.zeros, some.min, some.max, some.mean) == (1, 2, 2, 0.0, 3.0, 1.0)
     assert (none.nan, none.min, none.max, none.mean, none.sd) == (1, None, None, None, None)
     assert (empty.zeros, empty.min) == (0, None)
@@ -130,11 +137,11 @@ def test_damaged_safetensors_are_refused(entry: Any, complaint: str, tmp_path: P
     path = tmp_path / "x.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     with pytest.raises(InputError) as error:
-        inspect(path)
+        inspect_checkpoint(path)
     assert complaint in str(error.value)
     path.write_bytes((1 << 60).to_bytes(8, "little") + header)
     with pytest.raises(InputError, match="not a safetensors file"):
-        inspect(path)
+        inspect_checkpoint(path)
 
 
 def test_index_of_safetensors_has_to_agree_with_the_files(tmp_path: Path) -> None:

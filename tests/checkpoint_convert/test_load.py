@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from checkpoint_convert import byte_ranges
-from checkpoint_convert.arrays import WEIGHTS
-from checkpoint_convert.byte_ranges import Box, read_box, shape_of, whole
-from checkpoint_convert.load import MegatronCheckpoint
-from checkpoint_convert.stored_array import zarr_array
-from checkpoint_convert.zarr import create_array
+from checkpoint_convert.formats import byte_ranges
+from checkpoint_convert.formats.array_table import WEIGHTS
+from checkpoint_convert.formats.byte_ranges import Box, read_box, shape_of, whole
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from checkpoint_convert.formats.stored_array import zarr_array
+from checkpoint_convert.formats.zarr_arrays import create_array
 from stage.errors import InputError
 
 LAYERS, HIDDEN, HEADS, VOCAB = 2, 512, 8, 1024

@@ -18,10 +18,10 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from checkpoint_convert.byte_ranges import whole
-from checkpoint_convert.checkpoint_files import open_checkpoint
-from checkpoint_convert.inspect_checkpoint import inspect
-from checkpoint_convert.read_dcp import dcp_arrays
+from checkpoint_convert.formats.byte_ranges import whole
+from checkpoint_convert.formats.checkpoint_files import open_checkpoint
+from checkpoint_convert.formats.dcp_arrays import dcp_arrays
+from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_harmful_dcp
 from tests.support import assert_refused, command
@@ -70,13 +70,13 @@ def test_damaged_distributed_checkpoints_are_refused(tmp_path: Path) -> None:
     content = shards.read_bytes()
     shards.write_bytes(content[: len(content) // 2])
     with pytest.raises(InputError, match="missing, or shorter than the checkpoint's metadata says"):
-        inspect(tmp_path / "c")
+        inspect_checkpoint(tmp_path / "c")
     shards.write_bytes(b"PK" + bytes(len(content)))
     with pytest.raises(InputError, match="cannot be read"):
-        inspect(tmp_path / "c")
+        inspect_checkpoint(tmp_path / "c")
     (tmp_path / "c" / ".metadata").write_bytes(b"\x80\x04")
     with pytest.raises(InputError, match="not the metadata of a distributed checkpoint"):
-        inspect(tmp_path / "c")
+        inspect_checkpoint(tmp_path / "c")
 
 
 @pytest.mark.parametrize(

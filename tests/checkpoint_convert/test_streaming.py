@@ -16,13 +16,13 @@ import tensorstore as ts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoint_convert.arrays import ARRAYS, chunk_shape
-from checkpoint_convert.blocks import Side, cut
-from checkpoint_convert.journal import Journal
-from checkpoint_convert.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.plan import plan_paxml_to_megatron
-from checkpoint_convert.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.blocks import Side, cut
+from checkpoint_convert.conversion.conversion_plan import plan_paxml_to_megatron
+from checkpoint_convert.conversion.journal import Journal
+from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.formats.array_table import ARRAYS, chunk_shape
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command, make_paxml

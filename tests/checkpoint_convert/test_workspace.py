@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoint_convert.sources import PlainSource
-from checkpoint_convert.workspace import PAGE, Workspace, workspace_bytes, write_file
+from checkpoint_convert.conversion.block_sources import PlainSource
+from checkpoint_convert.conversion.workspace import PAGE, Workspace, workspace_bytes, write_file
 
 VALUES = np.arange(4 * PAGE, dtype=np.float32).view(np.uint8)
 WHOLE = (slice(0, 100), slice(0, 30))

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import tensorstore as ts
 
-from checkpoint_convert.arrays import ARRAYS, MASTER_WEIGHTS, WEIGHTS
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
-from model.config import GPT3Config
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGHTS
+from model.gpt3_config import GPT3Config
 from tests.benchmark.tiny import CPU
 from tests.support import make_paxml
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checksums.md5_list import compare, digest_folder, format_list, read_list, without_leading_folders
+from checksums.md5_list import compare_lists, digest_folder, format_list, read_list, without_leading_folders
 from stage.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
@@ -65,7 +65,7 @@ def test_other_writings_of_a_list_are_read(folder: Path, tmp_path: Path) -> None
     ]
     path = tmp_path / "list"
     path.write_text("\n".join(lines))
-    assert compare(folder, read_list(path)).matching == ["b.bin", "sub/a.bin", names]
+    assert compare_lists(folder, read_list(path)).matching == ["b.bin", "sub/a.bin", names]
 
 
 @pytest.mark.parametrize("options", ["", "--tag", "--binary", "--text"])
@@ -122,11 +122,11 @@ def test_many_small_files_and_links(tmp_path: Path) -> None:
     expected["link"] = expected["deep/er/7"]
     found = digest_folder(folder)
     assert list(found.items()) == sorted(expected.items())
-    assert compare(folder, {**expected, "linked/er/9": expected["deep/er/9"]}).holds
+    assert compare_lists(folder, {**expected, "linked/er/9": expected["deep/er/9"]}).holds
     (folder / "broken").symlink_to("nothing")
     with pytest.raises(InputError, match="broken: a broken link"):
         digest_folder(folder)
-    assert compare(folder, {**expected, "broken": "0" * 32}).missing == ["broken"]
+    assert compare_lists(folder, {**expected, "broken": "0" * 32}).missing == ["broken"]
 
 
 def test_extra_files_are_counted_and_the_first_named(tmp_path: Path) -> None:
@@ -194,12 +194,12 @@ def test_small_files_of_a_megatron_checkpoint_may_differ_but_not_be_missing(tmp_
     assert f"MAY DIFFER  {folder}/metadata.json\n" in done.stdout
     assert "2 files match, 0 changed, 0 missing, 1 may differ\n" in done.stdout
     (folder / "common.pt").unlink()
-    assert not compare(folder, read_list(manifest)).holds
+    assert not compare_lists(folder, read_list(manifest)).holds
 
 
 def test_the_same_names_elsewhere_may_not_differ(tmp_path: Path) -> None:
     (tmp_path / "metadata.json").write_text("a")
     listed = digest_folder(tmp_path)
     (tmp_path / "metadata.json").write_text("b")
-    result = compare(tmp_path, {**listed, "other/language_model.x/0": "0" * 32})
+    result = compare_lists(tmp_path, {**listed, "other/language_model.x/0": "0" * 32})
     assert (result.changed, result.may_differ) == (["metadata.json"], [])

@@ -13,10 +13,10 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import fast_tokenizer, segment_ids, segment_table, shared_segments
-from data_prep.cut_rules import cut_rules
-from data_prep.fast_tokenizer import FastTokenizer
-from data_prep.tokenizer import TRAINING_OPTIONS, Tokenizer
+from data_prep.tokenizing import fast_tokenizer, segment_ids, segment_table, shared_segments
+from data_prep.tokenizing.cut_rules import cut_rules
+from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from data_prep.tokenizing.tokenizer import TRAINING_OPTIONS, Tokenizer
 from tests.support import REPOSITORY
 
 ENGLISH = [line for line in (REPOSITORY / "README.md").read_text().splitlines() if line.strip()]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
-from data_prep import artifacts
-from data_prep.artifacts import ARTIFACTS, train_shard
-from data_prep.fetch import Wanted, fetch, files_there, require_all, wanted_files
+from data_prep.preparation import artifacts
+from data_prep.preparation.artifacts import ARTIFACTS, train_shard
+from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all, wanted_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from tests.data_prep.fake_hub import COMMITS, FakeHub, fake_hub

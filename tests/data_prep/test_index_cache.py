@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import blend
-from data_prep.dataset import BlendedDataset, SingleDataset, open_token_windows
-from data_prep.index_cache import HOST, IndexCache, index_folder
-from data_prep.sample_index import build_sample_index
+from data_prep.sample_order import blend
+from data_prep.sample_order.index_cache import HOST, IndexCache, index_folder
+from data_prep.sample_order.sample_index import build_sample_index
+from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
 from stage.errors import InputError
 from tests.support import write_dataset
 

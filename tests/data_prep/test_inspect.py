@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from data_prep import dataset_blocks
-from data_prep.dataset_blocks import Counts, DatasetBlocks, Difference, check_index, first_difference
-from data_prep.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path, token_dtype
-from data_prep.synthetic_corpus import CorpusSize, write_synthetic_corpus
-from data_prep.tokenizer import train_tokenizer
+from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
+from data_prep.token_files import dataset_blocks
+from data_prep.token_files.dataset_blocks import Counts, DatasetBlocks, Difference, check_index, first_difference
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path, token_dtype
+from data_prep.tokenizing.tokenizer import train_tokenizer
 from stage.errors import CheckFailed, InputError
 from tests.support import assert_refused, command, write_dataset
 

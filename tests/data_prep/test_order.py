@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import blend
-from data_prep.dataset import BlendedDataset, SingleDataset, open_token_windows
-from data_prep.sample_index import build_sample_index
+from data_prep.sample_order import blend
+from data_prep.sample_order.sample_index import build_sample_index
+from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
 from stage.errors import InputError
 from tests.support import SHARED_GOLDEN, golden, needs_shared, write_dataset, write_golden_corpora
 

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from data_prep.plan import BIN_BYTES, COMPRESSED_BYTES, IDX_BYTES, RATES, TEXT_BYTES, make_plans, with_rates
+from data_prep.preparation.preparation_plan import (
+    BIN_BYTES,
+    COMPRESSED_BYTES,
+    IDX_BYTES,
+    RATES,
+    TEXT_BYTES,
+    make_plans,
+    with_rates,
+)
 from tests.support import assert_refused, command
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from data_prep import c4, indexed_dataset
-from data_prep.indexed_dataset import IndexedDataset, bin_path, idx_path
-from data_prep.parts import Method, Part, Source, make_part, read_record, source_of
-from data_prep.preprocess import _stripes, preprocess
-from data_prep.tokenizer import train_tokenizer
+from data_prep.corpus import c4
+from data_prep.token_files import indexed_dataset
+from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
+from data_prep.tokenizing.preprocess import _stripes, preprocess
+from data_prep.tokenizing.shard_parts import Method, Part, SourceFile, make_part, read_record, source_of
+from data_prep.tokenizing.tokenizer import train_tokenizer
 from stage.digest import md5_file
 from stage.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
@@ -144,7 +145,7 @@ def test_only_what_is_not_done_is_done_again(
     broken[3].write_bytes(shards[3].read_bytes())
     made_again: list[int] = []
     monkeypatch.setattr(
-        "data_prep.workers.make_part",
+        "data_prep.tokenizing.tokenize_workers.make_part",
         lambda part, *others: made_again.append(part.number) or make_part(part, *others),  # type: ignore[func-returns-value]
     )
     preprocess(broken, tokenizer, tmp_path / "x", workers=1)
@@ -246,7 +247,9 @@ def test_disk_full_leaves_what_can_be_continued(
 def test_a_worker_that_is_killed(
     shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("data_prep.workers.make_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(
+        "data_prep.tokenizing.tokenize_workers.make_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    )
     with pytest.raises(InputError, match="a worker was killed"):
         preprocess(shards, tokenizer, tmp_path / "x", workers=2)
 
@@ -257,13 +260,13 @@ def test_a_file_that_changes_while_it_is_read(
     growing = tmp_path / "growing.json.gz"
     growing.write_bytes(shards[0].read_bytes())
 
-    def source_then_growth(path: Path) -> Source:
+    def source_then_growth(path: Path) -> SourceFile:
         source = source_of(path)
         with path.open("ab") as file:
             file.write(shards[1].read_bytes())
         return source
 
-    monkeypatch.setattr("data_prep.preprocess.source_of", source_then_growth)
+    monkeypatch.setattr("data_prep.tokenizing.preprocess.source_of", source_then_growth)
     with pytest.raises(InputError, match=r"growing.json.gz: changed while it was read"):
         preprocess([growing], tokenizer, tmp_path / "x", workers=1)
 

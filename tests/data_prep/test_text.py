@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import sentencepiece
 
-from data_prep.indexed_dataset import IndexedDataset, bin_path, idx_path
-from data_prep.synthetic_corpus import stored_gzip
+from data_prep.corpus.synthetic_corpus import stored_gzip
+from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
 from stage.digest import md5_file
 from stage.manifest import read_manifest
 from tests.support import assert_refused, command, write_dataset

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.validation_subset import chosen_places
+from data_prep.corpus.validation_subset import chosen_places
 from stage.errors import InputError
 from stage.manifest import read_manifest
 from tests.support import assert_refused, command

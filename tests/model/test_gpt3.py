@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.data import MicroBatch, micro_batch
-from checkpoint_convert.load import MegatronCheckpoint
-from checkpoint_convert.paxml_to_megatron import paxml_to_megatron
-from model.config import GPT3Config
+from benchmark.training.engine.micro_batches import MicroBatch, micro_batch
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.cpu_bf16 import Bf16ByFp32
 from model.flops import num_parameters, train_flops_per_token
 from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config
 from model.losses import token_losses
 from tests.support import SHARED_GOLDEN, golden, make_paxml, needs_shared
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from model import losses
 from model.losses import OutputLayer, cross_entropy, token_losses
-from model.stages import layers_of_stages
+from model.model_parts import layers_of_stages
 
 B, S, H, V = 2, 16, 8, 50
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint_convert.__main__ import parse_bytes
-from checkpoint_convert.arrays import ARRAYS, array_dtype, chunk_shape, groups
-from checkpoint_convert.journal import Journal
-from checkpoint_convert.paxml_to_megatron import PaxmlToMegatron
-from checkpoint_convert.plan import BENCHMARK_SIZES
-from checkpoint_convert.streaming import run_jobs
-from checkpoint_convert.zarr import create_array, open_array
+from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
+from checkpoint_convert.conversion.journal import Journal
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
+from checkpoint_convert.conversion.streaming import run_jobs
+from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
+from checkpoint_convert.formats.zarr_arrays import create_array, open_array
 
 SIZES = {**BENCHMARK_SIZES, "L": 1}
 LARGEST = [array for array in ARRAYS if array.paxml.endswith(("ffn_layer1.linear.w", "combined_qkv.w"))]
@@ -47,7 +47,7 @@ def make(folder: Path) -> None:
 
 
 def convert(folder: Path, memory_limit: int) -> None:
-    conversion = PaxmlToMegatron(folder / "paxml", "bf16", SIZES, missing_chunks_are_zeros=False)
+    conversion = PaxmlToMegatronConversion(folder / "paxml", "bf16", SIZES, missing_chunks_are_zeros=False)
     group = groups("bf16")[0]
     workers = len(os.sched_getaffinity(0))
     jobs = [conversion.job(group, array, workers, memory_limit) for array in LARGEST]

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep import dataset
-from data_prep.index_cache import Array, IndexCache, index_folder
-from data_prep.indexed_dataset import DTYPES, HEADER, MAGIC, VERSION, bin_path, idx_path
+from data_prep.sample_order import token_windows
+from data_prep.sample_order.index_cache import Array, IndexCache, index_folder
+from data_prep.token_files.indexed_dataset import DTYPES, HEADER, MAGIC, VERSION, bin_path, idx_path
 
 DOCUMENTS = 45_600_000
 MEAN_TOKENS = 483
@@ -48,10 +48,12 @@ class _Timed(IndexCache):
 
 def measure(folder: Path) -> None:
     """Open the blend in this process and print what it took."""
-    setattr(dataset, "IndexCache", _Timed)  # noqa: B010
+    setattr(token_windows, "IndexCache", _Timed)  # noqa: B010
     data_path = ["0.5", str(folder / "a"), "0.5", str(folder / "b")]
     started = time.perf_counter()
-    windows = dataset.open_token_windows(data_path, sequence_length=SEQUENCE_LENGTH, num_samples=NUM_SAMPLES, seed=1234)
+    windows = token_windows.open_token_windows(
+        data_path, sequence_length=SEQUENCE_LENGTH, num_samples=NUM_SAMPLES, seed=1234
+    )
     seconds = time.perf_counter() - started
     status = Path("/proc/self/status").read_text()
     peak = int(status.partition("VmHWM:")[2].split()[0]) / 2**20

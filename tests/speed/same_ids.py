@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.c4 import documents_of
-from data_prep.fast_tokenizer import FastTokenizer
-from data_prep.tokenizer import Tokenizer
+from data_prep.corpus.c4 import documents_of
+from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from data_prep.tokenizing.tokenizer import Tokenizer
 
 BATCH = 256
 ODD = [

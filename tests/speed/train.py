@@ -23,14 +23,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchmark.benchmarks import REHEARSAL
-from benchmark.config import RunConfig
-from benchmark.data import MicroBatch
-from benchmark.distributed import World, build_mesh
-from benchmark.state import empty_state, starting_progress
-from benchmark.step import train_step
-from benchmark.systems import SYSTEMS
-from model.config import GPT3Config
+from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.training.engine.distributed import World, build_mesh
+from benchmark.training.engine.micro_batches import MicroBatch
+from benchmark.training.engine.train_state import empty_state, starting_progress
+from benchmark.training.step import train_step
+from model.gpt3_config import GPT3Config
 
 Step = Callable[[Tensor], float]
 """One optimizer step on tokens [B, S + 1]; returns the loss."""

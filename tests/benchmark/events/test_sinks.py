@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from benchmark.events.background import Background
+from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
-from benchmark.events.files import JsonLines, LineFile
-from benchmark.events.log import EventLog
-from benchmark.events.mlperf import MlperfLog
-from benchmark.events.recorded import last_note, read_events
+from benchmark.events.event_log import EventLog
+from benchmark.events.line_files import JsonLines, LineFile
+from benchmark.events.mlperf_log import MlperfLog
 from benchmark.events.tensorboard import TensorBoard
+from benchmark.results.recorded_events import last_note, read_events
 from stage.errors import InputError
 
 
 def event(key: str, value: Any = None, **metadata: Any) -> Event:
-    return Event(key, "POINT_IN_TIME", value, metadata, 1_700_000_000_000, "benchmark/loop.py", 7, mlperf=True)
+    return Event(key, "POINT_IN_TIME", value, metadata, 1_700_000_000_000, "benchmark/training/loop.py", 7, mlperf=True)
 
 
 class Recorder:

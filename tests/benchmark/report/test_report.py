@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.report.figures import MOST_POINTS, thinned
-from benchmark.report.report import distinct_names
+from benchmark.report.write_report import distinct_names
 from tests.benchmark.report.runs import write_run
 from tests.chromium import PROGRAM, Browser, headless
 from tests.support import assert_refused, command

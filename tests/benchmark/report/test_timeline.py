@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from benchmark.report.figures import figures, kept_steps
-from benchmark.report.speed import Speed
+from benchmark.report.step_speed import Speed
 from benchmark.report.timeline import timeline
-from benchmark.run_files import read_run_files
+from benchmark.results.recorded_run import read_recorded_run
 from tests.benchmark.report.runs import MadeRun, write_run
 
 
 def test_run_without_restart_adds_up_to_its_length(tmp_path: Path) -> None:
-    run = read_run_files(write_run(tmp_path / "run"))
+    run = read_recorded_run(write_run(tmp_path / "run"))
     times = timeline(run)
     expected = {
         "init": 2.0,
@@ -43,7 +43,7 @@ def test_restart_makes_steps_lost_and_time_waited(tmp_path: Path) -> None:
     for _ in range(4):
         made.step()
     made.evaluate(2.43)
-    run = read_run_files(made.end())
+    run = read_recorded_run(made.end())
     times = timeline(run)
     expected = {"init": 2, "train": 4, "evaluate": 3, "checkpoint": 0.25, "lost": 1.2, "waiting": 30, "other": 1}
     assert times.seconds == pytest.approx(expected)
@@ -60,7 +60,7 @@ def test_restart_makes_steps_lost_and_time_waited(tmp_path: Path) -> None:
 def test_log_alone_tells_init_evaluations_and_the_rest(tmp_path: Path) -> None:
     log = write_run(tmp_path / "run") / "result_0.txt"
     log = log.rename(tmp_path / "result_0.txt")
-    times = timeline(read_run_files(log))
+    times = timeline(read_recorded_run(log))
     assert times.seconds == pytest.approx({"init": 2.0, "train": 6.5, "evaluate": 4.5})
     assert times.merged
 
@@ -68,6 +68,6 @@ def test_log_alone_tells_init_evaluations_and_the_rest(tmp_path: Path) -> None:
 def test_killed_runs_last_line_is_left_out(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     events = folder / "events.jsonl"
-    whole = len(read_run_files(folder).events)
+    whole = len(read_recorded_run(folder).events)
     events.write_text(events.read_text() + '{"time_ms": 17000, "key": "st')
-    assert len(read_run_files(folder).events) == whole
+    assert len(read_recorded_run(folder).events) == whole

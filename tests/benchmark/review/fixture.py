@@ -13,7 +13,7 @@ BLOCK_MS = 120_000
 EVALUATION_MS = 10_000
 SYSTEM = "acme_h100x512"
 ORG = "ACME"
-SOURCE = "benchmark/train.py"
+SOURCE = "benchmark/training/train.py"
 
 
 def records(seed: int, *, batch_size: int = 2048, evaluations: int = 24, rate: float = 2e-5) -> list[Record]:
@@ -87,7 +87,7 @@ def as_text(run: list[Record]) -> str:
 
 def system_description() -> dict[str, Any]:
     """All mandatory fields."""
-    from benchmark.review.rules.systems import REQUIRED
+    from benchmark.review.rules.system_rules import REQUIRED
 
     filled = {
         "submitter": ORG,

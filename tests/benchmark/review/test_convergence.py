@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.convergence import Convergence, judge_convergence, make_point, official_points, points_for, prune
-from benchmark.review.judged import GPT3, REHEARSED
-from benchmark.review.mllog import parse_log
-from benchmark.review.summary import summarize
+from benchmark.results.convergence import Convergence, judge_convergence, make_point, official_points, points_for, prune
+from benchmark.results.judged import GPT3, REHEARSED
+from benchmark.results.mllog import parse_log
+from benchmark.results.run_summary import summarize
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import as_text, records
 

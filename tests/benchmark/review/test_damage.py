@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.results.subjects import SubmissionPackage, find_subjects
 from benchmark.review.findings import Finding
-from benchmark.review.review import own_findings
-from benchmark.review.submission import Package, find_subjects
+from benchmark.review.verdict import own_findings
 from tests.benchmark.review.damage import Damage, all_damages, spoilt
 from tests.benchmark.review.fixture import records, write_package
 
@@ -17,7 +17,7 @@ WHOLE_FILE = ("empty file", "not a text file", "results without gpt3/")
 
 def errors(package: Path) -> list[Finding]:
     (subject,) = find_subjects([package], "4.1.0")
-    assert isinstance(subject, Package)
+    assert isinstance(subject, SubmissionPackage)
     return [finding for finding in own_findings(subject) if finding.severity == "error"]
 
 
@@ -25,7 +25,7 @@ def errors(package: Path) -> list[Finding]:
 def test_package_without_fault_has_no_finding(batch_size: int, tmp_path: Path) -> None:
     rate = 3e-5 if batch_size == 4096 else 2e-5
     package = write_package(tmp_path, lambda seed: records(seed, batch_size=batch_size, evaluations=26, rate=rate))
-    found = own_findings(Package(package, "4.1.0"))
+    found = own_findings(SubmissionPackage(package, "4.1.0"))
     void = {"rcp.void_data"} if 2048 < batch_size < 4096 else set()
     assert {finding.rule for finding in found} == void
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.checkers import run_checkers
-from benchmark.review.official import Proof, Task, run_task
-from benchmark.review.review import review
-from benchmark.review.submission import Package
+from benchmark.results.subjects import SubmissionPackage
+from benchmark.review.official_checkers import run_checkers
+from benchmark.review.official_tools import Proof, Task, run_task
+from benchmark.review.verdict import review
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import ORG, SYSTEM, as_text, records, write_package
 
@@ -54,7 +54,7 @@ def test_nothing_in_a_package_is_imported(tmp_path: Path) -> None:
     named = package.rename(tmp_path / "yaml")
     (named / "__init__.py").write_text("raise SystemExit('imported')")
     (named / "results" / "json.py").write_text("raise SystemExit('imported')")
-    (checks,) = run_checkers([Package(named, "4.1.0")])
+    (checks,) = run_checkers([SubmissionPackage(named, "4.1.0")])
     assert all(check.passed for check in checks), checks
 
 

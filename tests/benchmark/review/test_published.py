@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.review import Review, review
+from benchmark.review.verdict import Review, review
 from tests.support import REPOSITORY
 
 SHARED = REPOSITORY.parent / "shared" / "real_logs"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmark.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.results.mllog import MOST_BYTES, parse_log, read_log
+from benchmark.results.run_summary import summarize
+from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects, ruleset_for
 from benchmark.review.findings import Finding
-from benchmark.review.mllog import MOST_BYTES, parse_log, read_log
-from benchmark.review.review import own_findings
-from benchmark.review.submission import Package, ResultSet, find_subjects, ruleset_for
-from benchmark.review.summary import summarize
+from benchmark.review.verdict import own_findings
 from stage.errors import InputError
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package
@@ -194,7 +194,7 @@ def test_folder_of_packages_is_each_of_them(tmp_path: Path) -> None:
     package.rename(tmp_path / "OTHER")
     write_package(tmp_path)
     subjects = find_subjects([tmp_path], None)
-    assert [one.path.name for one in subjects if isinstance(one, Package)] == ["ACME", "OTHER"]
+    assert [one.path.name for one in subjects if isinstance(one, SubmissionPackage)] == ["ACME", "OTHER"]
 
 
 def test_file_too_large_is_not_read(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.rules.systems import REQUIRED
-from benchmark.submission import machine
-from benchmark.submission.accelerators import by_nvidia_smi
+from benchmark.machine import hardware
+from benchmark.machine.gpu_query import by_nvidia_smi
+from benchmark.review.rules.system_rules import REQUIRED
 from benchmark.submission.system_fields import FIELDS, MARK, marked_fields
 from tests.support import REPOSITORY, assert_refused, command
 
@@ -45,7 +45,7 @@ ASKED_OF_A_PERSON = {"submitter", "division", "status", "system_name", "number_o
 def test_processors_of_a_server_whose_lscpu_nests_its_lines() -> None:
     lines = [{"field": field, "data": data} for field, data in LSCPU.items()]
     nested = {"lscpu": [lines[0], {"field": "Vendor ID:", "data": "GenuineIntel", "children": lines[1:]}]}
-    assert machine.processors(json.dumps(nested)) == {
+    assert hardware.processors(json.dumps(nested)) == {
         "host_processors_per_node": "2",
         "host_processor_model_name": "Intel(R) Xeon(R) Platinum 8480C",
         "host_processor_core_count": "56",
@@ -57,11 +57,11 @@ def test_processors_of_a_server_whose_lscpu_nests_its_lines() -> None:
 
 def test_memory_modules_where_root_reads_them_and_the_kernels_total_elsewhere() -> None:
     empty = "\nMemory Device\n\tSize: No Module Installed\n"
-    assert machine.memory("", MODULE * 32 + empty) == {
+    assert hardware.memory("", MODULE * 32 + empty) == {
         "host_memory_capacity": "2048 GB",
         "host_memory_configuration": "32x 64 GB DDR5-4800",
     }
-    assert machine.memory("MemTotal:       24684092 kB\n", "") == {"host_memory_capacity": "23.5 GiB usable"}
+    assert hardware.memory("MemTotal:       24684092 kB\n", "") == {"host_memory_capacity": "23.5 GiB usable"}
 
 
 def test_disks_without_those_that_are_none() -> None:
@@ -72,7 +72,7 @@ def test_disks_without_those_that_are_none() -> None:
         {"name": "zram0", "type": "disk", "size": 8, "rota": False, "tran": None},
         {"name": "loop0", "type": "loop", "size": 8, "rota": False, "tran": None},
     ]
-    assert machine.storage(json.dumps({"blockdevices": disks})) == {
+    assert hardware.storage(json.dumps({"blockdevices": disks})) == {
         "host_storage_type": "NVMe SSD + SSD",
         "host_storage_capacity": "2x 3.84 TB NVMe SSD + 1x 480 GB SSD",
     }
@@ -93,7 +93,7 @@ def test_network_adapters_of_sysfs(tmp_path: Path) -> None:
         (tmp_path / "net" / name / "device").mkdir()
     (tmp_path / "drivers" / "ice").mkdir(parents=True)
     (tmp_path / "net" / "eth0" / "device" / "driver").symlink_to(tmp_path / "drivers" / "ice")
-    found = machine.network(tmp_path)
+    found = hardware.network(tmp_path)
     expected = "2x ConnectX-7 InfiniBand 400 Gb/sec (4X NDR), 1x Ethernet (ice) 100 Gb/s"
     assert found == {"host_networking": expected}
 

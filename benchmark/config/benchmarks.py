@@ -1,0 +1,50 @@
+"""The benchmarks: data only."""
+
+from benchmark.config.run_config import Benchmark, OptimizerConfig
+from model.gpt3_config import GPT3Config
+
+GPT3_175B = Benchmark(
+    name="gpt3_175b",
+    mlperf_name="gpt3",
+    model=GPT3Config(
+        num_layers=96,
+        hidden_size=12288,
+        num_attention_heads=96,
+        seq_length=2048,
+        vocab_size=50257,
+        padded_vocab_size=51200,
+    ),
+    optimizer=OptimizerConfig(lr=2.0e-5, min_lr=2.0e-6, lr_warmup_samples=265 * 1536, lr_decay_samples=108600 * 1536),
+    global_batch_size=1536,
+    start_iterations=4000,
+    start_global_batch_size=1536,
+    train_samples=20_000_000,
+    eval_interval_samples=24576,
+    target_log_perplexity=2.69,
+    initial_log_perplexity=(2.7767, 0.00035),
+)
+
+# The same benchmark for two CPU cores: everything that counts samples is divided by 96, the batch size too, so that an
+# evaluation still comes every 16 steps.
+REHEARSAL = Benchmark(
+    name="rehearsal",
+    mlperf_name="gpt3_rehearsal",
+    model=GPT3Config(
+        num_layers=4,
+        hidden_size=128,
+        num_attention_heads=4,
+        seq_length=128,
+        vocab_size=1000,
+        padded_vocab_size=1024,
+    ),
+    optimizer=OptimizerConfig(lr=1.0e-3, min_lr=1.0e-4, lr_warmup_samples=265 * 16, lr_decay_samples=108600 * 16),
+    global_batch_size=16,
+    start_iterations=4000,
+    start_global_batch_size=16,
+    train_samples=20_000_000 // 96,
+    eval_interval_samples=24576 // 96,
+    target_log_perplexity=2.44,
+    initial_log_perplexity=(6.9458, 0.0001),  # 6.945792 in BF16, 6.945723 in FP32
+)
+
+BENCHMARKS = {benchmark.name: benchmark for benchmark in (GPT3_175B, REHEARSAL)}

@@ -1,0 +1,279 @@
+"""The configuration of a run: a benchmark (what is trained, to which target), a system (on what), and this run's own.
+
+Benchmarks are listed in ``benchmarks.py``, systems in ``systems.py``; the command line overrides single fields.
+"""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import tyro
+
+from benchmark.config.accelerators import ACCELERATORS
+from model.gpt3_config import GPT3Config, Recompute
+from stage.errors import InputError
+
+
+def divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _require_positive(config: object, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            raise InputError(f"{name} {getattr(config, name)}: expected at least 1; change --{name.replace('_', '-')}")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam with decoupled weight decay, and the learning rate in samples since step 0 (reference facts e)."""
+
+    lr: float
+    """Peak learning rate."""
+    min_lr: float
+    """Final learning rate; 10 % of the peak by the rules, but not derived from it."""
+    lr_warmup_samples: int
+    """Linear warm-up."""
+    lr_decay_samples: int
+    """End of the cosine."""
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.95
+    adam_eps: float = 1e-8
+    """Added outside the square root, after bias correction."""
+    weight_decay: float = 0.1
+    """On every parameter, biases and LayerNorms too."""
+    clip_grad: float = 1.0
+    """Largest global L2 norm of the gradient."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lr_warmup_samples < self.lr_decay_samples:
+            raise InputError(
+                f"lr_warmup_samples {self.lr_warmup_samples} and lr_decay_samples {self.lr_decay_samples}: expected "
+                "0 <= warm-up < decay; change --lr-warmup-samples or --lr-decay-samples"
+            )
+        if not 0 <= self.min_lr <= self.lr:
+            raise InputError(f"min_lr {self.min_lr} and lr {self.lr}: expected 0 <= min_lr <= lr; change --min-lr")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is trained, from where, and to which quality."""
+
+    name: tyro.conf.Suppress[str]
+    mlperf_name: tyro.conf.Suppress[str]
+    """``submission_benchmark`` of the MLPerf log."""
+    model: GPT3Config
+    optimizer: OptimizerConfig
+    global_batch_size: int
+    """Samples per optimizer step."""
+    start_iterations: int
+    """Steps the initial checkpoint was trained for …"""
+    start_global_batch_size: int
+    """… at this global batch size; their product is where schedule and data begin."""
+    train_samples: int
+    """Samples from step 0 to the end of training, those of the initial checkpoint included."""
+    eval_interval_samples: int
+    """Samples between evaluations, rounded up to whole steps."""
+    target_log_perplexity: float | None
+    """Stop when the validation log perplexity (nats per token) is at or below this; None: train all samples."""
+    initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
+    """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "global_batch_size", "start_global_batch_size", "eval_interval_samples")
+        if self.last_iteration <= self.start_iteration:
+            raise InputError(
+                f"train_samples {self.train_samples} end at step {self.last_iteration}, not after the initial "
+                f"checkpoint's {self.start_iteration}; raise --train-samples"
+            )
+
+    @property
+    def start_samples(self) -> int:
+        """Samples consumed at the start: 6,144,000 for the 175B benchmark (facts b.6)."""
+        return self.start_iterations * self.start_global_batch_size
+
+    @property
+    def start_iteration(self) -> int:
+        """Iteration the run starts at, in steps of its own batch size, rounded down (facts f.4)."""
+        return self.start_samples // self.global_batch_size
+
+    @property
+    def last_iteration(self) -> int:
+        return self.train_samples // self.global_batch_size
+
+    @property
+    def eval_interval(self) -> int:
+        """Steps between evaluations."""
+        return math.ceil(self.eval_interval_samples / self.global_batch_size)
+
+
+@dataclass(frozen=True)
+class System:
+    """The machines, and how the model is spread over them."""
+
+    name: tyro.conf.Suppress[str]
+    device: Literal["cuda", "cpu"]
+    nodes: int
+    """Machines."""
+    devices_per_node: int
+    """Processes per machine, one per device."""
+    micro_batch_size: int
+    """Samples per forward and backward pass of a device."""
+    tensor_parallel: int = 1
+    """Devices that share each layer, and its part of the sequence; on one machine, if speed matters."""
+    pipeline_parallel: int = 1
+    """Devices that each have some of the layers."""
+    pipeline_chunks: int = 1
+    """Stages per device. 1: 1F1B; more: interleaved 1F1B, which idles less and sends more."""
+    replicas: int = 1
+    """Copies of the model as it is sharded over the data-parallel devices: 1 shards it over all of them (FSDP), more
+    is HSDP."""
+    recompute: Recompute = "none"
+    """What blocks compute again in the backward pass instead of keeping it (model/recompute.py)."""
+    compile: bool = False
+    """torch.compile each block."""
+    keep_unsharded: bool = False
+    """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
+    reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
+    accelerator: str = ""
+    """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
+    platform: str = ""
+    """``submission_platform`` of the MLPerf log."""
+
+    def __post_init__(self) -> None:
+        _require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
+        _require_positive(self, "tensor_parallel", "pipeline_parallel", "pipeline_chunks")
+        if self.accelerator and self.accelerator not in ACCELERATORS:
+            raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
+        model_parallel = self.tensor_parallel * self.pipeline_parallel
+        if self.num_devices % model_parallel:
+            raise InputError(
+                f"tensor_parallel {self.tensor_parallel} x pipeline_parallel {self.pipeline_parallel} do not divide "
+                f"{self.num_devices} devices; products that do: {_listed(divisors(self.num_devices))}. Change "
+                "--tensor-parallel, --pipeline-parallel or --nodes"
+            )
+        if self.data_parallel % self.replicas:
+            raise InputError(
+                f"replicas {self.replicas} do not divide {self.data_parallel} data-parallel devices; possible: "
+                f"{_listed(divisors(self.data_parallel))}; change --replicas"
+            )
+        if self.pipeline_chunks > 1 and self.pipeline_parallel == 1:
+            raise InputError("pipeline_chunks above 1 need a pipeline; raise --pipeline-parallel")
+
+    @property
+    def num_devices(self) -> int:
+        return self.nodes * self.devices_per_node
+
+    @property
+    def data_parallel(self) -> int:
+        """Devices, or groups of them, that read different samples."""
+        return self.num_devices // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def peak_tflops(self) -> float | None:
+        """Of one device, dense BF16; None where it is not in the table."""
+        return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
+
+    @property
+    def num_stages(self) -> int:
+        return self.pipeline_parallel * self.pipeline_chunks
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Who submits, for the MLPerf log."""
+
+    submission_org: str = "reference"
+    submission_division: Literal["closed", "open"] = "closed"
+    submission_status: Literal["onprem", "cloud", "preview", "research"] = "research"
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run."""
+
+    benchmark: tyro.conf.OmitArgPrefixes[Benchmark]
+    system: tyro.conf.OmitArgPrefixes[System]
+    train_data_path: tuple[str, ...] = ()
+    """Training data: one dataset prefix, or weights and prefixes in turn."""
+    valid_data_path: tuple[str, ...] = ()
+    """Validation data, likewise; evaluated whole."""
+    checkpoint: Path | None = None
+    """Initial checkpoint in the Megatron zarr layout."""
+    run_dir: Path = Path("runs/run")
+    """Folder for logs and checkpoints. A run that was interrupted there is continued."""
+    result_number: int = 0
+    """This run's number among those submitted: it names result_N.txt."""
+    seed: int | None = None
+    """Seed of the data order; drawn from the system's randomness unless given, and kept when a run continues."""
+    precision: Literal["bf16", "fp32"] = "bf16"
+    """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
+    save_interval: int = 500
+    """Steps between checkpoints; 0 saves none, not even when interrupted."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints to keep."""
+    keep_every: int = 0
+    """Steps; checkpoints at multiples of it are kept for good. 0: none."""
+    audit_interval: int = 100
+    """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
+    time_limit_s: float | None = None
+    """Save and stop after this many seconds."""
+    log_interval: int = 1
+    """Steps between lines on the console; events.jsonl has every step."""
+    tensorboard: bool = False
+    """Write scalars for TensorBoard to RUN_DIR/tensorboard; needs tensorboardX."""
+    cache_cleared: bool = False
+    """Whether the page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
+    submission: tyro.conf.OmitArgPrefixes[Submission] = field(default_factory=Submission)
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise InputError(f"seed {self.seed}: expected 0 to {2**32 - 1}; change --seed")
+
+    def require_fit(self) -> None:
+        """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can."""
+        model, system = self.benchmark.model, self.system
+        for name in ("num_attention_heads", "seq_length", "padded_vocab_size"):
+            size = getattr(model, name)
+            if size % system.tensor_parallel:
+                possible = [n for n in divisors(system.num_devices) if not size % n]
+                raise InputError(
+                    f"tensor_parallel {system.tensor_parallel} does not divide {name} {size}; possible: "
+                    f"{_listed(possible)}; change --tensor-parallel"
+                )
+        if system.num_stages > model.num_layers:
+            raise InputError(
+                f"pipeline_parallel {system.pipeline_parallel} x pipeline_chunks {system.pipeline_chunks} are more "
+                f"stages than the model's {model.num_layers} layers; lower --pipeline-parallel or --pipeline-chunks"
+            )
+        per_pass = system.micro_batch_size * system.data_parallel
+        size = self.benchmark.global_batch_size
+        if size % per_pass:
+            near = max(per_pass, size // per_pass * per_pass)
+            raise InputError(
+                f"global_batch_size {size} is not a multiple of micro_batch_size {system.micro_batch_size} x "
+                f"{system.data_parallel} data-parallel devices; use --global-batch-size {near} or {near + per_pass}, "
+                "or another --micro-batch-size"
+            )
+        stages = system.pipeline_parallel
+        if self.num_microbatches < stages or (system.pipeline_chunks > 1 and self.num_microbatches % stages):
+            allowed = f"a multiple of {stages}" if system.pipeline_chunks > 1 else f"at least {stages}"
+            raise InputError(
+                f"{self.num_microbatches} micro-batches per step and device do not fill a pipeline of {stages}, which "
+                f"needs {allowed}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
+                "--micro-batch-size"
+            )
+
+    @property
+    def num_microbatches(self) -> int:
+        """Micro-batches per step and device: the gradient accumulation steps."""
+        return self.benchmark.global_batch_size // (self.system.micro_batch_size * self.system.data_parallel)
+
+    @property
+    def tokens_per_step(self) -> int:
+        return self.benchmark.global_batch_size * self.benchmark.model.seq_length

@@ -1,0 +1,53 @@
+"""The systems: data only. ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold.
+
+How a topology was chosen: tensor parallel within a machine, no more of it than memory asks for; then a pipeline, so
+that a step sends parameters and gradients once; the recomputation that fits. None was measured on its devices yet.
+"""
+
+from benchmark.config.run_config import System
+
+
+def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology: object) -> System:
+    """Machines of eight accelerators."""
+    return System(
+        name=name,
+        device="cuda",
+        nodes=nodes,
+        devices_per_node=8,
+        accelerator=accelerator,
+        platform=f"{platform}-n{nodes}",
+        **{"micro_batch_size": 1, "recompute": "selective", **topology},  # type: ignore[arg-type]
+    )
+
+
+_ALL = (
+    _machines("dgxh100_n64", 64, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n128", 128, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
+    _machines("dgxh100_n8", 8, "H100 SXM", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
+    _machines("h200_n8", 8, "H200", "DGX-H200", tensor_parallel=4, pipeline_parallel=8),
+    _machines("b200_n8", 8, "B200", "DGX-B200", tensor_parallel=4, pipeline_parallel=4),
+    System(
+        name="cpu_p2",
+        device="cpu",
+        nodes=1,
+        devices_per_node=2,
+        micro_batch_size=4,
+        keep_unsharded=True,
+        platform="CPU-2",
+    ),
+    System(
+        name="cpu_p1",
+        device="cpu",
+        nodes=1,
+        devices_per_node=1,
+        micro_batch_size=8,
+        keep_unsharded=True,
+        platform="CPU-1",
+    ),
+)
+
+SYSTEMS = {system.name: system for system in _ALL}
+
+DEFAULT_SYSTEM = {"gpt3_175b": "dgxh100_n64", "rehearsal": "cpu_p2"}

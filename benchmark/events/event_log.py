@@ -1,0 +1,51 @@
+"""Events and their sinks. Only rank 0 has sinks; on the other ranks an :class:`EventLog` is silent."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.events.background_sink import Background
+from benchmark.events.event import Event, Kind, Sink
+from stage.git import REPOSITORY
+
+
+class EventLog:
+    """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
+
+    def __init__(self, sinks: Sequence[Sink] = ()) -> None:
+        self._sinks = tuple(Background(sink) for sink in sinks)
+
+    def point(self, key: str, value: Any = None, **metadata: Any) -> None:
+        self._emit(key, "POINT_IN_TIME", value, metadata, True)
+
+    def start(self, key: str, **metadata: Any) -> None:
+        self._emit(key, "INTERVAL_START", None, metadata, True)
+
+    def end(self, key: str, **metadata: Any) -> None:
+        self._emit(key, "INTERVAL_END", None, metadata, True)
+
+    def note(self, key: str, value: Any = None, **metadata: Any) -> None:
+        """An event for people and reports, not for the MLPerf log."""
+        self._emit(key, "POINT_IN_TIME", value, metadata, False)
+
+    def flush(self, sink: Sink) -> bool:
+        """Wait a little until one of the sinks has every event; whether it has."""
+        return all(entry.flush() for entry in self._sinks if entry.sink is sink)
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
+
+    def _emit(self, key: str, kind: Kind, value: Any, metadata: Mapping[str, Any], mlperf: bool) -> None:
+        if not self._sinks:
+            return
+        caller = sys._getframe(2)
+        file = Path(caller.f_code.co_filename)
+        if file.is_relative_to(REPOSITORY):
+            file = file.relative_to(REPOSITORY)
+        time_ms = time.time_ns() // 1_000_000
+        event = Event(key, kind, value, metadata, time_ms, file.as_posix(), caller.f_lineno, mlperf)
+        for sink in self._sinks:
+            sink.write(event)

@@ -1,0 +1,1 @@
+"""What a run would need and take, without its devices."""

@@ -1,0 +1,161 @@
+"""Checks of the devices: number, kind, memory, health, right results, speed."""
+
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from benchmark.config.accelerators import ACCELERATORS
+from benchmark.machine.hardware import ask
+from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
+
+OTHERS_GB = 3.0
+"""Memory in use on a device that is still its driver and this process's own context."""
+SIZE = {"cuda": 8192, "cpu": 512}
+SECONDS = 1.0
+SLOW: dict[Outcome, float] = {"FAILED": 0.90, "warning": 0.95}
+"""Of the median: one device that is 5 % slow slows the whole run by as much (BLOOM chronicle, peers facts 1.5)."""
+EXPECTED_OF_PEAK = 0.6
+"""Large products reach 0.80 of the data sheet on H100 and H200 (peers facts 1.0); much less is a power cap."""
+HEALTH = ("ecc.errors.uncorrected.volatile.total", "remapped_rows.pending", "remapped_rows.failure")
+HEALTHY = {"0", "No", "N/A", "[N/A]", "[Not Supported]"}
+
+
+def present(place: Place) -> dict[str, Any]:
+    if place.kind == "cpu":
+        return {"names": ["CPU core"] * len(os.sched_getaffinity(0))}
+    count = torch.cuda.device_count()
+    memory = [torch.cuda.get_device_properties(index).total_memory / 1e9 for index in range(count)]
+    return {"names": [torch.cuda.get_device_name(index) for index in range(count)], "memory_gb": memory}
+
+
+def as_the_system_says(place: Place, measured: Measured) -> CheckResult:
+    """As many devices as the system has on each machine, all alike, and those in its table."""
+    system = place.config.system if place.config else None
+    what = "GPUs" if place.kind == "cuda" else "cores"
+    for name, found in measured:
+        count = len(found["names"])
+        if count == 0 or (system and count < system.devices_per_node):
+            due = f"; system {system.name} has {system.devices_per_node}" if system else ""
+            mend = "mend the driver, or --devices-per-node" if what == "GPUs" else "--system cpu_p1"
+            return CheckResult("FAILED", f"{name}: {count} {what}{due}", mend)
+    models = sorted({model for _, found in measured for model in found["names"]})
+    if len(models) > 1:
+        return CheckResult("FAILED", f"different models: {', '.join(models)}", "use nodes of one kind")
+    counts = sorted({len(found["names"]) for _, found in measured})
+    machines = f" on each of {len(measured)} machines" if len(measured) > 1 else ""
+    shown = f"{' or '.join(map(str, counts))} x {models[0]}{machines}"
+    if system and system.accelerator and what == "GPUs":
+        listed = ACCELERATORS[system.accelerator].memory_gb or 0
+        least = min(gb for _, found in measured for gb in found["memory_gb"])
+        if system.accelerator.replace("-", " ").split()[0] not in models[0] or least < 0.9 * listed:
+            mend = f"choose another --system, or --accelerator, one of {', '.join(ACCELERATORS)}"
+            return CheckResult("warning", f"{shown} of {least:.0f} GB, but the system's is {system.accelerator}", mend)
+    if system and what == "GPUs" and counts[-1] > system.devices_per_node:
+        return CheckResult(
+            "warning", f"{shown}, of which {system.devices_per_node} would be used", "--devices-per-node"
+        )
+    return CheckResult("ok", shown)
+
+
+def memory_free(place: Place) -> CheckResult:
+    if place.kind == "cpu" or not place.devices:
+        return _without(place)
+    taken = []
+    for device in place.devices:
+        free, total = torch.cuda.mem_get_info(device)
+        if (total - free) / 1e9 > OTHERS_GB:
+            taken.append(f"GPU {device.index} has {(total - free) / 1e9:.1f} of {total / 1e9:.0f} GB in use")
+    if taken:
+        return CheckResult("FAILED", ", ".join(taken), "end the processes that nvidia-smi shows")
+    return CheckResult("ok", f"less than {OTHERS_GB:g} GB of each is in use")
+
+
+def _without(place: Place) -> CheckResult:
+    """Where there is no GPU to check: as it should be, or not."""
+    if place.kind == "cpu":
+        return CheckResult("skipped", "the system has no GPU")
+    return CheckResult("FAILED", "no GPU is here", "mend the driver, or choose a CPU system such as --system cpu_p1")
+
+
+def health(place: Place) -> CheckResult:
+    if place.kind == "cpu":
+        return _without(place)
+    return judge_health(ask("nvidia-smi", f"--query-gpu=index,{','.join(HEALTH)}", "--format=csv,noheader"))
+
+
+def judge_health(table: str) -> CheckResult:
+    """Of nvidia-smi's lines "index, value, value, value"."""
+    if not table.strip():
+        return CheckResult("warning", "nvidia-smi does not answer", "see that the driver's tools are in the image")
+    bad = []
+    for line in table.strip().splitlines():
+        index, *values = (value.strip() for value in line.split(","))
+        bad += [
+            f"GPU {index}: {name} {value}" for name, value in zip(HEALTH, values, strict=False) if value not in HEALTHY
+        ]
+    if bad:
+        return CheckResult("FAILED", ", ".join(bad), "drain the node and reset the GPU")
+    return CheckResult("ok", f"{len(table.strip().splitlines())} GPUs without uncorrected errors or pending repairs")
+
+
+def right_products(place: Place) -> CheckResult:
+    """A BF16 product of small integers is exact in any order of summation, so each number must be right."""
+    if not place.devices:
+        return _without(place)
+    size, generator = SIZE[place.kind], torch.Generator().manual_seed(1)
+    left, right = (_sparse_integers(size, generator) for _ in range(2))
+    vector = torch.randint(-1000, 1000, (size,), generator=generator).double()
+    expected = left.double() @ (right.double() @ vector)
+    for device in place.devices:
+        product = (left.to(device) @ right.to(device)).cpu()
+        if not torch.equal(product.double() @ vector, expected):
+            return CheckResult("FAILED", f"{device}: a BF16 product of {size} x {size} is wrong", "drain the node")
+    return CheckResult("ok", f"BF16, {size} x {size}, exact")
+
+
+def _sparse_integers(size: int, generator: torch.Generator) -> torch.Tensor:
+    """Of -1, 0 and 1, mostly 0: no partial sum of a product leaves the integers that BF16 holds, up to 256."""
+    numbers = torch.randint(0, 32, (size, size), generator=generator)
+    return ((numbers == 0).to(torch.int8) - (numbers == 1).to(torch.int8)).bfloat16()
+
+
+def speeds(place: Place) -> Mapping[int, float]:
+    """TFLOP/s of each GPU in products of random numbers, which draw more power than zeros do; none on a CPU."""
+    if place.kind == "cpu":
+        return {}
+    return {device.index: _tflops(device, SIZE["cuda"]) for device in place.devices}
+
+
+def _tflops(device: torch.device, size: int) -> float:
+    left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(10):
+        left @ right
+    torch.cuda.synchronize(device)
+    started, count = time.perf_counter(), 0
+    while time.perf_counter() - started < SECONDS:
+        for _ in range(10):
+            left @ right
+        torch.cuda.synchronize(device)
+        count += 10
+    return 2 * size**3 * count / (time.perf_counter() - started) / 1e12
+
+
+def alike_in_speed(place: Place, measured: Measured) -> CheckResult:
+    by_device = {f"{name} GPU {index}": speed for name, found in measured for index, speed in found.items()}
+    if not by_device:
+        return _without(place)
+    slowest = min(by_device, key=by_device.__getitem__)
+    median = statistics.median(by_device.values())
+    shown = f"{by_device[slowest]:.0f} to {max(by_device.values()):.0f} TFLOP/s in BF16 on {len(by_device)} GPUs"
+    for outcome, share in SLOW.items():
+        if by_device[slowest] < share * median:
+            mend = "look at its clocks, power and temperature (nvidia-smi -q), or leave it out"
+            return CheckResult(outcome, f"{shown}; {slowest} has {by_device[slowest] / median:.0%} of the median", mend)
+    peak = place.config.system.peak_tflops if place.config else None
+    if peak is not None and median < EXPECTED_OF_PEAK * peak:
+        return CheckResult("warning", f"{shown}, {median / peak:.0%} of the peak", "see power caps and --accelerator")
+    return CheckResult("ok", shown + (f", {median / peak:.0%} of the peak" if peak else ""))

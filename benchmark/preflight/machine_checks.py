@@ -1,0 +1,211 @@
+"""Checks of one machine: software, limits, disks, clock, inputs."""
+
+import contextlib
+import fcntl
+import platform
+import resource
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.run_config import RunConfig
+from benchmark.machine.hardware import ask
+from benchmark.machine.run_environment import run_environment
+from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
+from benchmark.rehearsal.torchrun import require_free
+from benchmark.training.checkpoints.run_checkpoint import checkpoints_folder, newest_checkpoint
+from benchmark.training.inputs import input_paths, require_inputs
+from benchmark.training.run_folder import summary_path
+from model.flops import num_parameters
+from stage.dependencies import missing
+from stage.digest import md5_file
+from stage.errors import InputError
+from stage.git import REPOSITORY
+from stage.manifest import manifest_path
+from stage.publish import write_text
+
+GIB = 2**30
+CHECKPOINT_BYTES_PER_PARAMETER = 12
+"""FP32 weights and both of Adam's moments."""
+LOG_BYTES = 1 * GIB
+"""For events and logs; a run of 175B writes a few MB."""
+FILES_WARNED = 4096
+FILES_NEEDED = 1024
+SHARED_MEMORY = 1 * GIB
+"""Of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
+TORCHRUN_PORT = 29500
+NO_BENCHMARK = CheckResult("skipped", "no benchmark was named")
+
+
+def packages(_: Place) -> CheckResult:
+    lacking = missing(None)
+    if lacking:
+        return CheckResult("FAILED", "; ".join(lacking), "install requirements.lock")
+    return CheckResult("ok", f"Python {platform.python_version()} and all of pyproject.toml")
+
+
+def versions(place: Place) -> dict[str, Any]:
+    found = run_environment(place.kind)
+    if place.kind == "cuda":
+        drivers = ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
+        found["driver"] = ", ".join(sorted(set(drivers))) or "unknown"
+    return found
+
+
+def same_versions(_: Place, measured: Measured) -> CheckResult:
+    first = measured[0][1]
+    for name, other in measured:
+        differing = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+        if differing:
+            said = ", ".join(f"{key} {first.get(key)} but {other.get(key)}" for key in sorted(differing))
+            return CheckResult(
+                "FAILED", f"{measured[0][0]} and {name} differ: {said}", "start the same image everywhere"
+            )
+    shown = [key for key in ("torch", "cuda", "nccl", "driver", "kernel", "commit") if key in first]
+    return CheckResult("ok", ", ".join(f"{key} {first[key]}" for key in shown))
+
+
+def limits(place: Place) -> CheckResult:
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files != resource.RLIM_INFINITY and files < FILES_WARNED:
+        outcome: Outcome = "FAILED" if files < FILES_NEEDED else "warning"
+        return CheckResult(outcome, f"{files} open files allowed", f"ulimit -n {FILES_WARNED} or more")
+    locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    if locked != resource.RLIM_INFINITY and any(Path("/sys/class/infiniband").glob("*")):
+        return CheckResult(
+            "FAILED", f"{locked} bytes of memory can be locked; InfiniBand needs more", "ulimit -l unlimited"
+        )
+    if place.kind == "cuda":
+        shared = shutil.disk_usage("/dev/shm").free
+        if shared < SHARED_MEMORY:
+            return CheckResult("FAILED", f"{shared / GIB:.2f} GiB free in /dev/shm", "--shm-size=8g or --ipc=host")
+    return CheckResult("ok", f"open files {'unlimited' if files == resource.RLIM_INFINITY else files}")
+
+
+def checkpoint_bytes(config: RunConfig) -> int:
+    return CHECKPOINT_BYTES_PER_PARAMETER * num_parameters(config.benchmark.model)
+
+
+def host_memory(place: Place) -> CheckResult:
+    """For the copy that is written while training goes on: machines have equal shares, each replica one of its own."""
+    if place.config is None or not place.config.save_interval:
+        return CheckResult("skipped", "no checkpoints to be saved") if place.config else NO_BENCHMARK
+    system = place.config.system
+    needed = checkpoint_bytes(place.config) * system.replicas / system.nodes
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    available = int(lines["MemAvailable"].split()[0]) * 1024
+    found = f"{available / GIB:,.1f} GiB available, {needed / GIB:,.2f} GiB needed for a checkpoint's copy"
+    if available < needed:
+        return CheckResult("FAILED", found, "end what else runs here, or use more --nodes")
+    return CheckResult("ok", found)
+
+
+def disk_space(place: Place) -> CheckResult:
+    config = place.config
+    if config is None:
+        return NO_BENCHMARK
+    there = checkpoints_folder(config.run_dir)
+    held = sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.is_dir() else 0
+    count = config.keep_checkpoints + 1 if config.save_interval else 0
+    needed = max(0, count * checkpoint_bytes(config) - held) + LOG_BYTES
+    folder = existing(config.run_dir)
+    free = shutil.disk_usage(folder).free
+    found = f"{free / 1e9:,.1f} GB free at {folder}, {needed / 1e9:,.1f} GB needed for logs and {count} checkpoints"
+    if config.keep_every:
+        found += f", without those kept every {config.keep_every} steps"
+    if free < needed:
+        return CheckResult("FAILED", found, "another --run-dir, or fewer --keep-checkpoints")
+    return CheckResult("ok", found)
+
+
+def run_folder(place: Place) -> CheckResult:
+    """Whether a run can begin or continue in ``run_dir``: files written, synced, renamed, locked."""
+    if place.config is None:
+        return NO_BENCHMARK
+    folder = place.config.run_dir
+    if summary_path(folder).exists():
+        return CheckResult("FAILED", f"{folder} holds a finished run", "choose another --run-dir")
+    with tempfile.TemporaryDirectory(prefix=".preflight-", dir=existing(folder)) as scratch:
+        probe = Path(scratch, "probe")
+        write_text(probe, "written, synced, renamed")
+        with probe.open("w") as one, probe.open("w") as other:
+            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return CheckResult(
+                    "FAILED", f"{folder}: a locked file can be locked again", "use a file system with flock"
+                )
+    continues = newest_checkpoint(folder)
+    return CheckResult("ok", f"{folder}: writable" + (f", continues after {continues} steps" if continues else ""))
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    folder = folder.absolute()
+    return next(parent for parent in (folder, *folder.parents) if parent.exists())
+
+
+def inputs(place: Place) -> CheckResult:
+    """As ``train`` checks them."""
+    config = place.config
+    if config is None or not input_paths(config):
+        return CheckResult("skipped", "neither data nor checkpoint was named") if config else NO_BENCHMARK
+    continues = newest_checkpoint(config.run_dir) is not None
+    try:
+        require_inputs(config, checkpoint=not continues)
+    except InputError as error:
+        return CheckResult("FAILED", str(error))  # which says how to mend it
+    checked = len(input_paths(config)) - (continues and config.checkpoint is not None)
+    also = "; the initial checkpoint is not needed, the run continues" if continues else ""
+    return CheckResult("ok", f"{checked} inputs are there and as their manifests say{also}")
+
+
+def manifests(place: Place) -> dict[str, str]:
+    """MD5 of each input's manifest; "none" where there is none."""
+    if place.config is None:
+        return {}
+    paths = {path: manifest_path(path) for path in input_paths(place.config)}
+    return {str(path): md5_file(manifest) if manifest.is_file() else "none" for path, manifest in paths.items()}
+
+
+def same_manifests(_: Place, measured: Measured) -> CheckResult:
+    first = measured[0][1]
+    if len(measured) == 1 or not first:
+        return CheckResult("skipped", "one machine" if len(measured) == 1 else "nothing to compare")
+    for name, other in measured:
+        for path in first:
+            if first[path] != other.get(path):
+                found = f"{path}: another manifest at {name} than at {measured[0][0]}"
+                return CheckResult("FAILED", found, "copy the same files everywhere")
+    return CheckResult("ok", f"{len(first)} manifests, the same on {len(measured)} machines")
+
+
+def clock(_: Place) -> CheckResult:
+    """Against the code's own age, the monotonic clock, and what systemd knows."""
+    wall, monotonic = time.time(), time.monotonic()
+    newest = max(path.stat().st_mtime for path in REPOSITORY.glob("*"))
+    if wall < newest - 60:
+        return CheckResult(
+            "FAILED", f"it is {time.ctime(wall)}, but files here are newer", "set the clock (chrony, ntpd)"
+        )
+    time.sleep(0.2)
+    drift = abs((time.time() - wall) - (time.monotonic() - monotonic))
+    if drift > 0.05:
+        return CheckResult("FAILED", f"the clock jumped {drift:.2f} s within 0.2 s", "see the log of chrony or ntpd")
+    if ask("timedatectl", "show", "--property=NTPSynchronized", "--value").strip() == "no":
+        return CheckResult("warning", "the clock is not synchronised", "start chrony or ntpd")
+    return CheckResult("ok", f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(wall))}")
+
+
+def port(place: Place) -> CheckResult:
+    if place.world is not None:
+        return CheckResult("skipped", f"the processes have met at {place.environment.address}")
+    given = place.environment.address.rpartition(":")[2]
+    number = int(given) if given.isdigit() else TORCHRUN_PORT
+    try:
+        require_free(number)
+    except InputError as error:
+        return CheckResult("FAILED" if given.isdigit() else "warning", str(error), "set MASTER_PORT to a free port")
+    return CheckResult("ok", f"port {number} is free")

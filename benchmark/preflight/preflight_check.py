@@ -1,0 +1,81 @@
+"""What a check is: each process measures, rank 0 judges."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.engine.distributed import Environment, World
+
+Outcome = Literal["ok", "skipped", "warning", "FAILED"]
+SEVERITY: tuple[Outcome, ...] = ("ok", "skipped", "warning", "FAILED")
+NAMED = 3
+"""Processes that are named in one line; of the others the number."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    outcome: Outcome
+    found: str
+    mend: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands, and what it is to check for."""
+
+    config: RunConfig | None
+    """None: the machine as such."""
+    environment: Environment
+    world: World | None
+    """None for a process that is alone; it then checks all devices of its machine."""
+    kind: Literal["cuda", "cpu"]
+
+    @property
+    def name(self) -> str:
+        return f"{socket.gethostname()} rank {self.environment.rank}"
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """This process's own, or all it sees where it is alone."""
+        if self.kind == "cpu":
+            return [torch.device("cpu")]
+        if self.world is not None:
+            return [self.world.device]
+        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+
+
+Measured = Sequence[tuple[str, Any]]
+"""What each process that took part measured, by its name, in the order of ranks."""
+
+
+def worst(_: Place, measured: Measured) -> CheckResult:
+    """Of findings: the worst, with the names of those who made it where others made another."""
+    findings: list[tuple[str, CheckResult]] = list(measured)
+    outcome = max((finding.outcome for _, finding in findings), key=SEVERITY.index)
+    bad = [(name, finding) for name, finding in findings if finding.outcome == outcome]
+    first = bad[0][1]
+    if len({finding.found for _, finding in bad}) == 1 and len(bad) == len(findings):
+        return first
+    if outcome in ("ok", "skipped"):
+        return CheckResult(outcome, f"{first.found} (and {len(findings) - 1} more)")
+    said = "; ".join(f"{name}: {finding.found}" for name, finding in bad[:NAMED])
+    more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return CheckResult(outcome, said + more, first.mend)
+
+
+@dataclass(frozen=True)
+class PreflightCheck:
+    """One row of the table."""
+
+    name: str
+    protects_from: str
+    where: Literal["job", "node", "process"]
+    """Who measures: rank 0, the first process of each machine, or every process."""
+    measure: Callable[[Place], Any]
+    """A Finding, or what ``judge`` reads. What it raises is a failure. It may use the process group if every process
+    measures."""
+    judge: Callable[[Place, Measured], CheckResult] = worst

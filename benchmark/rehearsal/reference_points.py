@@ -1,0 +1,87 @@
+"""Convergence points of a benchmark: how many tokens its runs took to the target, in the official file format.
+
+Mean, deviation and the smallest accepted median are written as well, under the names that the official checker gives
+them; it computes them itself, as ``review`` does.
+"""
+
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.results.convergence import make_point
+from stage.errors import CheckFailed, InputError
+from stage.publish import write_text
+
+FEWEST_FOR_A_TEST = 4
+"""Runs: without the fastest and the slowest, two are left to compare with."""
+SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
+
+
+def rehearse_seeds(seeds: int, work_dir: Path) -> list[Path]:
+    """Run the rehearsal until ``work_dir`` has so many finished runs, each with a new seed; returns their folders.
+
+    Raises CheckFailed when one of them does not reach its target or does not pass the review.
+    """
+    from benchmark.rehearsal.rehearse import Rehearsal
+
+    while (have := len(list(work_dir.glob("run_*/summary.json")))) < seeds:
+        print(f"=== run {have + 1} of {seeds}", flush=True)
+        status = Rehearsal(work_dir=work_dir).run()
+        if status:
+            raise CheckFailed(f"run {have + 1} of {seeds} ended with exit status {status}; see {work_dir}")
+    return sorted(path.parent for path in work_dir.glob("run_*/summary.json")) if seeds else []
+
+
+def write_reference_points(runs: Sequence[Path], output: Path) -> str:
+    """Write the points of finished runs to ``output`` and return a line of figures.
+
+    Raises InputError for a run that is not finished, did not reach its target, or is of another benchmark.
+    """
+    benchmarks, tokens = [], []
+    for run in runs:
+        summary, config = _read(run / "summary.json"), _read(run / "config.json")
+        if summary["status"] != "success":
+            raise InputError(f"{run}: {summary['status']}; a reference point is a run that reached its target")
+        benchmarks.append(config["benchmark"])
+        tokens.append(summary["trained_tokens"])
+        for name in SAME_IN_ALL:
+            if benchmarks[-1][name] != benchmarks[0][name]:
+                raise InputError(f"{run}: {name} is {benchmarks[-1][name]}, but {benchmarks[0][name]} in {runs[0]}")
+    if not tokens:
+        raise InputError("no run folder given")
+    benchmark = benchmarks[0]
+    size, sequence = benchmark["global_batch_size"], benchmark["model"]["seq_length"]
+    points = {
+        f"{benchmark['name']}_ref_{size}": {
+            "Benchmark": benchmark["mlperf_name"],
+            "BS": size,
+            "Hyperparams": {
+                "opt_base_learning_rate": benchmark["optimizer"]["lr"],
+                "opt_end_learning_rate": benchmark["optimizer"]["min_lr"],
+                "target_log_perplexity": benchmark["target_log_perplexity"],
+            },
+            "Epochs to converge": tokens,
+        }
+    }
+    if len(tokens) >= FEWEST_FOR_A_TEST:
+        point = make_point(size, benchmark["optimizer"]["lr"], tokens)
+        statistics_of_it = {"RCP Mean": point.mean, "RCP Stdev": point.deviation, "Min Epochs": point.least}
+        next(iter(points.values())).update(statistics_of_it)
+    write_text(output, json.dumps(points, indent=1) + "\n")
+    samples = [count // sequence for count in tokens]
+    deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
+    accepted = f", accepted from {point.least / sequence:.1f}" if len(tokens) >= FEWEST_FOR_A_TEST else ""
+    figures = f"samples to target {statistics.mean(samples):.1f}, sd {deviation:.1f}{accepted}"
+    return f"{len(samples)} runs, {figures}: {samples}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+    except FileNotFoundError:
+        raise InputError(f"{path}: missing; the run is not finished") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error

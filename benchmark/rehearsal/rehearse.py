@@ -1,0 +1,238 @@
+"""The rehearsal: every stage of the benchmark, by the commands of the real one, at a size for this machine."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.rehearsal.torchrun import run_module, torchrun
+from benchmark.review.verdict import Review, review
+from data_prep.token_files.indexed_dataset import IndexedDataset
+from stage.errors import InputError
+from stage.git import REPOSITORY
+from stage.lock import only_one_in
+
+CORPUS_SEED = 1
+CHECKPOINT_SEED = 1
+TRAIN_SETS = ("c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document")
+VALIDATION = "c4_en_validation_subset_c4_spm_text_document"
+"""The reference's names, so that run_gpt3.sh finds them in a COM_DIR."""
+MOST_SHARDS = 8
+"""Taken of C4_PATH: enough for a rehearsal."""
+TOKENIZER_DOCUMENTS = 20_000
+EVALUATIONS_WITHOUT_TARGET = 16
+"""Length of a run on other text, for which no target is known."""
+
+
+class StageFailed(Exception):
+    """A stage ended with another exit status than 0, after saying why."""
+
+    def __init__(self, title: str, status: int) -> None:
+        super().__init__(f"stopped at {title!r}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
+    checksums, timed run under torchrun, review, report. What is already made and valid is used again; a killed run is
+    continued; otherwise each call is a new run with a new seed.
+
+    Example: python -m benchmark rehearse --work-dir runs/rehearsal
+    """
+
+    c4_path: Path | None = None
+    """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
+    work_dir: Path = Path("runs/rehearsal")
+    """Where everything is written."""
+    seed: int | None = None
+    """Seed of the run's data order; drawn unless given."""
+    master_port: int | None = None
+    """Port for the processes to meet at; a free one unless given."""
+
+    def run(self) -> int:
+        work = self.work_dir.resolve()
+        if self.c4_path is not None:
+            _find_c4(self.c4_path)
+            name = hashlib.md5(bytes(self.c4_path.resolve()), usedforsecurity=False).hexdigest()[:8]
+            work = work.with_name(f"{work.name}-c4-{name}")
+        work.mkdir(parents=True, exist_ok=True)
+        try:
+            with only_one_in(work, "choose another WORK_DIR"):
+                return _Stages(self, work).run()
+        except StageFailed as failure:
+            print(f"\nrehearsal {failure}; what it made is in {work}")
+            return failure.status
+
+
+class _Stages:
+    """One rehearsal. Each stage is a command that does nothing when its output is there and valid."""
+
+    def __init__(self, options: Rehearsal, work: Path) -> None:
+        self.options, self.work = options, work
+        self.seconds: dict[str, float] = {}
+
+    def run(self) -> int:
+        train_sets = self._prepare_data()
+        checkpoint = self._prepare_checkpoint()
+        run_dir, number = self._next_run()
+        status = self._timed_run(run_dir, number, train_sets, checkpoint)
+        summary = json.loads((run_dir / "summary.json").read_text())
+        verdict = None
+        if summary["status"] != "completed":
+            with self._stage("review"):
+                verdict = review([run_dir / f"result_{number}.txt"])
+        self._command("report", "benchmark", "report", run_dir, "--output", run_dir / "report.html")
+        self._last_screen(summary, verdict, run_dir)
+        return status or (0 if verdict is None or verdict.passed else 1)
+
+    def _prepare_data(self) -> list[Path]:
+        """Corpus, tokenizer, token files; returns the training prefixes."""
+        if self.options.c4_path is None:
+            corpus = self.work / "corpus"
+            self._command("corpus", "data_prep", "synthetic-corpus", "--output", corpus, "--seed", CORPUS_SEED)
+        else:
+            corpus = self.options.c4_path.resolve()
+        shards, validation = _find_c4(corpus)
+        tokenizer = self.work / "tokenizer" / "sentencepiece.model"
+        vocabulary = ["--vocab-size", REHEARSAL.model.vocab_size, "--documents", TOKENIZER_DOCUMENTS]
+        self._command(
+            "tokenizer", "data_prep", "train-tokenizer", "--input", *shards, "--output", tokenizer, *vocabulary
+        )
+        half = (len(shards) + 1) // 2
+        train_sets = []
+        for name, files in ((TRAIN_SETS[0], shards[:half]), (TRAIN_SETS[1], shards[half:]), (VALIDATION, validation)):
+            prefix = self.work / "dataset" / name
+            if files:  # one shard alone makes one training set
+                inputs = ["--input", *files, "--tokenizer", tokenizer, "--output-prefix", prefix]
+                self._command("tokenise", "data_prep", "preprocess", *inputs)
+                train_sets.append(prefix)
+        if self.options.c4_path is None:
+            self._verify("dataset", REPOSITORY / "checksums" / "rehearsal_dataset.md5")
+        return train_sets[:-1]
+
+    def _prepare_checkpoint(self) -> Path:
+        """The initial checkpoint in PAXML's layout, converted and verified."""
+        model, paxml, megatron = REHEARSAL.model, self.work / "checkpoint_paxml", self.work / "checkpoint_megatron_bf16"
+        sizes = ["--layers", model.num_layers, "--hidden", model.hidden_size, "--heads", model.num_attention_heads]
+        sizes += ["--vocab", model.padded_vocab_size, "--positions", model.max_position_embeddings]
+        self._command(
+            "checkpoint", "checkpoint_convert", "random-paxml", "--output", paxml, "--seed", CHECKPOINT_SEED, *sizes
+        )
+        conversion = ["--input", paxml, "--output", megatron, "--dtype", "bf16"]
+        self._command("convert", "checkpoint_convert", "paxml-to-megatron", *conversion)
+        self._verify(megatron.name, REPOSITORY / "checksums" / "rehearsal_checkpoint_bf16.md5")
+        return megatron
+
+    def _next_run(self) -> tuple[Path, int]:
+        """The first run folder without a finished run: an interrupted one is continued."""
+        number = 0
+        while (self.work / f"run_{number}" / "summary.json").exists():
+            number += 1
+        return self.work / f"run_{number}", number
+
+    def _timed_run(self, run_dir: Path, number: int, train_sets: Sequence[Path], checkpoint: Path) -> int:
+        system = SYSTEMS[DEFAULT_SYSTEM[REHEARSAL.name]]
+        share = 1 / len(train_sets)
+        arguments: list[Any] = ["benchmark", "train", REHEARSAL.name, "--run-dir", run_dir, "--result-number", number]
+        arguments += ["--train-data-path", *(word for prefix in train_sets for word in (share, prefix))]
+        arguments += ["--valid-data-path", "1.00", self.work / "dataset" / VALIDATION]
+        arguments += ["--checkpoint", checkpoint, "--log-interval", REHEARSAL.eval_interval // 2]
+        arguments += ["--save-interval", REHEARSAL.eval_interval]
+        if self.options.seed is not None:
+            arguments += ["--seed", self.options.seed]
+        if self.options.c4_path is not None:
+            samples = REHEARSAL.start_samples + EVALUATIONS_WITHOUT_TARGET * REHEARSAL.eval_interval_samples
+            arguments += ["--target-log-perplexity", "None", "--train-samples", samples]
+        log = self.work / "torchrun.log"
+        with self._stage("timed run"):
+            words = [str(argument) for argument in arguments]
+            self._show("torchrun", "--nproc-per-node", str(system.num_devices), "-m", *words)
+            status = torchrun(words, processes=system.num_devices, port=self.options.master_port, log=log)
+        if not (run_dir / "summary.json").exists():
+            raise StageFailed("timed run", status or 1)
+        return 1 if status else 0
+
+    def _command(self, title: str, *arguments: object) -> None:
+        words = [str(argument) for argument in arguments]
+        with self._stage(title):
+            self._show("python", "-m", *words)
+            status = run_module(words)
+        if status:
+            raise StageFailed(title, status)
+
+    def _show(self, *words: str) -> None:
+        """Print a command, with short paths and long lists of files cut."""
+        shown: list[str] = []
+        for word in words:
+            word = word.replace(f"{self.work}/", f"{self.options.work_dir}/").replace(f"{REPOSITORY}/", "")
+            same_kind = len(shown) > 1 and Path(word).suffix == ".gz" == Path(shown[-1]).suffix
+            if same_kind and shown[-2] == "...":
+                shown[-1] = word
+            else:
+                shown += ["...", word] if same_kind else [word]
+        print(f"  {' '.join(shown)}", flush=True)
+
+    def _verify(self, name: str, manifest: Path) -> None:
+        self._command("verify", "checksums", "verify", self.work / name, "--manifest", manifest)
+
+    @contextmanager
+    def _stage(self, title: str) -> Iterator[None]:
+        print(f"\n=== {title} ===", flush=True)
+        started = time.perf_counter()
+        yield
+        self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - started
+
+    def _last_screen(self, summary: dict[str, Any], verdict: Review | None, run_dir: Path) -> None:
+        target = REHEARSAL.target_log_perplexity if self.options.c4_path is None else None
+        reached = f"target {target} reached" if summary["status"] == "success" else f"{summary['status']}"
+        perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
+        entropy = unigram_entropy(self.work / "dataset" / VALIDATION)
+        lines = {
+            "evaluations": f"{len(perplexities)}: {' '.join(f'{value:.3f}' for value in perplexities)}",
+            "log perplexity": f"{perplexities[-1]:.4f} (unigram entropy of the validation tokens: {entropy:.4f})",
+            "throughput": f"{summary['tokens_per_s']:,.0f} tokens/s, evaluations and checkpoints included",
+            "first loss": f"{summary['first_loss_s']:.1f} s after the processes started",
+            "seed": f"{summary['seed']}, restarts: {summary['restarts']}",
+            "review": "not judged: no target for this text" if verdict is None else _words_for(verdict),
+            "stages": ", ".join(f"{title} {seconds:.1f} s" for title, seconds in self.seconds.items()),
+            "run": f"{run_dir}: {', '.join(sorted(path.name for path in run_dir.iterdir() if path.is_file()))}",
+            "inputs": f"{self.work}: corpus, tokenizer, dataset, checkpoints, each with its manifest",
+        }
+        print(
+            f"\n=== {reached} after {summary['trained_tokens']:,} tokens ({summary['trained_samples']:,} samples) "
+            f"in {summary['run_s']:.1f} s ==="
+        )
+        for title, text in lines.items():
+            print(f"  {title:15} {text}")
+
+
+def _words_for(verdict: Review) -> str:
+    subject = verdict.subjects[0]
+    tools = ", ".join(f"{check.tool} {check.outcome}" for check in subject.checks)
+    own = f"{len(subject.of('error'))} errors and {len(subject.of('warning'))} warnings of our own rules"
+    return f"{'PASS' if verdict.passed else 'FAIL'} (official: {tools}, ruleset {subject.ruleset}; {own})"
+
+
+def unigram_entropy(prefix: Path) -> float:
+    """Entropy in nats of the tokens' frequencies: what a model that only counts tokens reaches."""
+    dataset = IndexedDataset(prefix)
+    counts = np.bincount(np.concatenate([dataset.tokens(i, 0, int(size)) for i, size in enumerate(dataset.sizes)]))
+    shares = counts[counts > 0] / counts.sum()
+    return float(-(shares * np.log(shares)).sum())
+
+
+def _find_c4(corpus: Path) -> tuple[list[Path], list[Path]]:
+    shards = sorted(corpus.glob("en/c4-train.*.json.gz"))[:MOST_SHARDS]
+    validation = sorted(corpus.glob("c4-validation*.json"))
+    if not shards or not validation:
+        raise InputError(f"{corpus}: expected en/c4-train.*.json.gz and c4-validation*.json in it")
+    return shards, validation

@@ -1,0 +1,1 @@
+"""What reads results: logs, run folders, packages, and the figures that follow from them."""

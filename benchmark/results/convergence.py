@@ -1,0 +1,202 @@
+"""The convergence test against reference points (RCP), recomputed (mlperf_review facts 5).
+
+Three runs stand against reference runs at the same batch size, between two of them, or below the smallest. A result
+that needs fewer tokens than a one-sided t test at 5 % allows fails; one between that and the reference mean passes and
+has its time multiplied by mean / median.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmark.results.judged import Judged
+from benchmark.results.run_summary import RunSummary
+
+ALPHA = 0.05
+SUBMITTED_RUNS = 3
+KEPT_SUBMITTED = SUBMITTED_RUNS - 2
+INTERPOLATED_RUNS = 2 * SUBMITTED_RUNS
+"""Reference runs that the official checker assumes of an interpolated point."""
+NOT_CONVERGED = 1e9
+"""What it takes for a run without success: meant as infinity, but fewer tokens than any converged run (facts 5.8)."""
+OUTLIER = 2.0
+"""A reference run this many times slower than its point's median is no measurement: 274 evaluations among 24."""
+
+Standing = Literal["passes", "passes, scaled", "fails", "no reference point", "not tested"]
+
+
+@dataclass(frozen=True)
+class ReferencePoint:
+    """Reference runs at one batch size."""
+
+    batch_size: float
+    learning_rate: float | None
+    tokens: tuple[float, ...]
+    """Of every reference run, sorted; empty for an interpolated point."""
+    mean: float
+    """Without the fastest and the slowest."""
+    deviation: float
+    """Population standard deviation of all runs."""
+    least: float
+    """Smallest accepted median."""
+    outliers: tuple[float, ...] = ()
+    """Runs that void the point: the test lets everything pass by them."""
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """How a result stands."""
+
+    standing: Standing
+    why: str
+    batch_size: float | None
+    tokens: tuple[float, ...]
+    """Of each run, as the official checker takes them, sorted."""
+    median: float | None
+    point: ReferencePoint | None
+    """What it was compared with, interpolated if need be."""
+    factor: float
+    """By which the time is multiplied: 1 or more."""
+    points: tuple[ReferencePoint, ...]
+    """All, pruned ones included."""
+    void: tuple[ReferencePoint, ...] = ()
+    """Points with outliers among those it was compared with."""
+    repaired: Standing | None = None
+    """How it stands when the outliers are left out."""
+
+
+def official_points(ruleset: str) -> tuple[ReferencePoint, ...]:
+    """The reference points that the official tools bring for gpt3."""
+    content = (files("mlperf_logging.rcp_checker") / f"training_{ruleset}" / "rcps_gpt3.json").read_text()
+    return read_points(json.loads(content))
+
+
+def points_for(judged: Judged, ruleset: str) -> tuple[ReferencePoint, ...]:
+    if judged.points is None:
+        return official_points(ruleset)
+    return points_in(judged.points)
+
+
+def points_in(path: Path) -> tuple[ReferencePoint, ...]:
+    """Reference points of a file in the official format."""
+    return read_points(json.loads(path.read_text(encoding="utf-8")))
+
+
+def read_points(content: dict[str, Any]) -> tuple[ReferencePoint, ...]:
+    found = []
+    for record in content.values():
+        rate = record.get("Hyperparams", {}).get("opt_base_learning_rate")
+        found.append(make_point(record["BS"], rate, record["Epochs to converge"]))
+    return tuple(sorted(found, key=lambda point: point.batch_size))
+
+
+def make_point(batch_size: float, learning_rate: float | None, tokens: Sequence[float]) -> ReferencePoint:
+    ordered = tuple(sorted(tokens))
+    kept = ordered[1:-1]
+    mean, deviation = statistics.fmean(kept), statistics.pstdev(ordered)
+    median = statistics.median(ordered)
+    outliers = tuple(one for one in ordered if one > OUTLIER * median)
+    return ReferencePoint(
+        batch_size, learning_rate, ordered, mean, deviation, _least(mean, deviation, len(kept)), outliers
+    )
+
+
+def judge_convergence(runs: Sequence[RunSummary], points: Sequence[ReferencePoint]) -> Convergence:
+    """The official test of three runs, and how it comes out without void reference runs."""
+    sizes = {run.global_batch_size for run in runs}
+    size = next(iter(sizes)) if len(sizes) == 1 else None
+    tokens = tuple(sorted(_tokens(run) for run in runs))
+    bare = Convergence("not tested", "", size, tokens, None, None, 1.0, tuple(points))
+    if len(runs) != SUBMITTED_RUNS:
+        return replace(bare, why=f"{len(runs)} run{'s' if len(runs) != 1 else ''}: the test takes {SUBMITTED_RUNS}")
+    if size is None:
+        return replace(bare, standing="fails", why="the runs have no batch size in common")
+    if sum(not run.converged for run in runs) > 1:
+        return replace(bare, standing="fails", why="more than one run did not converge")
+    tested = _stand(bare, size, points)
+    clean = [_without_outliers(point) for point in points]
+    if tested.point is None or not tested.void:
+        return tested
+    return replace(tested, repaired=_stand(bare, size, clean).standing)
+
+
+def prune(points: Sequence[ReferencePoint]) -> tuple[ReferencePoint, ...]:
+    """Points that count: none smaller than the fastest one, none slower than its neighbours' interpolation."""
+    if not points:
+        return ()
+    fastest = min(points, key=lambda point: point.mean)
+    kept = [point for point in points if point.batch_size >= fastest.batch_size]
+    place = 1
+    while place < len(kept) - 1:
+        between = _interpolate(kept[place].batch_size, kept[place - 1], kept[place + 1])
+        if kept[place].mean > between.mean:
+            del kept[place]
+            # as the official checker, which goes back only by the increment that follows
+            place -= 1
+        place += 1
+    return tuple(kept)
+
+
+def _stand(bare: Convergence, size: float, points: Sequence[ReferencePoint]) -> Convergence:
+    kept = prune(points)
+    below = [point for point in kept if point.batch_size < size]
+    above = [point for point in kept if point.batch_size > size]
+    same = [point for point in kept if point.batch_size == size]
+    if same:
+        used, point, why = same, same[0], f"reference point at batch size {size:g}"
+    elif below and above:
+        used = [below[-1], above[0]]
+        point = _interpolate(size, *used)
+        why = f"between the reference points at {used[0].batch_size:g} and {used[1].batch_size:g}"
+    elif above:
+        used, point = [above[0]], above[0]
+        why = f"below the smallest reference point, compared with that at {above[0].batch_size:g}"
+    else:
+        largest = f"{below[-1].batch_size:g}" if below else "none"
+        return replace(bare, standing="no reference point", why=f"above the largest reference point, {largest}")
+    median = statistics.median(bare.tokens)
+    standing: Standing = "fails"
+    if median >= point.least:
+        standing = "passes, scaled" if median < point.mean else "passes"
+    factor = point.mean / median if standing == "passes, scaled" else 1.0
+    void = tuple(one for one in used if one.outliers)
+    return replace(bare, standing=standing, why=why, median=median, point=point, factor=factor, void=void)
+
+
+def _tokens(run: RunSummary) -> float:
+    """As the official checker takes them: the last evaluation's before run_stop."""
+    if not run.converged:
+        return NOT_CONVERGED
+    stop = run.log.first("run_stop")
+    line = math.inf if stop is None else stop.line
+    tokens = [one.tokens for one in run.evaluations if one.tokens is not None and one.line < line]
+    return round(tokens[-1], 3) if tokens else NOT_CONVERGED
+
+
+def _interpolate(size: float, low: ReferencePoint, high: ReferencePoint) -> ReferencePoint:
+    share = (size - low.batch_size) / (high.batch_size - low.batch_size)
+    mean = low.mean + share * (high.mean - low.mean)
+    deviation = low.deviation + share * (high.deviation - low.deviation)
+    return ReferencePoint(size, None, (), mean, deviation, _least(mean, deviation, INTERPOLATED_RUNS))
+
+
+def _without_outliers(point: ReferencePoint) -> ReferencePoint:
+    if not point.outliers:
+        return point
+    return make_point(point.batch_size, point.learning_rate, [one for one in point.tokens if one not in point.outliers])
+
+
+def _least(mean: float, deviation: float, reference_runs: int) -> float:
+    """Smallest accepted median: mean - t(0.95, df) s sqrt(1 / n_ref + 1 / n_sub), not below 0."""
+    if deviation == 0:
+        return mean
+    from scipy.stats import t  # slow to import
+
+    freedom = reference_runs + KEPT_SUBMITTED - 2
+    quantile = float(t.ppf(1 - ALPHA, freedom))
+    return max(0.0, mean - quantile * deviation * math.sqrt(1 / reference_runs + 1 / KEPT_SUBMITTED))

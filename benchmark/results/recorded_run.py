@@ -1,0 +1,96 @@
+"""What a run left behind: its log, and, in a folder of ours, its configuration and its events."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmark.results.mllog import as_number, read_log
+from benchmark.results.recorded_events import RecordedEvent, last_note, read_events
+from benchmark.results.run_summary import RunSummary, summarize
+from stage.errors import InputError
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One run. ``config`` and ``events`` are empty for a log that does not lie in the folder of its run."""
+
+    path: Path
+    """The MLPerf log."""
+    summary: RunSummary
+    config: Mapping[str, Any]
+    """The resolved configuration, ``config.json``."""
+    events: Sequence[RecordedEvent]
+
+    @property
+    def target(self) -> float | None:
+        """Of the run as configured, which may have none; of a log alone, that of its benchmark."""
+        configured = self.config.get("benchmark", {})
+        if "target_log_perplexity" in configured:
+            return as_number(configured["target_log_perplexity"])
+        return self.summary.target
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        """Data and checkpoint with their digests, as the run stamped them."""
+        return last_note(self.events, "inputs")
+
+    @cached_property
+    def environment(self) -> Mapping[str, Any]:
+        """Commit, versions and devices, likewise."""
+        return last_note(self.events, "environment")
+
+
+def read_recorded_run(path: Path) -> RecordedRun:
+    """Read a result file, or the folder of a run that holds one.
+
+    Raises InputError for a path that is neither, or holds a configuration that cannot be read.
+    """
+    log = _log_in(path)
+    config = _config_beside(log)
+    return RecordedRun(
+        log, summarize(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ()
+    )
+
+
+def settings(run: RecordedRun) -> dict[str, Any]:
+    """What the run was configured with: by its log, and by its folder's config.json where there is one."""
+    summary, rate = run.summary, run.summary.learning_rate
+    found: dict[str, Any] = {
+        "global batch size": summary.global_batch_size,
+        "gradient accumulation steps": summary.gradient_accumulation_steps,
+        "sequence length": summary.sequence_length,
+        "learning rate": rate.base,
+        "final learning rate": rate.end,
+        "warm-up steps": rate.warmup_steps,
+        "decay steps": rate.decay_steps,
+        "step of the initial checkpoint": summary.init_checkpoint_step,
+        "precision": run.config.get("precision"),
+    }
+    system = run.config.get("system", {})
+    found.update({name.replace("_", " "): value for name, value in system.items() if name not in ("name", "platform")})
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _log_in(path: Path) -> Path:
+    if path.is_file():
+        return path
+    found = sorted(path.glob("result_*.txt"))
+    if len(found) != 1:
+        raise InputError(f"{path}: expected a result file, or a folder with one result_*.txt, not {len(found)} of them")
+    return found[0]
+
+
+def _config_beside(log: Path) -> dict[str, Any]:
+    """The configuration of the run that wrote ``log``; empty where there is none."""
+    path = log.with_name("config.json")
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not a run's configuration ({error}); mend it or move it away") from error
+    ours = isinstance(config, dict) and log.name == f"result_{config.get('result_number')}.txt"
+    return config if ours else {}

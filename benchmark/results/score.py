@@ -1,0 +1,162 @@
+"""The result of a set of runs: score, tokens, speed (mlperf_review facts 4, 5; peers facts 1.0)."""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
+from benchmark.results.run_summary import RunSummary
+from benchmark.results.subjects import ResultSet
+from model.flops import train_flops_per_token
+
+MOST_CONFIG_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class RunScore:
+    """One run; None for what its log does not tell."""
+
+    path: str
+    seed: int | None
+    status: str | None
+    minutes: float | None
+    tokens: float | None
+    evaluations: int
+    last_log_perplexity: float | None
+    init_s: float | None
+    init_share: float | None
+    """Of initialisation and run together; not in the score."""
+    tokens_per_s: float | None
+    """Of the whole system, evaluations on the clock."""
+    step_s: float | None
+    """Median of the logged steps."""
+    evaluation_share: float | None
+    """Of the run's time."""
+    restarts: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a set of runs comes to. Speeds are those of the middle run."""
+
+    name: str
+    submitter: str | None
+    platform: str | None
+    batch_size: float | None
+    runs: tuple[RunScore, ...]
+    measured_minutes: float | None
+    """The middle one of three, not scaled; with one failed run the slower of the others."""
+    factor: float
+    """By the reference points."""
+    minutes: float | None
+    """The score: measured minutes times the factor."""
+    why_no_score: str | None
+    accelerators: int | None
+    accelerator: str | None
+    tokens_per_s_per_accelerator: float | None
+    tflops_per_accelerator: float | None
+    """Training tokens only, over the whole run."""
+    mfu: float | None
+    """Of the BF16 peak; None where the model is not in the table."""
+    peak_tflops: float | None
+    peak_source: str | None
+
+
+def score(one: ResultSet) -> Score:
+    """Raises nothing: what cannot be said is None."""
+    runs = one.runs
+    measured, why = _measured(runs)
+    factor = one.convergence.factor
+    middle = _middle(runs)
+    count, model = _accelerators(one)
+    name = None if model is None else accelerator_named(model)
+    known = None if name is None else ACCELERATORS[name]
+    per_accelerator = None
+    if middle is not None and middle.tokens_per_s is not None and count:
+        per_accelerator = middle.tokens_per_s / count
+    flops = train_flops_per_token(one.judged.benchmark.model)
+    tflops = None if per_accelerator is None else per_accelerator * flops / 1e12
+    return Score(
+        name=one.name,
+        submitter=next((run.org for run in runs if run.org), None),
+        platform=next((run.platform for run in runs if run.platform), None),
+        batch_size=middle.global_batch_size if middle is not None else None,
+        runs=tuple(_run_score(run) for run in runs),
+        measured_minutes=measured,
+        factor=factor,
+        minutes=None if measured is None else measured * factor,
+        why_no_score=why,
+        accelerators=count,
+        accelerator=model,
+        tokens_per_s_per_accelerator=per_accelerator,
+        tflops_per_accelerator=tflops,
+        mfu=_share(tflops, known),
+        peak_tflops=None if known is None else known.peak_tflops,
+        peak_source=None if known is None else f"{name}: {known.source}",
+    )
+
+
+def _measured(runs: Sequence[RunSummary]) -> tuple[float | None, str | None]:
+    """As the official summarizer: the middle time of three; failed runs count as the slowest."""
+    if len(runs) != 3:
+        return None, f"a score takes 3 runs, there {'is' if len(runs) == 1 else 'are'} {len(runs)}"
+    good = sorted(run.minutes for run in runs if run.minutes is not None and run.converged and run.reached is not None)
+    if len(good) < 2:
+        return None, "more than one run did not converge"
+    return good[1], None
+
+
+def _middle(runs: Sequence[RunSummary]) -> RunSummary | None:
+    timed = sorted((run for run in runs if run.minutes is not None), key=lambda run: run.minutes or 0)
+    return timed[len(timed) // 2] if timed else None
+
+
+def _run_score(run: RunSummary) -> RunScore:
+    share = None
+    if run.evaluation_s is not None and run.run_ms:
+        share = run.evaluation_s / (run.run_ms / 1000)
+    steps = [entry.value for entry in run.step_seconds]
+    values = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
+    return RunScore(
+        path=str(run.log.path),
+        seed=run.seeds[0] if run.seeds else None,
+        status=run.status,
+        minutes=run.minutes,
+        tokens=run.trained_tokens,
+        evaluations=len(run.evaluations),
+        last_log_perplexity=values[-1] if values else None,
+        init_s=run.init_s,
+        init_share=None if run.init_s is None or not run.run_ms else run.init_s / (run.init_s + run.run_ms / 1000),
+        tokens_per_s=run.tokens_per_s,
+        step_s=statistics.median(steps) if steps else None,
+        evaluation_share=share,
+        restarts=len(run.restarts),
+    )
+
+
+def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
+    """How many and which: from the system description, or the config.json beside a log of ours."""
+    if one.system is not None:
+        return one.system.accelerators, one.system.string("accelerator_model_name")
+    for path in one.files:
+        devices = _devices(path.with_name("config.json"))
+        if devices is not None:
+            return devices
+    return None, None
+
+
+def _devices(path: Path) -> tuple[int, str] | None:
+    try:
+        if path.stat().st_size > MOST_CONFIG_BYTES:
+            return None
+        system = json.loads(path.read_text("utf-8"))["system"]
+        model = system.get("accelerator") or system["device"]
+        return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _share(tflops: float | None, known: Accelerator | None) -> float | None:
+    return None if tflops is None or known is None else tflops / known.peak_tflops

@@ -1,0 +1,224 @@
+"""What there is to review: single results, the runs of one system, whole packages (mlperf_review facts 4)."""
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from benchmark.results.convergence import Convergence, judge_convergence, points_for
+from benchmark.results.judged import GPT3, Judged
+from benchmark.results.mllog import read_log
+from benchmark.results.run_summary import RunSummary, summarize
+from benchmark.results.system_description import SystemDescription, read_system
+from stage.errors import InputError
+
+RULESETS = ("3.0.0", "3.1.0", "4.0.0", "4.1.0")
+"""Those with gpt3."""
+NEWEST_RULESET = RULESETS[-1]
+BENCHMARK = "gpt3"
+"""The folder of its results; any other name makes the package checker skip them."""
+RESULT_FILES = "result_*.txt"
+DEEPEST = 4
+"""Folders below a given one in which result files are looked for."""
+MOST_FILES = 200_000
+
+
+@dataclass(frozen=True)
+class ResultSet:
+    """The runs of one system."""
+
+    name: str
+    ruleset: str
+    files: Sequence[Path]
+    folder: Path | None
+    """Where all of them lie, with nothing else that counts; None: they come from several."""
+    system_path: Path | None = None
+    """The system description that goes with them, if one is there."""
+
+    @cached_property
+    def runs(self) -> Sequence[RunSummary]:
+        return tuple(summarize(read_log(path)) for path in self.files)
+
+    @property
+    def judged(self) -> Judged:
+        """The benchmark they are judged as: their own, or gpt3 where the logs do not say."""
+        return next((run.judged for run in self.runs if run.judged is not None), GPT3)
+
+    @property
+    def is_open(self) -> bool:
+        """In the open division: neither seeds nor convergence are tested (facts 4)."""
+        return any(run.division == "open" for run in self.runs)
+
+    @cached_property
+    def convergence(self) -> Convergence:
+        return judge_convergence(self.runs, points_for(self.judged, self.ruleset))
+
+    @cached_property
+    def system(self) -> SystemDescription | None:
+        return None if self.system_path is None else read_system(self.system_path)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, folder or link of a package."""
+
+    path: Path
+    kind: str
+    """file, folder, link or other."""
+    size: int
+
+
+@dataclass(frozen=True)
+class SubmissionPackage:
+    """A submission package: ORG/{systems,benchmarks,results}."""
+
+    path: Path
+    ruleset: str
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    @property
+    def systems(self) -> Path:
+        return self.path / "systems"
+
+    @cached_property
+    def entries(self) -> Sequence[Entry]:
+        """Everything in it, links not followed."""
+        return tuple(_walk(self.path))
+
+    @cached_property
+    def result_folders(self) -> Sequence[Path]:
+        """results/SYSTEM/BENCHMARK, whatever its name."""
+        return tuple(folder for system in subfolders(self.results) for folder in subfolders(system))
+
+    @cached_property
+    def sets(self) -> Sequence[ResultSet]:
+        """The results of gpt3, one per system."""
+        found = []
+        for folder in self.result_folders:
+            if folder.name == BENCHMARK:
+                system = self.systems / f"{folder.parent.name}.json"
+                files = result_files(folder)
+                path = system if system.exists() else None
+                found.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path))
+        return tuple(found)
+
+    @cached_property
+    def descriptions(self) -> Sequence[SystemDescription]:
+        if not self.systems.is_dir():
+            return ()
+        return tuple(read_system(path) for path in sorted(self.systems.glob("*.json")))
+
+
+Subject = ResultSet | SubmissionPackage
+
+
+def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
+    """What to review for the paths given on the command line.
+
+    Files become sets: those of one folder, or of one benchmark, platform and batch size. Raises InputError for a path
+    with no result, and for a ruleset without gpt3.
+    """
+    packages: list[Subject] = []
+    loose: list[Path] = []
+    for path in paths:
+        path = path.absolute()
+        if is_package(path):
+            packages.append(SubmissionPackage(path, ruleset_for(path, ruleset)))
+            continue
+        if path.is_dir():
+            below = [folder for folder in subfolders(path) if is_package(folder)]
+            packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset)) for folder in below]
+            found = [] if below else _results_below(path, DEEPEST)
+            if not found and not below:
+                raise InputError(f"{path}: no {RESULT_FILES} there; give a result file, a run folder or a package")
+            loose += found
+        elif path.is_file():
+            loose.append(path)
+        else:
+            what = "not a regular file" if path.exists() else "no such file or folder"
+            raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
+    return [*_sets(list(dict.fromkeys(loose)), ruleset), *packages]
+
+
+def ruleset_for(path: Path, given: str | None) -> str:
+    """The ruleset given, that of the round in the path (``training_results_v4.0``, ``v3.1``), or the newest."""
+    if given is None:
+        rounds = [found[1] for part in path.parts if (found := re.search(r"(?:^|_)v(\d\.\d)$", part))]
+        given = f"{rounds[-1]}.0" if rounds else NEWEST_RULESET
+    if given not in RULESETS:
+        raise InputError(f"--ruleset {given}: gpt3 is in {', '.join(RULESETS)} only")
+    return given
+
+
+def is_package(path: Path) -> bool:
+    return path.is_dir() and ((path / "results").is_dir() or (path / "systems").is_dir())
+
+
+def result_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob(RESULT_FILES) if path.is_file())
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """Folders in a folder, links to folders left out."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+
+
+def _results_below(folder: Path, depth: int) -> list[Path]:
+    found = result_files(folder)
+    if not found and depth > 0:
+        found = [path for child in subfolders(folder) for path in _results_below(child, depth - 1)]
+    return found
+
+
+def _sets(files: Sequence[Path], ruleset: str | None) -> Iterator[ResultSet]:
+    folders: dict[Path, list[Path]] = {}
+    for path in files:
+        folders.setdefault(path.parent, []).append(path)
+    alone: dict[tuple[object, ...], list[Path]] = {}
+    for folder, inside in folders.items():
+        if len(inside) > 1:
+            system = _system_of(folder)
+            name = folder.parent.name if folder.name == BENCHMARK else folder.name
+            yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder, system)
+        else:
+            log = read_log(inside[0])
+            keys = ("submission_benchmark", "submission_platform", "global_batch_size")
+            words = tuple(repr(log.value(key)) for key in keys)
+            alone.setdefault((*words, ruleset_for(folder, ruleset)), []).append(inside[0])
+    for inside in alone.values():
+        folder = inside[0].parent
+        one = len(inside) == 1
+        name = f"{folder.name}/{inside[0].name}" if one else f"{len(inside)} runs"
+        system = _system_of(folder) if len({path.parent.parent for path in inside}) == 1 else None
+        yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder if one else None, system)
+
+
+def _system_of(folder: Path) -> Path | None:
+    """systems/SYSTEM.json of a folder ORG/results/SYSTEM/gpt3."""
+    if folder.parent.parent.name != "results":
+        return None
+    path = folder.parent.parent.parent / "systems" / f"{folder.parent.name}.json"
+    return path if path.is_file() else None
+
+
+def _walk(folder: Path) -> Iterator[Entry]:
+    count = 0
+    for root, folders, names in os.walk(folder):
+        for name in sorted(folders + names):
+            path = Path(root, name)
+            status = path.lstat()
+            mode = status.st_mode
+            kind = "link" if stat.S_ISLNK(mode) else "folder" if stat.S_ISDIR(mode) else "other"
+            kind = "file" if stat.S_ISREG(mode) else kind
+            yield Entry(path, kind, status.st_size)
+            count += 1
+            if count > MOST_FILES:
+                raise InputError(f"{folder}: more than {MOST_FILES:,} files; give the package, not a whole disk")

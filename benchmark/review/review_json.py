@@ -1,0 +1,55 @@
+"""A review for machines: ``review --json F``. README.md documents the shape; ``format`` changes with it."""
+
+from dataclasses import asdict
+from typing import Any
+
+from benchmark.results.convergence import Convergence, ReferencePoint
+from benchmark.review.verdict import Review, SubjectReview
+
+FORMAT = 1
+
+
+def review_as_json(review: Review) -> dict[str, Any]:
+    """Verdict, then one entry per package or set of runs."""
+    return {
+        "format": FORMAT,
+        "passed": review.passed,
+        "seconds": round(review.seconds, 3),
+        "subjects": [_subject(subject) for subject in review.subjects],
+    }
+
+
+def _subject(subject: SubjectReview) -> dict[str, Any]:
+    return {
+        "kind": subject.kind,
+        "path": subject.path,
+        "ruleset": subject.ruleset,
+        "passed": subject.passed,
+        "counts": {severity: len(subject.of(severity)) for severity in ("error", "warning", "note")},
+        "official": [asdict(check) for check in subject.checks],
+        "not_applicable": list(subject.not_applicable),
+        "findings": [asdict(finding) for finding in subject.findings],
+        "results": [
+            {**asdict(score), "convergence": _convergence(one.convergence)}
+            for score, one in zip(subject.scores, subject.sets, strict=True)
+        ],
+    }
+
+
+def _convergence(result: Convergence) -> dict[str, Any]:
+    return {
+        "standing": result.standing,
+        "why": result.why,
+        "batch_size": result.batch_size,
+        "tokens": list(result.tokens),
+        "median": result.median,
+        "factor": result.factor,
+        "compared_with": None if result.point is None else _point(result.point),
+        "reference_points": [_point(point) for point in result.points],
+        "void": [_point(point) for point in result.void],
+        "standing_without_void": result.repaired,
+    }
+
+
+def _point(point: ReferencePoint) -> dict[str, Any]:
+    return asdict(point)

@@ -1,0 +1,214 @@
+"""A review for people: the verdict first, then the result, then what to mend."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmark.results.convergence import Convergence, ReferencePoint, prune
+from benchmark.results.score import RunScore, Score
+from benchmark.review.findings import Finding
+from benchmark.review.verdict import SEVERITIES, Review, SubjectReview
+
+COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
+WIDTH_WITHOUT_TERMINAL, NARROWEST = 140, 125
+RUN_COLUMNS = "seed status minutes tokens evals last init_s init step_s eval restarts".split()
+MOST_OF_A_RULE = 5
+"""Findings of one rule that are shown; --json has all."""
+
+
+def console() -> Console:
+    """Standard output; wide enough for the tables, and wider where it is no terminal, so that lines can be searched."""
+    plain = Console(highlight=False)
+    width = max(plain.width, NARROWEST) if plain.is_terminal else WIDTH_WITHOUT_TERMINAL
+    return Console(highlight=False, width=width)
+
+
+def print_review(review: Review, out: Console, comparison: Table | None = None) -> None:
+    """The verdict over all first; ``comparison`` after it."""
+    if len(review.subjects) > 1:
+        passed = sum(subject.passed for subject in review.subjects)
+        style = "bold green" if review.passed else "bold red"
+        words = f"{_verdict(review.passed)}  {passed} of {len(review.subjects)} pass, in {review.seconds:.1f} s"
+        _say(out, words, style)
+        out.print()
+    if comparison is not None:
+        out.print(comparison)
+        out.print()
+    for subject in review.subjects:
+        _print_subject(subject, out)
+
+
+def _print_subject(subject: SubjectReview, out: Console) -> None:
+    counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
+    files = sum(len(one.files) for one in subject.sets)
+    what = "package" if subject.kind == "package" else _count(files, "run")
+    heading = f"{_verdict(subject.passed)}  {_near(subject.path)}  ({what}, ruleset {subject.ruleset})"
+    style = "bold green" if subject.passed else "bold red"
+    _say(out, heading + (f": {counts}" if counts else ""), style)
+    _print_findings(subject.of("error"), out)
+    _print_official(subject, out)
+    for score, one in zip(subject.scores, subject.sets, strict=True):
+        _print_score(score, one.convergence, out)
+    _print_findings([*subject.of("warning"), *subject.of("note")], out)
+    out.print()
+
+
+def _print_official(subject: SubjectReview, out: Console) -> None:
+    for check in subject.checks:
+        if not check.passed:
+            _say(out, f"  {check.outcome}: {check.tool}, {_near(check.subject)}", "red")
+            for complaint in check.complaints:
+                _say(out, f"           {_near(complaint)}")
+    tools = dict.fromkeys(check.tool for check in subject.checks)
+    words = []
+    for tool in tools:
+        mine = [check for check in subject.checks if check.tool == tool]
+        words.append(f"{tool} {sum(check.passed for check in mine)}/{len(mine)}")
+    if words:
+        _say(out, f"  official checkers that ran and passed: {', '.join(words)}")
+    for why, names in subject.declined.items():
+        _say(out, f"  nothing to check for {', '.join(names)}: {why}")
+    for note in dict.fromkeys(f"{check.tool}: {note}" for check in subject.checks for note in check.notes):
+        _say(out, f"  {note}", "cyan")
+
+
+def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
+    _say(out, f"  {score.name}: {_score(score)}", "bold")
+    for line in (_speed(score), _convergence(convergence)):
+        if line:
+            _say(out, f"  {line}")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("  run")
+    for title in RUN_COLUMNS:
+        table.add_column(title.replace("_", " "), justify="right")
+    for run in score.runs:
+        table.add_row(f"  {Path(run.path).name}", *_cells(run))
+    out.print(table)
+    if convergence.batch_size is not None and convergence.tokens:
+        out.print(reference_table(convergence))
+
+
+def reference_table(result: Convergence) -> Table:
+    """Where the result stands among the reference points, in tokens."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("  reference points")
+    for title in ("rate", "runs", "tokens", "mean", "accepted from"):
+        table.add_column(title, justify="right")
+    kept = {point.batch_size for point in prune(result.points)}
+    ours = result.batch_size or 0
+    shown = False
+    for point in result.points:
+        if not shown and ours <= point.batch_size:
+            _add_ours(table, result)
+            shown = True
+        table.add_row(*_point(point, point.batch_size in kept), style="red" if point.outliers else None)
+    if not shown:
+        _add_ours(table, result)
+    return table
+
+
+def _add_ours(table: Table, result: Convergence) -> None:
+    tokens = f"{min(result.tokens):,.0f} to {max(result.tokens):,.0f}"
+    point = result.point
+    least, mean = ("", "") if point is None else (f"{point.least:,.0f}", f"{point.mean:,.0f}")
+    table.add_row(
+        f"  > {result.batch_size:g} this result", "", str(len(result.tokens)), tokens, mean, least, style="bold"
+    )
+
+
+def _point(point: ReferencePoint, kept: bool) -> Iterator[str]:
+    yield f"    {point.batch_size:g}" + ("" if kept else " (pruned)") + (" (void)" if point.outliers else "")
+    yield "" if point.learning_rate is None else f"{point.learning_rate:g}"
+    yield str(len(point.tokens))
+    yield f"{point.tokens[0]:,.0f} to {point.tokens[-1]:,.0f}"
+    yield f"{point.mean:,.0f}"
+    yield f"{point.least:,.0f}"
+
+
+def _score(score: Score) -> str:
+    if score.minutes is None or score.measured_minutes is None:
+        return f"no score: {score.why_no_score}"
+    if score.factor == 1:
+        return f"{score.minutes:.2f} minutes"
+    return f"{score.minutes:.2f} minutes = {score.measured_minutes:.2f} measured x {score.factor:.4f}"
+
+
+def _speed(score: Score) -> str:
+    if score.tokens_per_s_per_accelerator is None:
+        return ""
+    words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
+    words += f", {score.tflops_per_accelerator:,.3g} TFLOP/s each"
+    if score.mfu is None:
+        return words
+    return f"{words}, MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
+
+
+def _convergence(result: Convergence) -> str:
+    if result.standing == "not tested":
+        return f"convergence: not tested, {result.why}"
+    words = f"convergence: {result.standing}"
+    if result.factor > 1:
+        words += f" by {result.factor:.4f}"
+    repaired = "" if result.repaired is None else f"; without void reference data: {result.repaired}"
+    return f"{words} ({result.why}){repaired}"
+
+
+def _cells(run: RunScore) -> Iterator[str]:
+    yield str(run.seed) if run.seed is not None else "-"
+    yield run.status or "-"
+    for value, form in (
+        (run.minutes, "{:.2f}"),
+        (run.tokens, "{:,.0f}"),
+        (run.evaluations, "{}"),
+        (run.last_log_perplexity, "{:.5f}"),
+        (run.init_s, "{:,.0f}"),
+        (run.init_share, "{:.1%}"),
+        (run.step_s, "{:.3f}"),
+        (run.evaluation_share, "{:.1%}"),
+    ):
+        yield "-" if value is None else form.format(value)
+    yield str(run.restarts)
+
+
+def _print_findings(findings: Sequence[Finding], out: Console) -> None:
+    """One line per finding; what is the same in several files of a folder, once."""
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:
+        folder = str(Path(finding.path).parent)
+        groups.setdefault((folder, finding.rule, finding.found, finding.due, finding.mend), []).append(finding)
+    shown: dict[str, int] = {}
+    for same in groups.values():
+        first = same[0]
+        count = shown[first.rule] = shown.get(first.rule, 0) + 1
+        if count <= MOST_OF_A_RULE:
+            others = [finding.place.rpartition(os.sep)[2] for finding in same[1:]]
+            also = f" (also {', '.join(others[:4])}{' …' if len(others) > 4 else ''})" if others else ""
+            line = f"  {first.severity:8} {_near(first.place)}{also}: {first.found}; due: {first.due}."
+            _say(out, f"{line} Mend: {first.mend} [{first.rule}: {first.source}]", COLOURS[first.severity])
+    for rule, count in shown.items():
+        if count > MOST_OF_A_RULE:
+            severity = next(finding.severity for finding in findings if finding.rule == rule)
+            _say(out, f"  {severity:8} {rule}: {count - MOST_OF_A_RULE} more; --json has all", COLOURS[severity])
+
+
+def _say(out: Console, text: str, style: str = "") -> None:
+    """One line as it is: no markup, no control characters from a stranger's file."""
+    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+    out.print(Text(clean, style=style), soft_wrap=True)
+
+
+def _near(text: str) -> str:
+    """Paths below the current folder without it."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
+
+
+def _verdict(passed: bool) -> str:
+    return "PASS" if passed else "FAIL"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,118 @@
+"""Hyperparameters that the rules derive from the batch size, and that no official tool checks (facts 7).
+
+Published logs round some of them in their own way (warm-up at batch size 2048: 198, 199 and 200), so what is within
+:data:`ROUNDING` of the formula is a warning, and only what is farther off an error.
+"""
+
+from collections.abc import Iterator
+
+from benchmark.results.judged import GPT3
+from benchmark.review.findings import Deviation, Run
+
+ROUNDING = 0.02
+"""Largest share by which a published log is off a formula: 68 warm-up steps instead of 67."""
+END_RATIO = 0.1
+
+
+def _formulas(run: Run) -> Iterator[tuple[str, float, int, str]]:
+    """Key, logged value, due value and formula of everything that is ceil(reference samples / batch size)."""
+    judged, size = run.judged or GPT3, run.global_batch_size
+    if size is None or run.division == "open":
+        return
+    benchmark, rate = judged.benchmark, run.learning_rate
+    reference = benchmark.start_global_batch_size
+    for key, value, samples in (
+        ("opt_learning_rate_warmup_steps", rate.warmup_steps, benchmark.optimizer.lr_warmup_samples),
+        ("opt_learning_rate_decay_steps", rate.decay_steps, benchmark.optimizer.lr_decay_samples),
+        ("init_checkpoint_step", run.init_checkpoint_step, benchmark.start_samples),
+    ):
+        if value is not None:
+            yield key, value, judged.steps(samples, size), f"ceil({samples // reference} x {reference} / {size:g})"
+
+
+def near_formula(run: Run) -> Iterator[Deviation]:
+    for key, value, due, formula in _formulas(run):
+        if value != due and abs(value - due) <= ROUNDING * due:
+            yield _deviation(run, key, value, due, formula)
+
+
+def far_from_formula(run: Run) -> Iterator[Deviation]:
+    for key, value, due, formula in _formulas(run):
+        if abs(value - due) > ROUNDING * due:
+            yield _deviation(run, key, value, due, formula)
+
+
+def base_learning_rate(run: Run) -> Iterator[Deviation]:
+    """2e-5 up to batch size 3072, 3e-5 from 4096 on, either in between; the official checker lets either pass."""
+    judged, size, base = run.judged or GPT3, run.global_batch_size, run.learning_rate.base
+    if size is None or run.division == "open":
+        return
+    allowed = {rate for entry in judged.learning_rates if entry.above < size < entry.below for rate in entry.allowed}
+    if base in allowed:
+        return
+    event = run.log.first("opt_base_learning_rate")
+    if event is not None and allowed:
+        due = f"{' or '.join(f'{rate:g}' for rate in sorted(allowed))} at batch size {size:g}"
+        mend = "train with that peak learning rate, and log the configured number, not a float32"
+        yield Deviation(run.log.path, event.line, f"opt_base_learning_rate {event.value!r}", due, mend)
+
+
+def batch_too_large(run: Run) -> Iterator[Deviation]:
+    yield from _outside_the_points(run, smaller=False)
+
+
+def batch_too_small(run: Run) -> Iterator[Deviation]:
+    """The official checker compares it with the smallest point, but the rules want points of its own."""
+    yield from _outside_the_points(run, smaller=True)
+
+
+def _outside_the_points(run: Run, smaller: bool) -> Iterator[Deviation]:
+    judged, size = run.judged or GPT3, run.global_batch_size
+    smallest = min(entry.above for entry in judged.learning_rates) + 1
+    largest = max(entry.below for entry in judged.learning_rates) - 1
+    event = run.log.first("global_batch_size")
+    if size is None or event is None or run.division == "open":
+        return
+    if size < smallest if smaller else size > largest:
+        due = f"{smallest} to {largest}"
+        mend = "ask the task force for reference points at that batch size, 9 weeks before the deadline"
+        yield Deviation(run.log.path, event.line, f"global_batch_size {size:g}", due, mend)
+
+
+def end_learning_rate(run: Run) -> Iterator[Deviation]:
+    event, base = run.log.first("opt_end_learning_rate"), run.learning_rate.base
+    if event is None or event.number is None or base is None or run.division == "open":
+        return
+    due = END_RATIO * base
+    if not _close(event.number, due) and not _close(event.number, END_RATIO):
+        mend = "let the cosine end at a tenth of the peak"
+        yield Deviation(run.log.path, event.line, f"opt_end_learning_rate {event.value!r}", f"{due:g}", mend)
+
+
+def end_learning_rate_as_ratio(run: Run) -> Iterator[Deviation]:
+    event, base = run.log.first("opt_end_learning_rate"), run.learning_rate.base
+    if event is None or event.number is None or base is None:
+        return
+    if _close(event.number, END_RATIO) and not _close(event.number, END_RATIO * base):
+        found = f"opt_end_learning_rate {event.value!r}, the ratio"
+        yield Deviation(run.log.path, event.line, found, f"{END_RATIO * base:g}", "log the learning rate itself")
+
+
+def batch_splits(run: Run) -> Iterator[Deviation]:
+    steps, size = run.gradient_accumulation_steps, run.global_batch_size
+    event = run.log.first("gradient_accumulation_steps")
+    if event is not None and steps and size and steps > 0 and (size % steps or steps > size):
+        found = f"gradient_accumulation_steps {steps:g} with global_batch_size {size:g}"
+        yield Deviation(
+            run.log.path, event.line, found, "a divisor of the batch size", "log the micro-batches per step"
+        )
+
+
+def _deviation(run: Run, key: str, value: float, due: int, formula: str) -> Deviation:
+    event = run.log.first(key)
+    line = None if event is None else event.line
+    return Deviation(run.log.path, line, f"{key} {value:g}", f"{due} = {formula}", "use the rules' formula, rounded up")
+
+
+def _close(left: float, right: float) -> bool:
+    return abs(left - right) <= 1e-9 * abs(right)

@@ -1,0 +1,206 @@
+"""The folder of a submission: layout, names, files (mlperf_review facts 4, 7)."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlperf_logging.benchmark_meta import get_allowed_benchmarks
+
+from benchmark.results.subjects import BENCHMARK, SubmissionPackage, result_files, subfolders
+from benchmark.review.findings import Deviation
+from benchmark.review.rules.set_rules import RUNS, copies
+
+TOP = ("systems", "benchmarks", "results")
+SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
+MOST_FILE_BYTES = 50 << 20
+UNSAFE = re.compile(r"[*?\[\]{}\\\n\r\"']|^-")
+"""Characters in a folder's name that the official tools take for a pattern, and then find nothing."""
+PARAMETERS = "package_checker_params"
+BYPASSES = ("rcp-bypass", "seed-checker-bypass", "rcp-bert-train-samples")
+KNOWN_FILES = ("scaling.json", PARAMETERS)
+SMALL = 1 << 16
+
+
+def layout(package: SubmissionPackage) -> Iterator[Deviation]:
+    for name in ("systems", "results"):
+        if not (package.path / name).is_dir():
+            yield Deviation(package.path, None, f"no {name}/", f"{', '.join(TOP)}", f"add {name}/ with its files")
+    if (package.path / "results").is_dir() and not package.sets:
+        due, mend = f"results/SYSTEM/{BENCHMARK}/{RUNS} result files", "put the result files there"
+        yield Deviation(package.results, None, f"no {BENCHMARK} results", due, mend)
+
+
+def top_level(package: SubmissionPackage) -> Iterator[Deviation]:
+    if not (package.path / "benchmarks").is_dir():
+        mend = "add the code: no official checker looks for it, but the submission rules and reviewers do"
+        yield Deviation(package.path, None, "no benchmarks/", ", ".join(TOP), mend)
+    for folder in subfolders(package.path):
+        if folder.name not in (*TOP, "documentation", "documents", "docs") and not folder.name.startswith("."):
+            mend = "move it below one of them; only these count as content"
+            yield Deviation(folder, None, f"folder {folder.name}", ", ".join(TOP), mend)
+
+
+def code(package: SubmissionPackage) -> Iterator[Deviation]:
+    """README and scripts to reproduce the result (submission rules)."""
+    root = package.path / "benchmarks" / BENCHMARK / "implementations"
+    if not (package.path / "benchmarks").is_dir():
+        return
+    implementations = subfolders(root)
+    if not implementations:
+        mend = "add the code that made the results, with README.md and scripts"
+        yield Deviation(root, None, "no implementation", "benchmarks/gpt3/implementations/NAME/", mend)
+    for name in SCRIPTS:
+        if implementations and not any(True for folder in implementations for _ in folder.rglob(name)):
+            yield Deviation(root, None, f"no {name}", ", ".join(SCRIPTS), f"add {name}, so that strangers can run it")
+
+
+def described(package: SubmissionPackage) -> Iterator[Deviation]:
+    for system in subfolders(package.results):
+        if not (package.systems / f"{system.name}.json").is_file():
+            due = f"systems/{system.name}.json"
+            mend = "add the description under the name of the results folder: the package checker crashes without it"
+            yield Deviation(system, None, f"no description of system {system.name}", due, mend)
+
+
+def undescribed(package: SubmissionPackage) -> Iterator[Deviation]:
+    names = {system.name for system in subfolders(package.results)}
+    for description in package.descriptions:
+        if description.path.stem not in names:
+            due, mend = f"results/{description.path.stem}/", "remove it, or add its results"
+            yield Deviation(description.path, 1, "a system without results", due, mend)
+
+
+def benchmark_names(package: SubmissionPackage) -> Iterator[Deviation]:
+    allowed = get_allowed_benchmarks("training", package.ruleset)
+    for folder in package.result_folders:
+        if folder.name not in allowed:
+            mend = f"name it {BENCHMARK}: the package checker skips others and reports success, the summarizer crashes"
+            yield Deviation(folder, None, f"folder {folder.name}", f"{BENCHMARK}, or another benchmark's name", mend)
+
+
+def other_benchmarks(package: SubmissionPackage) -> Iterator[Deviation]:
+    allowed = get_allowed_benchmarks("training", package.ruleset)
+    for folder in package.result_folders:
+        if folder.name in allowed and folder.name != BENCHMARK:
+            yield Deviation(folder, None, "not reviewed", BENCHMARK, "use the official tools for other benchmarks")
+
+
+def file_count(package: SubmissionPackage) -> Iterator[Deviation]:
+    for one in package.sets:
+        if one.folder is not None and len(one.files) != RUNS:
+            found = f"{len(one.files)} files named result_*.txt"
+            mend = "give exactly three runs, named result_0.txt to result_2.txt"
+            yield Deviation(one.folder, None, found, f"{RUNS}", mend)
+
+
+def unknown_files(package: SubmissionPackage) -> Iterator[Deviation]:
+    for one in package.sets:
+        known = {path.name for path in one.files} | set(KNOWN_FILES)
+        for path in sorted(one.folder.iterdir()) if one.folder is not None else ():
+            if path.is_file() and path.name not in known:
+                due, mend = "result_*.txt", "rename it if it is a result, or move it out of results/"
+                yield Deviation(path, None, f"file {path.name}", due, mend)
+
+
+def friendly_names(package: SubmissionPackage) -> Iterator[Deviation]:
+    for entry in package.entries:
+        name = entry.path.name
+        if name.startswith(".") or " " in name:
+            due, mend = "names without spaces that do not begin with a dot", "rename or remove it"
+            yield Deviation(entry.path, None, f"name {name!r}", due, mend)
+        elif UNSAFE.search(name) and not entry.path.is_relative_to(package.path / "benchmarks"):
+            due = "letters, digits, '.', '_', '+' and '-'"
+            mend = "rename it: the official tools take it for a pattern and find nothing"
+            yield Deviation(entry.path, None, f"name {name!r}", due, mend)
+
+
+def sizes(package: SubmissionPackage) -> Iterator[Deviation]:
+    for entry in package.entries:
+        if entry.kind == "file" and entry.size > MOST_FILE_BYTES:
+            found, due = f"{entry.size:,} bytes", f"at most {MOST_FILE_BYTES:,}"
+            yield Deviation(entry.path, None, found, due, "leave it out, or say where to get it")
+
+
+def links(package: SubmissionPackage) -> Iterator[Deviation]:
+    root = package.path.resolve()
+    for entry in package.entries:
+        if entry.kind == "other":
+            yield Deviation(entry.path, None, "a special file", "files and folders", "remove it")
+        elif entry.kind == "link":
+            target = entry.path.resolve()
+            if not entry.path.exists():
+                yield Deviation(entry.path, None, "a broken link", "a file", "copy the file there, or remove the link")
+            elif not target.is_relative_to(root):
+                found = "a link out of the package"
+                yield Deviation(entry.path, None, found, "a file of the package", "copy the file there")
+
+
+def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
+    for entry in package.entries:
+        if entry.path.name == PARAMETERS and entry.kind == "file" and entry.size < SMALL:
+            for number, line in enumerate(entry.path.read_text("latin-1").splitlines(), 1):
+                if line.strip() in BYPASSES:
+                    mend = "remove it: it lets the upload through, not the result"
+                    yield Deviation(entry.path, number, line.strip(), "no bypass", mend)
+
+
+def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
+    """The factor in scaling.json against the test recomputed."""
+    for one in package.sets:
+        path = None if one.folder is None else one.folder / "scaling.json"
+        if path is None or not path.is_file():
+            continue
+        due = one.convergence.factor
+        factor = _factor(path)
+        if factor is None or abs(factor - due) > 1e-4:
+            found = "no number scaling_factor" if factor is None else f"scaling_factor {factor:.4f}"
+            mend = "remove it, and let the package checker write it; a committee's own factor needs its decision"
+            yield Deviation(path, 1, found, f"{due:.4f}, from the reference points", mend)
+
+
+def same_run_twice(package: SubmissionPackage) -> Iterator[Deviation]:
+    """One run submitted for two systems; within one system the rules about its runs find it."""
+    for run, other in copies([run for one in package.sets for run in one.runs]):
+        if run.log.path.parent != other.log.path.parent:
+            found = f"the evaluations and times of {other.log.path.relative_to(package.path)}"
+            line = run.log.all("eval_accuracy")[0].line
+            yield Deviation(run.log.path, line, found, "a run of its own", "submit a run for one system only")
+
+
+def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
+    for one in package.sets:
+        due = None if one.system is None else one.system.string("division")
+        for run in one.runs:
+            event = run.log.first("submission_division")
+            if event is not None and due in ("closed", "open") and event.value != due:
+                found, mend = f"submission_division {event.value!r:.40}", "use one division in log and description"
+                yield Deviation(run.log.path, event.line, found, f"{due!r} as in systems/{one.name}.json", mend)
+
+
+def same_submitter(package: SubmissionPackage) -> Iterator[Deviation]:
+    for one in package.sets:
+        submitter = None if one.system is None else one.system.string("submitter")
+        for run in one.runs:
+            event = run.log.first("submission_org")
+            if event is not None and submitter is not None and event.value != submitter:
+                found = f"submission_org {event.value!r:.60}"
+                due = f"{submitter!r:.60} as in systems/{one.name}.json"
+                yield Deviation(run.log.path, event.line, found, due, "use one name of the submitter everywhere")
+
+
+def misnamed_results(package: SubmissionPackage) -> Iterator[Deviation]:
+    """Result logs that the package checker never looks at, because of where they lie."""
+    for folder in (package.results, *subfolders(package.results)):
+        for path in result_files(folder):
+            due, mend = f"results/SYSTEM/{BENCHMARK}/", "move it there: nothing checks it where it is"
+            yield Deviation(path, None, f"a result in {folder.name}/", due, mend)
+
+
+def _factor(path: Path) -> float | None:
+    try:
+        content = json.loads(path.read_text("utf-8")) if path.stat().st_size < SMALL else None
+        factor = content["scaling_factor"] if isinstance(content, dict) else None
+        return float(factor) if isinstance(factor, int | float) else None
+    except (ValueError, KeyError, RecursionError):
+        return None

@@ -1,0 +1,105 @@
+"""System descriptions: fields, their types and values (mlperf_review facts 4)."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmark.results.system_description import SystemDescription, as_count
+from benchmark.review.findings import Deviation
+
+REQUIRED = (
+    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
+    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count", "host_processor_frequency",
+    "host_processor_caches", "host_processor_interconnect", "host_memory_capacity", "host_storage_type",
+    "host_storage_capacity", "host_networking", "host_networking_topology", "host_memory_configuration",
+    "accelerators_per_node", "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
+    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
+    "accelerator_interconnect", "accelerator_interconnect_topology", "cooling", "hw_notes", "framework",
+    "other_software_stack", "operating_system", "sw_notes",
+)  # fmt: skip
+"""Presence is enough for the checker; the hyphen in on-chip is its own."""
+STRINGS = (
+    "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
+    "accelerators_per_node", "framework",
+)  # fmt: skip
+"""The checker joins them: anything but a string kills it with a TypeError."""
+COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node")
+"""The summarizer takes int() of them."""
+NAMES = ("submitter", "system_name", "accelerator_model_name", "framework", "host_processor_model_name")
+STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
+NOT_FILLED_IN = re.compile(r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|unknown)\b|_PLACEHOLDER|^<.*>$")
+
+
+@dataclass(frozen=True)
+class Described:
+    """A description and the ruleset it is checked by."""
+
+    description: SystemDescription
+    ruleset: str
+
+
+def readable(subject: Described) -> Iterator[Deviation]:
+    description = subject.description
+    if description.problem is not None:
+        yield Deviation(description.path, 1, description.problem, "a JSON object", "write it anew as UTF-8 JSON")
+    for name in description.repeated:
+        due, mend = "every field once", "remove one: readers take the last, people the first"
+        yield Deviation(description.path, description.line(name), f"field {name!r} twice", due, mend)
+
+
+def fields(subject: Described) -> Iterator[Deviation]:
+    description = subject.description
+    if description.problem is None:
+        for name in REQUIRED:
+            if name not in description.content:
+                due = f"all of {len(REQUIRED)} fields"
+                yield Deviation(description.path, 1, f"no {name}", due, f'add "{name}": an empty string is allowed')
+
+
+def strings(subject: Described) -> Iterator[Deviation]:
+    for name in (*STRINGS, "division", "status"):
+        value = subject.description.content.get(name, "")
+        if not isinstance(value, str):
+            mend = f"put it in quotes: {value!r:.40} kills the official checkers"
+            yield _at(subject, name, value, "a string", mend)
+        elif not value.isprintable():
+            yield _at(subject, name, value, "printable characters", "write it on one line: tools print it as it is")
+
+
+def status(subject: Described) -> Iterator[Deviation]:
+    """Four long strings since round 4.0; free text before."""
+    value = subject.description.content.get("status")
+    if isinstance(value, str) and not subject.ruleset.startswith("3.") and value not in STATUSES:
+        yield _at(subject, "status", value, " | ".join(STATUSES), "write one of these, letter by letter")
+
+
+def division(subject: Described) -> Iterator[Deviation]:
+    value = subject.description.content.get("division")
+    if isinstance(value, str) and value not in ("closed", "open"):
+        mend = "write it in lower case: any other spelling silently turns off the seed and RCP checks"
+        yield _at(subject, "division", value, "'closed' or 'open'", mend)
+
+
+def counts(subject: Described) -> Iterator[Deviation]:
+    for name in COUNTS:
+        if name in subject.description.content and as_count(subject.description.content[name]) is None:
+            value = subject.description.content[name]
+            yield _at(subject, name, value, "a whole number, in quotes", "the official summarizer takes int() of it")
+
+
+def named(subject: Described) -> Iterator[Deviation]:
+    for name in NAMES:
+        value = subject.description.content.get(name)
+        if isinstance(value, str) and not value.strip():
+            yield _at(subject, name, value, "a name", "fill it in: readers look for it first")
+
+
+def filled_in(subject: Described) -> Iterator[Deviation]:
+    for name, value in subject.description.content.items():
+        if isinstance(value, str) and NOT_FILLED_IN.search(value):
+            yield _at(subject, name, value, "a value, or an empty string", "fill it in, or leave it empty")
+
+
+def _at(subject: Described, name: str, value: object, due: str, mend: str) -> Deviation:
+    description = subject.description
+    return Deviation(description.path, description.line(name), f"{name} {value!r:.80}", due, mend)

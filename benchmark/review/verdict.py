@@ -1,0 +1,118 @@
+"""``review``: the official checkers and the rules of our own on results and packages, and what they come to."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmark.results.score import Score, score
+from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
+from benchmark.review.findings import Finding, Severity, apply
+from benchmark.review.official_checkers import TOOLS, run_checkers
+from benchmark.review.official_tools import ToolVerdict
+from benchmark.review.rules.rule_table import CONVERGENCE_RULES, LOG_RULES, PACKAGE_RULES, SET_RULES, SYSTEM_RULES
+from benchmark.review.rules.system_rules import Described
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True)
+class SubjectReview:
+    """The review of a package, or of the runs of one system."""
+
+    kind: Literal["package", "runs"]
+    path: str
+    ruleset: str
+    checks: tuple[ToolVerdict, ...]
+    findings: tuple[Finding, ...]
+    sets: tuple[ResultSet, ...]
+    scores: tuple[Score, ...]
+    """One per set."""
+
+    @property
+    def passed(self) -> bool:
+        """Every official tool that applies ran and passed, and no rule of ours has an error."""
+        return bool(self.checks) and all(check.passed for check in self.checks) and not self.of("error")
+
+    def of(self, severity: Severity) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == severity]
+
+    @property
+    def not_applicable(self) -> tuple[str, ...]:
+        """Official tools that have nothing to check here."""
+        return tuple(name for names in self.declined.values() for name in names)
+
+    @property
+    def declined(self) -> dict[str, list[str]]:
+        """The same by the reason why."""
+        reasons: dict[str, list[str]] = {}
+        for one in self.sets if self.kind == "runs" else ():
+            for tool in TOOLS:
+                why = tool.declines(one)
+                if why is not None:
+                    reasons.setdefault(why, []).append(tool.name)
+        return reasons
+
+
+@dataclass(frozen=True)
+class Review:
+    """What was reviewed, and how long it took."""
+
+    subjects: tuple[SubjectReview, ...]
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.subjects) and all(subject.passed for subject in self.subjects)
+
+
+def review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
+    """Review result files, folders of them and packages.
+
+    Raises InputError for a path without results and for a ruleset without gpt3; whatever is in the files is a finding.
+    """
+    started = time.perf_counter()
+    subjects = find_subjects(paths, ruleset)
+    checked = run_checkers(subjects)
+    reviews = tuple(_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
+    return Review(reviews, time.perf_counter() - started)
+
+
+def own_findings(subject: Subject) -> tuple[Finding, ...]:
+    """What the rules of our own say, errors first; no process is started."""
+    found: list[Finding] = []
+    for one in _sets(subject):
+        found += (finding for run in one.runs for finding in apply(LOG_RULES, run))
+        found += apply(SET_RULES, one.runs)
+        found += apply(CONVERGENCE_RULES, one)
+    if isinstance(subject, SubmissionPackage):
+        for description in subject.descriptions:
+            found += apply(SYSTEM_RULES, Described(description, subject.ruleset))
+        found += apply(PACKAGE_RULES, subject)
+    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def _review(subject: Subject, checks: Iterable[ToolVerdict]) -> SubjectReview:
+    sets = _sets(subject)
+    package = isinstance(subject, SubmissionPackage)
+    return SubjectReview(
+        kind="package" if package else "runs",
+        path=str(subject.path) if isinstance(subject, SubmissionPackage) else _place(subject),
+        ruleset=subject.ruleset,
+        checks=tuple(checks),
+        findings=own_findings(subject),
+        sets=sets,
+        scores=tuple(score(one) for one in sets),
+    )
+
+
+def _sets(subject: Subject) -> tuple[ResultSet, ...]:
+    return tuple(subject.sets) if isinstance(subject, SubmissionPackage) else (subject,)
+
+
+def _place(one: ResultSet) -> str:
+    """The folder of runs that lie together, the file of a single one, else all files."""
+    if len(one.files) > 1 and one.folder is not None:
+        return str(one.folder)
+    return ", ".join(str(path) for path in one.files)

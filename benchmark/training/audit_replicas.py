@@ -1,0 +1,89 @@
+"""Do all copies of what several devices hold agree, to the bit?
+
+LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica (HSDP), the word
+table on the first and on the last stage. Nothing sends their values again after the start: they stay equal because
+every copy gets the same update. BLOOM trained for weeks with LayerNorms that had drifted apart, since clipping left
+some copies out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.tied_table import TABLE
+from benchmark.training.engine.train_state import TrainState
+
+AT_ONCE = 1 << 24
+"""Values fingerprinted at once, which bounds the memory it takes: 24 bytes for each."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Tensors of which every process of ``group`` must have the same part."""
+
+    group: dist.ProcessGroup
+    tensors: dict[str, Tensor]
+
+
+def audit_replicas(state: TrainState, world: World) -> list[str]:
+    """What differs between copies, on any process: "NAME: ranks 1, 3 differ from rank 0". Collective.
+
+    Costs one pass over the tensors that have copies, and 8 bytes for each of them between the processes.
+    """
+    found = [line for copies in _copies(state, world) for line in _differences(copies, world)]
+    number = torch.tensor(len(found), device=world.device)
+    dist.all_reduce(number, dist.ReduceOp.MAX)
+    if number.item() == 0:
+        return []
+    everywhere: list[list[str] | None] = [None] * world.size
+    dist.all_gather_object(everywhere, found)
+    return sorted({line for lines in everywhere for line in lines or ()})
+
+
+def fingerprint(tensor: Tensor) -> Tensor:
+    """64 bits, int64, that change with any bit of an FP32 tensor and with the order of its values."""
+    bits = tensor.contiguous().view(torch.int32).flatten()
+    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
+    for start in range(0, bits.numel(), AT_ONCE):
+        some = bits[start : start + AT_ONCE]
+        place = torch.arange(start + 1, start + 1 + some.numel(), dtype=torch.int64, device=tensor.device)
+        total += ((some + place * 0x9E3779B1) * (2 * place + 1)).sum()  # wraps around
+    return total
+
+
+def _copies(state: TrainState, world: World) -> list[Copies]:
+    """By axis of the mesh along which there are copies, and the two ends of the pipeline."""
+    tensors = {name: value for name, value in state.tensors().items() if isinstance(value, DTensor)}
+    found = []
+    for axis in ("replicate", "tensor"):
+        if world.mesh[axis].size() > 1:
+            copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
+            found.append(Copies(world.mesh[axis].get_group(), copied))
+    if state.tied_table.group is not None:
+        table = {name: value.to_local() for name, value in tensors.items() if name.endswith(f"/{TABLE}")}
+        found.append(Copies(state.tied_table.group, table))
+    return found
+
+
+def _is_copied_along(tensor: DTensor, axis: str) -> bool:
+    """A size-1 mesh has no axis of its own in the tensor's mesh, and then there is nothing to compare along it."""
+    names = tensor.device_mesh.mesh_dim_names or ()
+    return axis in names and tensor.placements[names.index(axis)].is_replicate()
+
+
+def _differences(copies: Copies, world: World) -> list[str]:
+    own = torch.stack([fingerprint(tensor) for tensor in copies.tensors.values()])
+    ranks = dist.get_process_group_ranks(copies.group)
+    every = [torch.empty_like(own) for _ in ranks]
+    dist.all_gather(every, own, group=copies.group)
+    table = torch.stack(every).cpu()
+    lines = []
+    for column, name in enumerate(copies.tensors):
+        others = [rank for rank, value in zip(ranks, table[:, column], strict=True) if value != table[0, column]]
+        if others:
+            lines.append(f"{name}: ranks {', '.join(map(str, others))} differ from rank {ranks[0]}")
+    return lines

@@ -1,0 +1,161 @@
+"""The processes of a run: their environment, their process group, their devices."""
+
+import datetime
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from benchmark.config.run_config import System
+from model.parallelize import AXES
+from stage.errors import InputError
+
+TIMEOUT = datetime.timedelta(minutes=30)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Every environment variable that is read, here and nowhere else. torchrun sets them, run_gpt3.sh under Slurm."""
+
+    rank: int
+    """RANK: number of this process, 0 without it."""
+    world_size: int
+    """WORLD_SIZE: number of processes, 1 without it."""
+    local_rank: int
+    """LOCAL_RANK: number of this process on its machine, which is also its device."""
+    address: str
+    """MASTER_ADDR and MASTER_PORT, where rank 0 (or torchrun) is met; for messages."""
+
+
+def read_environment() -> Environment:
+    """Raises InputError for a value that is not a number or out of range."""
+    try:
+        rank, size, local_rank = (
+            int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+        )
+        if not (0 <= rank < size and local_rank >= 0):
+            raise ValueError(f"RANK={rank} WORLD_SIZE={size} LOCAL_RANK={local_rank}")
+    except ValueError as error:
+        raise InputError(f"environment: {error}; expected 0 <= RANK < WORLD_SIZE and LOCAL_RANK >= 0") from None
+    if size > 1 and not ("MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ):
+        raise InputError(f"environment: WORLD_SIZE={size} needs MASTER_ADDR and MASTER_PORT")
+    address = f"{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '-')}"
+    return Environment(rank, size, local_rank, address)
+
+
+@dataclass(frozen=True)
+class World:
+    """All processes of the run, as this one sees them."""
+
+    rank: int
+    size: int
+    device: torch.device
+    mesh: DeviceMesh
+    """Over all processes: axes pipeline, replicate, shard and tensor (model/parallelize.py)."""
+
+    @property
+    def data_rank(self) -> int:
+        """Which of the data-parallel parts of the global batch this process reads."""
+        return self.mesh["replicate"].get_local_rank() * self.mesh["shard"].size() + self.mesh["shard"].get_local_rank()
+
+    @property
+    def data_parallel(self) -> int:
+        """Parts the global batch is dealt out in."""
+        return self.mesh["replicate"].size() * self.mesh["shard"].size()
+
+    @property
+    def loss_copies(self) -> int:
+        """Processes that compute the same token losses: the tensor-parallel ranks of the last stage."""
+        return self.mesh["tensor"].size()
+
+    def peak_memory_bytes(self) -> int:
+        """Most memory held so far: the device's, or all of the process's where that is a CPU."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def from_rank_0(self, value: int) -> int:
+        """Rank 0's value."""
+        shared = torch.tensor(value, dtype=torch.int64, device=self.device)
+        dist.broadcast(shared, src=0)
+        return int(shared.item())
+
+    def barrier(self) -> None:
+        dist.barrier()
+
+
+@contextmanager
+def joined_world(system: System, environment: Environment, timeout: datetime.timedelta = TIMEOUT) -> Iterator[World]:
+    """Join the process group of the run and leave it at the end.
+
+    Raises InputError when the number of processes is not the system's, when there is no such device, or when the
+    meeting point cannot be had.
+    """
+    if environment.world_size != system.num_devices:
+        raise InputError(
+            f"system {system.name} has {system.nodes} x {system.devices_per_node} = {system.num_devices} devices, but "
+            f"{environment.world_size} processes were started; start that many (torchrun --nproc-per-node "
+            f"{system.devices_per_node}), or change --nodes and --devices-per-node"
+        )
+    device = _device(system, environment.local_rank)
+    backend = "gloo" if device.type == "cpu" else "cuda:nccl,cpu:gloo"
+    try:
+        if environment.world_size == 1:
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1, timeout=timeout)
+        else:
+            gpu = device if device.type == "cuda" else None
+            dist.init_process_group(backend, init_method="env://", timeout=timeout, device_id=gpu)
+    except dist.DistNetworkError as error:
+        reason = "in use" if "EADDRINUSE" in str(error) else "not reachable"
+        raise InputError(
+            f"rank {environment.rank}: {environment.address} is {reason}; set MASTER_PORT to a free port of rank 0's "
+            "machine and MASTER_ADDR to its name"
+        ) from error
+    except dist.DistStoreError as error:
+        raise InputError(
+            f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "
+            f"{timeout.total_seconds():g} s; see which of them did not start"
+        ) from error
+    try:
+        yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))
+    finally:
+        dist.destroy_process_group()
+
+
+def build_mesh(system: System, device_type: str) -> DeviceMesh:
+    """The mesh of all processes, tensor-parallel ranks next to each other, stages farthest apart."""
+    shard = system.data_parallel // system.replicas
+    sizes = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
+    return init_device_mesh(device_type, sizes, mesh_dim_names=AXES)
+
+
+def end_process(status: int) -> NoReturn:
+    """Leave with ``status`` at once, after a process group was used.
+
+    Gloo's threads may still hold the last collective's tensors; freeing those while Python shuts down aborts the
+    process now and then (PyTorch 2.13), after all work is done.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _device(system: System, local_rank: int) -> torch.device:
+    if system.device == "cpu":
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // system.devices_per_node))
+        return torch.device("cpu")
+    if local_rank >= torch.cuda.device_count():
+        raise InputError(
+            f"system {system.name} needs {system.devices_per_node} CUDA devices per machine; PyTorch sees "
+            f"{torch.cuda.device_count()} here. Choose a CPU system such as --system cpu_p1, or mend the driver"
+        )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,131 @@
+"""Which samples each process reads at each step, and the batches made of them (reference facts b.5, c.1, c.4)."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from benchmark.config.run_config import RunConfig
+from data_prep.sample_order.token_windows import PADDING, TokenWindows
+from stage.errors import InputError
+
+Ids = npt.NDArray[np.int64]
+
+
+def training_sample_ids(
+    consumed_samples: int, *, micro_batch_size: int, num_microbatches: int, rank: int, world_size: int
+) -> Ids:
+    """Samples of one rank in the step that begins at ``consumed_samples``: [num_microbatches, micro_batch_size].
+
+    The step reads consecutive samples, dealt out to the ranks micro-batch by micro-batch.
+    """
+    step = np.arange(num_microbatches * world_size * micro_batch_size, dtype=np.int64)
+    return consumed_samples + step.reshape(num_microbatches, world_size, micro_batch_size)[:, rank]
+
+
+def evaluation_sample_ids(
+    num_samples: int, *, global_batch_size: int, micro_batch_size: int, rank: int, world_size: int
+) -> Ids:
+    """The whole validation set, dealt out as in training: [micro-batches, micro_batch_size] of one rank.
+
+    The set is padded to whole global batches with the ids -1, -2, ..., which stand for samples that do not count.
+    """
+    padded = -(-num_samples // global_batch_size) * global_batch_size
+    ids = np.concatenate([np.arange(num_samples), -1 - np.arange(padded - num_samples)]).astype(np.int64)
+    return ids.reshape(-1, world_size, micro_batch_size)[:, rank]
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one forward pass reads. All [B, S]: tokens and labels int64, loss mask float32 with 0 or 1."""
+
+    tokens: Tensor
+    labels: Tensor
+    loss_mask: Tensor
+
+    def to(self, device: torch.device) -> "MicroBatch":
+        return MicroBatch(
+            *(tensor.to(device, non_blocking=True) for tensor in (self.tokens, self.labels, self.loss_mask))
+        )
+
+    def pinned(self) -> "MicroBatch":
+        """In memory from which a copy to a GPU does not wait."""
+        return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
+
+    def without_loss(self) -> "MicroBatch":
+        """The same, with no token that counts."""
+        return MicroBatch(self.tokens, self.labels, torch.zeros_like(self.loss_mask))
+
+    @staticmethod
+    def joined(batches: Sequence["MicroBatch"]) -> "MicroBatch":
+        """Micro-batches one behind the other: [micro-batches x B, S]."""
+        return MicroBatch(
+            torch.cat([batch.tokens for batch in batches]),
+            torch.cat([batch.labels for batch in batches]),
+            torch.cat([batch.loss_mask for batch in batches]),
+        )
+
+
+def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBatch:
+    """Labels and loss mask of token windows [B, S] in which missing tokens are -1.
+
+    The label of a position is the next token of the same window, so the last position has none. Windows that
+    ``does_not_count`` [B], and missing tokens, are masked.
+    """
+    labels = np.roll(windows, -1, axis=1)
+    labels[:, -1] = PADDING
+    mask = (labels != PADDING) & ~does_not_count[:, None]
+    return MicroBatch(
+        tokens=torch.from_numpy(np.where(windows == PADDING, 0, windows)),
+        labels=torch.from_numpy(np.where(labels == PADDING, 0, labels)),
+        loss_mask=torch.from_numpy(mask.astype(np.float32)),
+    )
+
+
+def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int) -> MicroBatch:
+    """Read samples [B]; a negative id reads some sample that does not count.
+
+    In the reference, padding must not outnumber the samples, and a padding sample of a blend can count after all
+    (facts j 17); here neither holds. Raises InputError for a token outside the vocabulary.
+    """
+    rows = np.stack([windows.window(int(abs(sample)) % len(windows)) for sample in ids])
+    if rows.max() >= vocab_size:
+        raise InputError(
+            f"samples {ids.min()} to {ids.max()} hold token {rows.max()}, but the model's vocabulary has {vocab_size}; "
+            "the data was tokenised for another model"
+        )
+    return micro_batch(rows, ids < 0)
+
+
+class TrainingBatches:
+    """The micro-batches of each step, read one step ahead by a thread. ``rank``: among the data-parallel ones."""
+
+    def __init__(self, windows: TokenWindows, config: RunConfig, *, rank: int) -> None:
+        self._windows, self._config, self._rank = windows, config, rank
+        self._thread = ThreadPoolExecutor(1)
+        self._ahead: tuple[int, Future[list[MicroBatch]]] | None = None
+
+    def at(self, consumed_samples: int) -> list[MicroBatch]:
+        """The micro-batches of this rank in the step that begins at ``consumed_samples``."""
+        if self._ahead is None or self._ahead[0] != consumed_samples:
+            self._ahead = (consumed_samples, self._thread.submit(self._read, consumed_samples))
+        batches = self._ahead[1].result()
+        following = consumed_samples + self._config.benchmark.global_batch_size
+        if following + self._config.benchmark.global_batch_size <= self._config.benchmark.train_samples:
+            self._ahead = (following, self._thread.submit(self._read, following))
+        return batches
+
+    def _read(self, consumed_samples: int) -> list[MicroBatch]:
+        ids = training_sample_ids(
+            consumed_samples,
+            micro_batch_size=self._config.system.micro_batch_size,
+            num_microbatches=self._config.num_microbatches,
+            rank=self._rank,
+            world_size=self._config.system.data_parallel,
+        )
+        batches = [read_micro_batch(self._windows, row, self._config.benchmark.model.vocab_size) for row in ids]
+        return [batch.pinned() for batch in batches] if self._config.system.device == "cuda" else batches

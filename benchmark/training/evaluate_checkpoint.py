@@ -1,0 +1,51 @@
+"""``evaluate``: the log perplexity of a converted checkpoint or of a run's own."""
+
+from dataclasses import dataclass
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.checkpoints.run_checkpoint import PROGRESS, fill_from_dcp, load_checkpoint, read_progress
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.train_state import empty_state, load_initial, starting_progress
+from benchmark.training.inputs import open_validation, require_inputs
+from benchmark.training.step import evaluate
+from checkpoint_convert.formats.dcp_arrays import METADATA
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+
+
+@dataclass(frozen=True)
+class CheckpointQuality:
+    checkpoint: str
+    log_perplexity: float
+    """Nats per scored token."""
+    scored_tokens: int
+    expected: float | None
+    """What the benchmark's initial checkpoint must give; None for a run's own checkpoint."""
+    distance_in_sd: float | None
+    """(log perplexity - expected) / standard deviation over runs."""
+
+
+def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
+    """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0."""
+    environment = read_environment()
+    config.require_fit()
+    require_inputs(config, training=False)
+    assert config.checkpoint is not None
+    own = (config.checkpoint / PROGRESS).is_file()
+    with joined_world(config.system, environment) as world:
+        progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)
+        state = empty_state(config, world, progress)
+        if own:
+            load_checkpoint(state, config.checkpoint, world)
+        elif (config.checkpoint / METADATA).is_file():  # by checkpoint_convert to-dcp
+            fill_from_dcp(state, config.checkpoint)
+        else:
+            load_initial(state, MegatronCheckpoint(config.checkpoint))
+        validation = open_validation(config, state.progress.seed)
+        result = evaluate(state, world, validation)
+    if environment.rank != 0:
+        return None
+    expected = None if own else config.benchmark.initial_log_perplexity
+    mean, distance = None, None
+    if expected is not None:
+        mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]
+    return CheckpointQuality(str(config.checkpoint), result.log_perplexity, result.scored_tokens, mean, distance)

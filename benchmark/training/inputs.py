@@ -1,0 +1,93 @@
+"""The files a run reads: checked before anything is started, opened, and named in its log."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.run_config import RunConfig
+from data_prep.sample_order.token_windows import TokenWindows, open_token_windows, parse_data_path
+from data_prep.token_files.indexed_dataset import IndexedDataset
+from stage.errors import InputError
+from stage.manifest import manifest_path, require_intact
+
+
+@dataclass(frozen=True)
+class Data:
+    training: TokenWindows
+    validation: TokenWindows
+    validation_tokens: int
+    """Tokens of the validation set, before it is cut into windows."""
+
+
+def require_inputs(config: RunConfig, *, training: bool = True, checkpoint: bool = True) -> None:
+    """Raise InputError for inputs that are not given, not whole, or made for another vocabulary.
+
+    ``training``, ``checkpoint``: whether training data and an initial checkpoint are needed.
+    """
+    for name, data_path in (("train", config.train_data_path), ("valid", config.valid_data_path)):
+        if name == "train" and not training:
+            continue
+        if not data_path:
+            raise InputError(f"--{name}-data-path is missing: one dataset prefix, or weights and prefixes in turn")
+        for prefix in _prefixes(data_path):
+            manifest = require_intact(prefix)
+            made_for = manifest.options.get("vocab_size") if manifest else None
+            if made_for not in (None, config.benchmark.model.vocab_size):
+                raise InputError(
+                    f"{prefix}: tokenised with a vocabulary of {made_for} pieces, but the model has "
+                    f"{config.benchmark.model.vocab_size}; use the data of this benchmark's tokenizer"
+                )
+            IndexedDataset(prefix)
+    if not checkpoint:
+        return
+    if config.checkpoint is None:
+        raise InputError("--checkpoint is missing: the converted initial checkpoint to start from")
+    if not config.checkpoint.is_dir():
+        raise InputError(f"{config.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")
+    require_intact(config.checkpoint)
+
+
+def open_data(config: RunConfig, seed: int) -> Data:
+    """Order of all samples. Reads document lengths, no token."""
+    training = open_token_windows(
+        config.train_data_path,
+        sequence_length=config.benchmark.model.seq_length,
+        num_samples=config.benchmark.train_samples,
+        seed=seed,
+    )
+    return Data(training, open_validation(config, seed), count_validation_tokens(config))
+
+
+def count_validation_tokens(config: RunConfig) -> int:
+    """Tokens of the validation set, before it is cut into windows. Reads the index."""
+    return sum(IndexedDataset(prefix).num_tokens for prefix in _prefixes(config.valid_data_path))
+
+
+def open_validation(config: RunConfig, seed: int) -> TokenWindows:
+    """The whole validation set in windows; the seed changes their order, not the result."""
+    return open_token_windows(
+        config.valid_data_path, sequence_length=config.benchmark.model.seq_length, num_samples=-1, seed=seed
+    )
+
+
+def provenance(config: RunConfig) -> dict[str, Any]:
+    """For the log: each input with the digests its manifest gives, or null where it has no manifest."""
+    found: dict[str, Any] = {}
+    for path in input_paths(config):
+        manifest = require_intact(path)
+        found[str(path)] = manifest and {
+            "manifest": str(manifest_path(path)),
+            "md5": {record.name: record.md5 for record in manifest.outputs},
+        }
+    return found
+
+
+def input_paths(config: RunConfig) -> list[Path]:
+    """What was named: training and validation prefixes, and the initial checkpoint."""
+    given = filter(None, (config.train_data_path, config.valid_data_path))
+    paths = [prefix for data_path in given for prefix in _prefixes(data_path)]
+    return paths if config.checkpoint is None else [*paths, config.checkpoint]
+
+
+def _prefixes(data_path: tuple[str, ...]) -> list[Path]:
+    return [Path(prefix) for prefix in parse_data_path(data_path)[1]]

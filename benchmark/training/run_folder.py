@@ -1,0 +1,225 @@
+"""The folder of a run: its resolved configuration, its logs, its summary, and whether it continues an earlier one.
+
+config.json     the resolved configuration          result_N.txt   the MLPerf log
+events.jsonl    every event                         summary.json   how it ended; its presence means finished
+checkpoints/    (checkpoint.py)
+"""
+
+import dataclasses
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.run_config import RunConfig
+from benchmark.events.console import Console
+from benchmark.events.event import Sink
+from benchmark.events.event_log import EventLog
+from benchmark.events.line_files import JsonLines
+from benchmark.events.mlperf_log import MlperfLog, log_configuration
+from benchmark.events.tensorboard import TensorBoard
+from benchmark.machine.run_environment import run_environment
+from benchmark.training.checkpoints.run_checkpoint import checkpoint_path, newest_checkpoint, read_progress
+from benchmark.training.engine.train_state import Evaluation, Progress, starting_progress
+from benchmark.training.loop import Status
+from stage.errors import InputError
+from stage.lock import only_one_in
+from stage.publish import write_text
+
+MUST_NOT_CHANGE = ("benchmark", "precision", "train_data_path", "valid_data_path")
+"""Fields of the configuration that a continued run has in common with its beginning."""
+
+
+@dataclass
+class RunFolder:
+    """What rank 0 has; the other ranks have a silent event log and learn of a restart from rank 0."""
+
+    progress: Progress
+    resumed: bool
+    """The run continues from a checkpoint of its own."""
+    events: EventLog = field(default_factory=EventLog)
+    mlperf_log: MlperfLog | None = None
+    _run_is_open: bool = False
+
+    def begin_init(self, config: RunConfig) -> None:
+        """The first events of a run; a continued run has them in its log already."""
+        if not self.resumed:
+            self.events.point("cache_clear", config.cache_cleared)
+            self.events.start("init_start")
+
+    @contextmanager
+    def run_clock(self, config: RunConfig, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:
+        """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
+        barrier()
+        if self.resumed:
+            self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
+        else:
+            log_configuration(self.events, config, seed=self.progress.seed, eval_tokens=eval_tokens)
+            self.events.end("init_stop")
+            self.events.start("run_start")
+            self.events.start("epoch_start", epoch_num=0)
+        self._run_is_open = True
+        barrier()
+        try:
+            yield
+        finally:
+            self.close_run("interrupted")  # does nothing if the run has ended by itself
+
+    def close_run(self, status: Status) -> None:
+        """Log run_stop, and what published logs say after it; nothing if the run is not open."""
+        if not self._run_is_open:
+            return
+        self._run_is_open = False
+        tokens = self.progress.trained_tokens
+        self.events.end("run_stop", status="success" if status == "success" else "aborted")
+        self.events.point("train_samples", tokens)
+        self.events.point("trained_samples", tokens)
+        self.events.end("epoch_stop", epoch_num=tokens)
+        self.events.note("message", f"{status} after {tokens:,} tokens")
+
+    def mark_log(self) -> None:
+        """Remember how long the MLPerf log is, for the checkpoint about to be written."""
+        if self.mlperf_log is not None:
+            self.events.flush(self.mlperf_log)
+            self.progress.mlperf_log_bytes = self.mlperf_log.size()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended; ``summary.json``."""
+
+    status: Status
+    seed: int
+    trained_tokens: int
+    """Since the initial checkpoint."""
+    trained_samples: int
+    evaluations: list[Evaluation]
+    run_s: float
+    """Seconds from this process's beginning of the run, or of its continuation, to the end."""
+    tokens_per_s: float
+    """Tokens trained in ``run_s`` over it, evaluations included."""
+    first_loss_s: float | None
+    """Seconds from the start of the process to its first loss."""
+    restarts: int
+    result: str
+    """Path of the MLPerf log."""
+
+    @staticmethod
+    def of(
+        config: RunConfig,
+        progress: Progress,
+        status: Status,
+        run_s: float,
+        tokens_per_s: float,
+        first_loss_s: float | None,
+    ) -> "Summary":
+        return Summary(
+            status,
+            progress.seed,
+            progress.trained_tokens,
+            progress.steps * progress.global_batch_size,
+            progress.evaluations,
+            run_s,
+            tokens_per_s,
+            first_loss_s,
+            progress.restarts,
+            str(result_path(config)),
+        )
+
+
+@contextmanager
+def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
+    """Open the run's folder; only rank 0 writes to it.
+
+    Raises InputError when it holds a finished run, is in use by another one, or was begun with another configuration.
+    """
+    if rank != 0:
+        yield RunFolder(starting_progress(config.benchmark, config.seed or 0), resumed=False)
+        return
+    folder = config.run_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    if summary_path(folder).exists():
+        raise InputError(f"{folder}: holds a finished run; choose another --run-dir")
+    with ExitStack() as stack:
+        stack.enter_context(only_one_in(folder, "choose another --run-dir"))
+        begun = _begun_with(folder)
+        steps = newest_checkpoint(folder)
+        if steps is None:
+            progress = starting_progress(config.benchmark, _choose_seed(config, begun))
+        else:
+            _require_same(config, begun, folder)
+            progress = read_progress(checkpoint_path(folder, steps))
+            progress.restarts += 1
+        _write_config(folder, dataclasses.replace(config, seed=progress.seed))
+        log = MlperfLog(result_path(config), progress.mlperf_log_bytes if steps is not None else None)
+        sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
+        if config.tensorboard:
+            sinks.append(TensorBoard(folder / "tensorboard"))
+        events = EventLog(sinks)
+        stack.callback(events.close)
+        events.note("environment", run_environment(config.system.device))
+        yield RunFolder(progress, steps is not None, events, log)
+
+
+def summary_path(folder: Path) -> Path:
+    return folder / "summary.json"
+
+
+def write_summary(config: RunConfig, summary: Summary) -> None:
+    write_text(summary_path(config.run_dir), json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
+
+
+def result_path(config: RunConfig) -> Path:
+    return config.run_dir / f"result_{config.result_number}.txt"
+
+
+def as_json(value: Any) -> Any:
+    """A configuration as JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: as_json(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [as_json(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_config(folder: Path, config: RunConfig) -> None:
+    write_text(folder / "config.json", json.dumps(as_json(config), indent=1) + "\n")
+
+
+def _begun_with(folder: Path) -> dict[str, Any] | None:
+    """The configuration that an earlier, unfinished run in this folder began with."""
+    path = folder / "config.json"
+    try:
+        begun = json.loads(path.read_text(encoding="utf-8"))
+        return {name: begun[name] for name in (*MUST_NOT_CHANGE, "seed")}
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a run's configuration ({error}); choose another --run-dir") from error
+
+
+def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
+    """The given seed, that of the run that was killed here before its first checkpoint, or a new one.
+
+    Seeds must come from the clock or the system's randomness (rules, section 7 of the mlperf_review facts).
+    """
+    if config.seed is not None:
+        return config.seed
+    if begun is not None:
+        return int(begun["seed"])
+    return secrets.randbelow(2**31)
+
+
+def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path) -> None:
+    now = as_json(config)
+    for name in MUST_NOT_CHANGE if begun is not None else ():
+        if begun is not None and begun[name] != now[name]:
+            raise InputError(
+                f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
+                "choose another --run-dir"
+            )
+    if begun is not None and config.seed not in (None, begun["seed"]):
+        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")

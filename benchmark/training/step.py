@@ -1,0 +1,94 @@
+"""One optimizer step, and one evaluation (reference facts c, e)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from benchmark.config.schedule import learning_rate
+from benchmark.training.engine.adam import clip_coefficient
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
+from benchmark.training.engine.train_state import TrainState
+from data_prep.sample_order.token_windows import TokenWindows
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step logs; equal on all processes."""
+
+    loss: float
+    """Mean over the global batch, nats per scored token."""
+    grad_norm: float
+    """L2 norm of the whole gradient, before clipping."""
+    learning_rate: float
+    """Of this update."""
+    skipped: bool
+    """The gradient was not finite, so nothing was updated."""
+    stop_requested: bool
+    """Some process was asked to stop."""
+
+
+def train_step(state: TrainState, batches: Sequence[MicroBatch], *, stop_requested: bool) -> StepResult:
+    """Accumulate the gradient over ``batches`` and update.
+
+    The host waits for the device once, for the loss and the norm that are logged and decide about the update.
+    """
+    square_sum, loss, stops = accumulate(state, batches, stop_requested=stop_requested).tolist()
+    norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
+    rate = learning_rate(state.progress.scheduled_samples, state.config.benchmark.optimizer)
+    skipped = not math.isfinite(norm)
+    if not skipped:
+        update(state, norm, rate)
+    state.optimizer.clear_gradients()
+    return StepResult(loss, norm, rate, skipped, stops > 0)
+
+
+def accumulate(state: TrainState, batches: Sequence[MicroBatch], *, stop_requested: bool) -> Tensor:
+    """Forward and backward passes; [3], float64, equal on all processes: the sum of squares of the whole gradient, the
+    loss, and how many processes were asked to stop."""
+    loss = state.passes.train(batches)
+    state.tied_table.add_gradients(state.parameters)
+    square_sum = state.optimizer.gradient_square_sum()
+    stops = torch.full_like(square_sum, float(stop_requested))  # made on the device: a copy from the host would wait
+    total = torch.stack([square_sum, loss.double(), stops])
+    torch.distributed.all_reduce(total)
+    return total
+
+
+def update(state: TrainState, norm: float, rate: float) -> None:
+    """Clip the gradient of norm ``norm`` and take one step of Adam."""
+    coefficient = clip_coefficient(norm, state.config.benchmark.optimizer.clip_grad)
+    if coefficient < 1.0:
+        state.optimizer.scale_gradients(coefficient)
+    state.optimizer.update(rate)
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    log_perplexity: float
+    """Sum of the losses / scored tokens, in nats."""
+    scored_tokens: int
+
+
+def evaluate(state: TrainState, world: World, validation: TokenWindows) -> EvaluationResult:
+    """Log perplexity of the whole validation set: token-weighted, sums kept in float64 (facts c.3).
+
+    Micro-batches that are padding on every process are left out; they count for nothing.
+    """
+    config = state.config
+    ids = evaluation_sample_ids(
+        len(validation),
+        global_batch_size=config.benchmark.global_batch_size,
+        micro_batch_size=config.system.micro_batch_size,
+        rank=world.data_rank,
+        world_size=world.data_parallel,
+    )
+    count = math.ceil(len(validation) / (config.system.micro_batch_size * world.data_parallel))
+    batches = (read_micro_batch(validation, row, config.benchmark.model.vocab_size) for row in ids[:count])
+    total = state.passes.evaluate(batches)
+    torch.distributed.all_reduce(total)
+    loss_sum, scored = total.tolist()
+    return EvaluationResult(loss_sum / scored, round(scored))

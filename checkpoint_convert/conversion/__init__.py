@@ -1,0 +1,1 @@
+"""PAXML to the Megatron zarr layout and back, in bounded memory."""

@@ -1,0 +1,148 @@
+"""Reading the arrays of a checkpoint that is converted: whole chunks, with little memory besides, and none missing."""
+
+import io
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from isal import isal_zlib
+
+from checkpoint_convert.conversion.blocks import Place
+from checkpoint_convert.formats.zarr_arrays import open_array
+from stage.errors import InputError
+
+DAMAGED: Any = isal_zlib.error
+GZIP = 31
+"""zlib's name for a window of 2**15 bytes in gzip's format."""
+PIECE_BYTES = 1 << 18
+
+
+class BlockSource(Protocol):
+    """An FP32 array to convert."""
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def chunks(self) -> tuple[int, ...]: ...
+
+    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
+        """Read what is at a place into ``values``, contiguous. Raises ValueError for a chunk that is damaged."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainSource:
+    """Chunks that are not compressed, or by gzip: read here, twice as fast as TensorStore does the latter."""
+
+    path: Path
+    chunks: tuple[int, ...]
+    separator: str
+    gzip: bool
+
+    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
+        ranges = [
+            range(part.start // size, -(-part.stop // size)) for part, size in zip(place, self.chunks, strict=True)
+        ]
+        for index in itertools.product(*ranges):
+            here, there = [], []
+            for number, size, part in zip(index, self.chunks, place, strict=True):
+                start, stop = max(part.start, number * size), min(part.stop, (number + 1) * size)
+                here.append(slice(start - part.start, stop - part.start))
+                there.append(slice(start - number * size, stop - number * size))
+            wanted = values[tuple(here)]
+            if wanted.shape == self.chunks and wanted.flags.c_contiguous:
+                self._read_chunk(index, wanted)
+            else:
+                chunk = np.empty(self.chunks, "<f4")
+                self._read_chunk(index, chunk)
+                wanted[...] = chunk[tuple(there)]
+
+    def _read_chunk(self, index: Sequence[int], chunk: npt.NDArray[np.float32]) -> None:
+        key = self.separator.join(map(str, index))
+        read = _unpack if self.gzip else _read_plain
+        try:
+            with (self.path / key).open("rb", buffering=0) as file:
+                read(file, chunk.reshape(-1).view(np.uint8).data)
+        except FileNotFoundError:
+            chunk[...] = 0
+        except (DAMAGED, ValueError) as error:
+            raise ValueError(f"chunk {key}: {error}") from error
+
+
+def _read_plain(file: io.FileIO, data: memoryview) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size != len(data):
+        raise ValueError(f"it has {size} bytes instead of {len(data)}")
+    done = 0
+    while done < size:
+        if not (count := file.readinto(data[done:])):
+            raise ValueError("it became shorter while it was read")
+        done += count
+
+
+def _unpack(file: io.FileIO, data: memoryview) -> None:
+    """By pieces that stay in the cache."""
+    unpacker = isal_zlib.decompressobj(wbits=GZIP)
+    done = 0
+    while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(PIECE_BYTES)):
+        piece = unpacker.decompress(packed, max_length=PIECE_BYTES)
+        done += len(piece)
+        if done > len(data):
+            break
+        data[done - len(piece) : done] = piece
+    if done != len(data) or not unpacker.eof:
+        raise ValueError(f"it does not unpack to {len(data)} bytes")
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """Any other chunks, through TensorStore."""
+
+    path: Path
+    chunks: tuple[int, ...]
+    stored: Any
+
+    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
+        values[...] = self.stored[place].read().result()
+
+
+def open_source(path: Path, expected: Sequence[int], *, like: str, readers: int) -> BlockSource:
+    """Open an FP32 array of the expected shape. Raises InputError for another, saying it should be ``like``."""
+    opened = open_array(path, readers=readers)
+    if tuple(opened.shape) != tuple(expected):
+        raise InputError(f"{path}: shape {list(opened.shape)}, expected {list(expected)} like {like}")
+    if opened.dtype.numpy_dtype != np.float32:
+        raise InputError(f"{path}: dtype {opened.dtype.name}, expected float32")
+    metadata = json.loads((path / ".zarray").read_text())
+    chunks = tuple(opened.chunk_layout.read_chunk.shape)
+    compressor = (metadata["compressor"] or {}).get("id")
+    plain = (metadata["dtype"], metadata["order"], metadata.get("filters")) == ("<f4", "C", None)
+    if plain and compressor in (None, "gzip") and list(chunks) == metadata["chunks"]:
+        return PlainSource(path, chunks, metadata.get("dimension_separator", "."), compressor == "gzip")
+    return StoredSource(path, chunks, opened)
+
+
+def require_chunks(path: Path, kept: Sequence[int], *, mend: str) -> None:
+    """Raise InputError for the first chunk within shape ``kept`` that has no file, ending with ``mend``.
+
+    Zarr reads such a chunk as zeros, so a file that was lost would go unnoticed.
+    """
+    metadata = json.loads((path / ".zarray").read_text())
+    separator = metadata.get("dimension_separator", ".")
+    counts = [-(-size // chunk) for size, chunk in zip(kept, metadata["chunks"], strict=True)]
+    if separator == ".":
+        with os.scandir(path) as entries:
+            present = {entry.name for entry in entries}
+    else:
+        present = {str(file.relative_to(path)) for file in path.rglob("*")}
+    for index in np.ndindex(*counts):
+        key = separator.join(map(str, index))
+        if key not in present:
+            raise InputError(f"{path}: chunk {key} is missing; {mend}")

@@ -1,0 +1,114 @@
+"""What a conversion will do: files, bytes, how often the input is read, memory, and time at a disk's speed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoint_convert.conversion.blocks import Side
+from checkpoint_convert.conversion.paxml_to_megatron import array_path, paxml_sizes
+from checkpoint_convert.conversion.streaming import blocks_within
+from checkpoint_convert.formats.array_table import ARRAYS, Array, ArrayGroup, array_dtype, chunk_shape, groups
+from checkpoint_convert.formats.zarr_arrays import open_array
+
+BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
+MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
+"""Parts along each axis of a matrix, assumed: the checkpoint was trained on a mesh of 1 x 64 x 24 devices (facts i)."""
+
+
+@dataclass(frozen=True)
+class ArrayPlan:
+    """One input array."""
+
+    paxml: str
+    output_files: int
+    input_bytes: int
+    """As numbers; compressed chunks are smaller."""
+    output_bytes: int
+    blocks: int
+    passes: float
+    """How often an input byte is read."""
+    block_bytes: int
+    peak_bytes: int
+    """With all workers, chunks that are being decoded included."""
+
+
+def plan_paxml_to_megatron(source: Path | None, *, dtype: str, workers: int, memory_limit: int) -> list[ArrayPlan]:
+    """A plan for each array of ``source``, of which only the shapes are read; None: the benchmark's own.
+
+    Raises InputError for a missing array, a wrong shape, or a memory limit that is too small.
+    """
+    sizes = BENCHMARK_SIZES if source is None else paxml_sizes(source)
+    return [
+        _plan(group, array, sizes, _input_chunks(source, group, array, sizes), dtype, workers, memory_limit)
+        for group in groups(dtype)
+        for array in ARRAYS
+    ]
+
+
+def _input_chunks(source: Path | None, group: ArrayGroup, array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    if source is not None:
+        return tuple(open_array(array_path(source, group, array, sizes)).chunk_layout.read_chunk.shape)
+    axes = array.paxml_axes.split()
+    is_matrix = len([axis for axis in axes if axis != "L"]) > 1
+    return tuple(sizes[axis] // (MESH.get(axis, 1) if is_matrix else 1) for axis in axes)
+
+
+def _plan(
+    group: ArrayGroup,
+    array: Array,
+    sizes: Mapping[str, int],
+    input_chunks: tuple[int, ...],
+    dtype: str,
+    workers: int,
+    memory_limit: int,
+) -> ArrayPlan:
+    kept = array.kept_sizes(sizes)
+    shape = array.megatron_shape(sizes)
+    chunks = chunk_shape(shape)
+    cut = blocks_within(
+        memory_limit, workers, kept, Side(array.paxml_groups(), input_chunks), Side(array.megatron_groups(), chunks)
+    )
+    items = math.prod(shape)
+    itemsizes = [{"float32": 4, "bfloat16": 2}[array_dtype(prefix, dtype)] for prefix in group.megatron]
+    files = math.prod(size // chunk for size, chunk in zip(shape, chunks, strict=True))
+    blocks = sum(1 for _ in cut.blocks())
+    at_once = min(workers, blocks, max(1, memory_limit // cut.peak_bytes))
+    return ArrayPlan(
+        group.paxml_prefix(array, sizes["L"]) + array.paxml,
+        len(itemsizes) * (files + 1),
+        4 * items,
+        items * sum(itemsizes),
+        blocks,
+        cut.passes,
+        4 * cut.block_items,
+        at_once * cut.peak_bytes + 8 * workers * math.prod(input_chunks),
+    )
+
+
+def format_plan(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> str:
+    """A line per array, then the totals."""
+    lines = [f"{'files':>7} {'output':>10} {'blocks':>7} {'of':>9} {'reads':>6} {'memory':>9}  array"]
+    lines += [
+        f"{plan.output_files:>7,} {_size(plan.output_bytes):>10} {plan.blocks:>7,} {_size(plan.block_bytes):>9} "
+        f"{plan.passes:>6.2f} {_size(plan.peak_bytes):>9}  {plan.paxml}"
+        for plan in plans
+    ]
+    files = sum(plan.output_files for plan in plans) + 2
+    written = sum(plan.output_bytes for plan in plans)
+    read = sum(plan.input_bytes * plan.passes for plan in plans)
+    minutes = (read + written) / (disk_mb_per_s * 1e6) / 60
+    peak = max(plan.peak_bytes for plan in plans)
+    lines.append(
+        f"{files:,} files, {_size(written)} to write, {_size(read)} to read (input read "
+        f"{read / sum(plan.input_bytes for plan in plans):.2f} times), {_size(peak)} of memory for blocks; "
+        f"{minutes:,.0f} minutes if the disk does {disk_mb_per_s:,.0f} MB/s and is the limit"
+    )
+    return "\n".join(lines)
+
+
+def _size(count: float) -> str:
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:.0f} B"

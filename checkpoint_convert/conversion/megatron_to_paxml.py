@@ -1,0 +1,103 @@
+"""The Megatron zarr layout back to PAXML's, bit by bit in FP32.
+
+The FP32 weights are taken, which in a BF16 checkpoint are the master copy. Two things differ from the checkpoint that
+PAXML wrote: the position table has only the 2,048 rows that were kept, and chunks are uncompressed, one layer each.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checkpoint_convert.conversion.block_sources import open_source, require_chunks
+from checkpoint_convert.conversion.blocks import Side
+from checkpoint_convert.conversion.convert import Converted, convert
+from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
+from checkpoint_convert.formats.array_table import (
+    ARRAYS,
+    EXP_AVG_SQ,
+    MASTER_WEIGHTS,
+    REPEATS,
+    WEIGHTS,
+    Array,
+    ArrayGroup,
+    chunk_shape,
+    groups,
+)
+from checkpoint_convert.formats.parameters import attention_heads
+from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from stage.errors import InputError
+
+
+@dataclass(frozen=True)
+class MegatronToPaxmlConversion:
+    """The conversion of one checkpoint."""
+
+    source: Path
+    weights: str
+    """Prefix of the FP32 weights."""
+    sizes: Mapping[str, int]
+
+    stage = "megatron-to-paxml"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"heads": self.sizes["N"]}
+
+    def jobs(self, workers: int, memory_limit: int) -> list[Job]:
+        """One per array. Raises InputError for a missing array or chunk, a wrong shape or dtype."""
+        return [self._job(group, array, workers, memory_limit) for group in groups("fp32") for array in ARRAYS]
+
+    def _job(self, group: ArrayGroup, array: Array, workers: int, memory_limit: int) -> Job:
+        prefix = self.weights if group.megatron == (WEIGHTS,) else group.megatron[0]
+        path = self.source / (prefix + array.megatron)
+        shape = array.megatron_shape(self.sizes)
+        opened = open_source(path, shape, like=f"a model of {self.sizes['N']} heads", readers=workers)
+        require_chunks(path, shape, mend="convert the checkpoint again")
+        source = Side(array.megatron_groups(), opened.chunks)
+        target = Side(array.paxml_groups(), chunk_shape(array.paxml_shape(self.sizes)))
+        chosen = blocks_within(memory_limit, workers, self.sizes, source, target)
+        name = group.paxml_prefix(array, REPEATS) + array.paxml
+        return Job(opened, chosen, (Target(name, np.dtype(np.float32)),), group.megatron == (EXP_AVG_SQ,))
+
+    def write_small_files(self, folder: Path) -> None:
+        for group in groups("fp32"):
+            for array in ARRAYS:
+                shape = array.paxml_shape(self.sizes)
+                path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
+                create_array(path, shape, "float32", chunk_shape(shape))
+
+
+def megatron_to_paxml(
+    source: Path, output: Path, *, heads: int | None, workers: int, memory_limit: int, force: bool = False
+) -> Converted | None:
+    """Convert ``source`` to ``output``; None when it was already made from this source.
+
+    ``heads`` may be None where the manifest or the width tells it. Raises InputError for a missing array or chunk, a
+    wrong shape or dtype, a value that training cannot leave, or different work under the output's name.
+    """
+    if not (source / "metadata.json").is_file():
+        raise InputError(f"{source}: not a Megatron zarr checkpoint (no metadata.json in it)")
+    if workers < 1:
+        raise InputError(f"--workers {workers}: expected at least 1")
+    weights = MASTER_WEIGHTS if any(source.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
+    conversion = MegatronToPaxmlConversion(source, weights, megatron_sizes(source, weights, heads))
+    return convert(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
+
+
+def megatron_sizes(source: Path, weights: str, heads: int | None) -> dict[str, int]:
+    """Size of each axis of ``arrays.py``; the number of heads is not to be seen in the arrays."""
+    words, positions, layers = (
+        open_array(source / (weights + name)).shape
+        for name in (
+            "embedding.word_embeddings.weight",
+            "embedding.position_embeddings.weight",
+            "encoder.layers.mlp.dense_h_to_4h.weight",
+        )
+    )
+    width = int(words[1])
+    heads = attention_heads(source, width, heads)
+    sizes = {"L": layers[0], "C": 3, "N": heads, "D": width // heads, "H": width, "F": layers[1]}
+    return {**sizes, "V": words[0], "P": positions[0]}

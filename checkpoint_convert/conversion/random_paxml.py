@@ -1,0 +1,117 @@
+"""A random checkpoint in PAXML's layout, "step 4000" of a small model: the rehearsal starts from it.
+
+The values depend on the seed and the sizes alone: integers of NumPy's frozen legacy generator, scaled by powers of
+two, so that no rounding and no math library has a say.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
+from checkpoint_convert.formats.zarr_arrays import create_array
+from checksums.md5_list import digest_folder, format_list
+from stage.digest import md5_text
+from stage.errors import InputError
+from stage.manifest import is_current, record_of, write_manifest
+from stage.publish import published_folder
+
+Values = npt.NDArray[np.float32]
+
+GZIP = {"id": "gzip", "level": 1}
+MATRIX_RANGE = 2.0**-5
+"""Weights are uniform in +-1/32, a standard deviation of 0.018."""
+VECTOR_RANGE = 2.0**-8
+"""Biases and LayerNorm gains minus one."""
+EXP_AVG_RANGE = 2.0**-16
+EXP_AVG_SQ_RANGE = 2.0**-24
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """Sizes of the model."""
+
+    layers: int
+    hidden: int
+    heads: int
+    vocab: int
+    """Rows of the word embedding, padding included."""
+    positions: int = 2048
+
+    def by_axis(self) -> dict[str, int]:
+        """Sizes under the axis names of ``arrays.py``. Raises InputError when the heads do not divide the width."""
+        if self.hidden % self.heads:
+            raise InputError(f"{self.heads} heads do not divide the hidden size {self.hidden}")
+        return {
+            "L": self.layers,
+            "C": 3,
+            "N": self.heads,
+            "D": self.hidden // self.heads,
+            "H": self.hidden,
+            "F": 4 * self.hidden,
+            "V": self.vocab,
+            "P": self.positions,
+        }
+
+
+def write_random_paxml(
+    output: Path,
+    *,
+    seed: int,
+    sizes: ModelSizes,
+    compress: bool = True,
+    layers_together: bool = True,
+    force: bool = False,
+) -> bool:
+    """Write the checkpoint; False if it is there already. Raises InputError where the folder holds something else.
+
+    ``layers_together``: chunks hold all layers, else one each.
+    """
+    started = time.monotonic()
+    options = {"seed": seed, **asdict(sizes)}
+    if not force and is_current(output, stage="random-paxml", options=options, inputs=[]):
+        return False
+    if output.exists() and not force:
+        raise InputError(f"{output}: holds something else; choose another --output or pass --force")
+    by_axis = sizes.by_axis()
+    random = np.random.RandomState(seed)
+    with published_folder(output) as folder:
+        for group in groups("fp32"):
+            for array in ARRAYS:
+                shape = array.paxml_shape(by_axis)
+                path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
+                chunks = _chunks(shape)
+                if array.stacked and not layers_together:
+                    chunks = (1, *chunks[1:])
+                store = create_array(path, shape, "float32", chunks, GZIP if compress else None)
+                store.write(_values(random, array, group.megatron[0], shape)).result()
+    digest = md5_text(format_list(digest_folder(output)))
+    write_manifest(
+        output,
+        stage="random-paxml",
+        options=options,
+        inputs=[],
+        outputs=[record_of(output, output.name, digest)],
+        packages=["numpy", "tensorstore"],
+        started=started,
+    )
+    return True
+
+
+def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> Values:
+    integers = random.randint(-(1 << 23), 1 << 23, size=shape)
+    uniform: Values = integers.astype(np.float32) * np.float32(2.0**-23)
+    if prefix == WEIGHTS:
+        is_vector = array.megatron.endswith(".bias") or "layernorm" in array.megatron
+        return uniform * np.float32(VECTOR_RANGE if is_vector else MATRIX_RANGE)
+    if "exp_avg_sq" in prefix:
+        return np.abs(uniform) * np.float32(EXP_AVG_SQ_RANGE)
+    return uniform * np.float32(EXP_AVG_RANGE)
+
+
+def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """As a device mesh shards it: layers together, the last axis in quarters."""
+    return (*shape[:-1], shape[-1] // 4 if shape[-1] % 4 == 0 else shape[-1])

@@ -1,0 +1,1 @@
+"""Checkpoints for other programs: Hugging Face and PyTorch DCP."""

@@ -1,0 +1,117 @@
+"""Read a converted checkpoint straight into (sharded) tensors: each process reads only the slices it owns."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.formats.byte_ranges import Box, Values, whole
+from checkpoint_convert.formats.common_files import adam_step
+from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
+from stage.errors import InputError
+
+READS_IN_FLIGHT = 16
+
+
+class MegatronCheckpoint:
+    """A checkpoint in the Megatron zarr layout, FP32 or BF16 with master weights.
+
+    Raises InputError when the folder is none, and later for a missing array or a shape that is not the model's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / "metadata.json").is_file():
+            raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
+        self.folder = folder
+        self._arrays: dict[str, StoredArray] = {}
+        self._opening = Lock()
+        self.weights = MASTER_WEIGHTS if any(folder.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
+        """The FP32 weights: the master copy of a BF16 checkpoint."""
+
+    def adam_step(self) -> int | None:
+        """Adam's step counter, None where the checkpoint has no common.pt."""
+        return adam_step(self.folder)
+
+    def num_layers(self) -> int:
+        """Layers of the model the checkpoint belongs to."""
+        return self._array(f"{self.weights}{LAYERS}input_layernorm.weight").shape[0]
+
+    def load_weights(self, targets: Mapping[str, Tensor]) -> None:
+        """Fill tensors by parameter name (``encoder.layers.7.mlp.…``). DTensors get this process's part."""
+        self._load(self.weights, targets)
+
+    def load_moments(self, exp_avg: Mapping[str, Tensor], exp_avg_sq: Mapping[str, Tensor]) -> None:
+        """Fill Adam's moments by parameter name."""
+        self._load(EXP_AVG, exp_avg)
+        self._load(EXP_AVG_SQ, exp_avg_sq)
+
+    def _load(self, prefix: str, targets: Mapping[str, Tensor]) -> None:
+        fill_own_parts(targets, partial(self.read, prefix))
+
+    def read(self, prefix: str, name: str, shape: tuple[int, ...], box: Box) -> Values:
+        """The values of ``box`` in the parameter ``name`` of the model's ``shape``; little more than these is read.
+
+        Raises InputError where the stored shape is another: nothing is ever truncated or padded.
+        """
+        array_name, layer = _array_of(name)
+        array = self._array(prefix + array_name)
+        found = array.shape if layer is None else array.shape[1:]
+        if found != shape or (layer is not None and layer >= array.shape[0]):
+            expected = list(shape) if layer is None else [f"more than {layer}", *shape]
+            raise InputError(
+                f"{self.folder / array_name}: shape {list(array.shape)}, but the model expects {expected}; "
+                "the checkpoint belongs to another model"
+            )
+        if layer is None:
+            return array.read(box)
+        values: Values = array.read((slice(layer, layer + 1), *box))[0]
+        return values
+
+    def _array(self, name: str) -> StoredArray:
+        with self._opening:
+            if name not in self._arrays:
+                self._arrays[name] = zarr_array(self.folder / name)
+            return self._arrays[name]
+
+
+def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int, ...], Box], Values]) -> None:
+    """Fill tensors with what ``read(name, whole shape, box)`` gives; of DTensors, this process's part."""
+    waiting: deque[tuple[Tensor, Future[Values]]] = deque()
+    with ThreadPoolExecutor(READS_IN_FLIGHT) as pool:
+        for name, target in targets.items():
+            local, box = _owned(target)
+            waiting.append((local, pool.submit(read, name, tuple(target.shape), box)))
+            if len(waiting) > READS_IN_FLIGHT:
+                _copy(*waiting.popleft())
+        while waiting:
+            _copy(*waiting.popleft())
+
+
+def _array_of(name: str) -> tuple[str, int | None]:
+    """'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7): all layers lie in one array."""
+    if not name.startswith(LAYERS):
+        return name, None
+    layer, rest = name.removeprefix(LAYERS).split(".", 1)
+    return LAYERS + rest, int(layer)
+
+
+def _owned(target: Tensor) -> tuple[Tensor, Box]:
+    """This process's part of ``target`` and its place in the whole."""
+    if not isinstance(target, DTensor):
+        return target, whole(target.shape)
+    shape, offset = compute_local_shape_and_global_offset(target.shape, target.device_mesh, target.placements)
+    slices = tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
+    return target.to_local(), slices
+
+
+def _copy(local: Tensor, read: Future[Values]) -> None:
+    local.detach().copy_(torch.from_numpy(np.ascontiguousarray(read.result(), dtype=np.float32)))

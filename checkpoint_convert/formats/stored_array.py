@@ -1,0 +1,161 @@
+"""Arrays as they are stored, whatever the format: shape, dtype, the pieces they lie in, and reading a part."""
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checkpoint_convert.formats.byte_ranges import Box, Values, read_box, shape_of
+from checkpoint_convert.formats.zarr_arrays import open_array
+from stage.errors import InputError
+
+LARGEST_CHUNK_BYTES = 1 << 30
+"""Of a chunk that can only be decoded whole; the benchmark's are 40 MB."""
+RAW_METADATA = {"zarr_format": 2, "compressor": None, "filters": None, "order": "C"}
+"""What a zarr array's metadata says where the files of its chunks are the values themselves."""
+LITTLE_ENDIAN = (*"<|", "bfloat16", "float8")
+"""How the dtype of such an array begins."""
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """One array of a checkpoint."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    chunks: tuple[int, ...]
+    """Shape of the pieces that are best read whole."""
+    on_disk: Callable[[], tuple[int, int]]
+    """Bytes of its files, and how many chunk files of a zarr array are missing: an all-zero chunk has none."""
+    read: Callable[[Box], Values]
+    """The values of a box. Raises InputError where they cannot be read."""
+    in_part: bool = True
+    """Whether a part of a chunk is read without the rest of it."""
+
+    @property
+    def bytes(self) -> int:
+        """Of the values, uncompressed."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def zarr_array(path: Path) -> StoredArray:
+    """Open a zarr array. A part of an uncompressed one is read by byte ranges, of any other by whole chunks.
+
+    Raises InputError where there is none, its metadata is damaged, or a compressed chunk would take more than 1 GiB.
+    """
+    opened = open_array(path)
+    shape, chunks = tuple(opened.shape), tuple(opened.chunk_layout.read_chunk.shape)
+    dtype: np.dtype[Any] = opened.dtype.numpy_dtype
+    metadata = opened.spec().to_json()["metadata"]
+    in_part = all(metadata.get(field) == value for field, value in RAW_METADATA.items())
+    in_part = in_part and metadata["dtype"].startswith(LITTLE_ENDIAN)
+    if in_part:
+        raw = _RawChunks(path, shape, chunks, dtype, metadata.get("dimension_separator", "."), metadata["fill_value"])
+        read: Callable[[Box], Values] = raw.read
+    elif math.prod(chunks) * dtype.itemsize > LARGEST_CHUNK_BYTES:
+        raise InputError(f"{path}: chunks of {list(chunks)} {dtype.name}, more than 1 GiB each, cannot be read in part")
+    else:
+        read = _DecodedChunks(path, opened).read
+    grid = math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
+    return StoredArray(shape, dtype, chunks, lambda: _on_disk(path, grid), read, in_part)
+
+
+def _on_disk(path: Path, grid: int) -> tuple[int, int]:
+    """Bytes of the chunk files, and how many are missing; chunks separated by slashes lie in folders."""
+    sizes = [
+        Path(folder, name).stat().st_size for folder, _, names in os.walk(path) for name in names if name[0].isdigit()
+    ]
+    return sum(sizes), grid - len(sizes)
+
+
+@dataclass(frozen=True)
+class _DecodedChunks:
+    path: Path
+    opened: Any
+    """TensorStore."""
+
+    def read(self, box: Box) -> Values:
+        try:
+            values: Values = self.opened[box].read().result() if box else self.opened.read().result()
+        except ValueError as error:  # what TensorStore raises for a damaged chunk
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{self.path}: a chunk cannot be read ({reason}); verify the checkpoint") from error
+        return values
+
+
+@dataclass(frozen=True)
+class _RawChunks:
+    """TensorStore reads chunks whole; of 512 processes each wants a 64th of the rows of one."""
+
+    path: Path
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    separator: str
+    fill_value: Any
+
+    def read(self, box: Box) -> Values:
+        values: Values = np.empty(shape_of(box), self.dtype)
+        grids = [
+            range(part.start // chunk, -(-part.stop // chunk)) for part, chunk in zip(box, self.chunks, strict=True)
+        ]
+        if values.size:
+            for place in itertools.product(*grids):
+                edges = [(at * chunk, (at + 1) * chunk) for at, chunk in zip(place, self.chunks, strict=True)]
+                cut = [
+                    slice(max(part.start, low), min(part.stop, high))
+                    for part, (low, high) in zip(box, edges, strict=True)
+                ]
+                target = tuple(_moved(part, -whole.start) for part, whole in zip(cut, box, strict=True))
+                inside = tuple(_moved(part, -low) for part, (low, _) in zip(cut, edges, strict=True))
+                values[target] = self._chunk(place, inside)
+        return values
+
+    def _chunk(self, place: Sequence[int], inside: Box) -> Any:
+        path = self.path / (self.separator.join(map(str, place)) if place else "0")
+        try:
+            return read_box(path, 0, self.chunks, self.dtype, inside, alone=True)
+        except FileNotFoundError:
+            return 0 if self.fill_value is None else self.dtype.type(self.fill_value)
+
+
+def _moved(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
+
+
+def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> Iterator[Box]:
+    """Cut an array into boxes of at most ``limit_bytes``, or of one chunk where only whole chunks can be read.
+
+    ``in_order``: boxes that, one behind the other, are the array's values in C order.
+    """
+    limit = max(1, limit_bytes // array.dtype.itemsize)
+    extent = [max(1, min(chunk, size)) for chunk, size in zip(array.chunks, array.shape, strict=True)]
+    if in_order or (array.in_part and math.prod(extent) > limit):
+        extent = _rows(array, limit)
+    else:
+        for axis in reversed(range(len(extent))):
+            while extent[axis] < array.shape[axis] and 2 * math.prod(extent) <= limit:
+                extent[axis] = min(2 * extent[axis], array.shape[axis])
+    cuts = [
+        [slice(start, min(start + length, size)) for start in range(0, size, length)]
+        for length, size in zip(extent, array.shape, strict=True)
+    ]
+    yield from itertools.product(*cuts)
+
+
+def _rows(array: StoredArray, limit: int) -> list[int]:
+    """One value along the first axes, some along the next, all along the others: at most ``limit`` items."""
+    extent = [1] * len(array.shape)
+    for axis in reversed(range(len(extent))):
+        inner = math.prod(extent[axis + 1 :])
+        fitting = min(limit // inner, array.shape[axis])
+        chunk = array.chunks[axis]
+        extent[axis] = max(1, fitting // chunk * chunk if chunk < fitting < array.shape[axis] else fitting)
+        if extent[axis] < array.shape[axis]:
+            break
+    return extent

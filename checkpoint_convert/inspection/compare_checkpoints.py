@@ -1,0 +1,239 @@
+"""Two checkpoints, array by array and value by value."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checkpoint_convert.formats.byte_ranges import Box, Values
+from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, Checkpoint, as_megatron, open_checkpoint
+from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray, blocks
+from checkpoint_convert.inspection.inspect_checkpoint import BLOCK_BYTES, PIECE, block_bytes, in_order, sizes, table
+from stage.errors import CheckFailed, InputError
+from stage.progress import progress
+
+NAMED = 5
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest difference so far, and how many there are."""
+
+    differing: int = 0
+    difference: float = 0.0
+    """``inf`` where one side is NaN or infinite and the other is not."""
+    place: tuple[int, ...] | None = None
+    here: float = 0.0
+    there: float = 0.0
+    magnitude: float = 0.0
+    """Of the largest finite value on the first side."""
+
+    def __add__(self, other: "Largest") -> "Largest":
+        keep = other.place is None or (self.place is not None and self.difference >= other.difference)
+        first = self if keep else other
+        return replace(
+            first,
+            differing=self.differing + other.differing,
+            magnitude=max(self.magnitude, other.magnitude),
+        )
+
+
+@dataclass(frozen=True)
+class ArrayComparison:
+    """One array that both have. Without figures where the shapes or dtypes are not the same."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    dtypes: tuple[str, str]
+    differing: int | None
+    """Values that differ: in any bit, or by more than the tolerance."""
+    largest_difference: float | None
+    """None where it is not finite."""
+    relative_difference: float | None
+    """The largest difference over the largest magnitude in the first checkpoint's array."""
+    place: tuple[int, ...] | None
+    """Of the largest difference; None where nothing differs."""
+    values: tuple[str, str] | None
+    """At that place."""
+
+    @property
+    def same(self) -> bool:
+        return self.differing == 0
+
+
+@dataclass(frozen=True)
+class CheckpointComparison:
+    paths: tuple[str, str]
+    formats: tuple[str, str]
+    tolerance: float
+    only_in: tuple[list[str], list[str]]
+    """Names that the first, and that the second alone has."""
+    arrays: list[ArrayComparison]
+    """The largest differences first."""
+
+
+def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0) -> CheckpointComparison:
+    """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``arrays.py``.
+
+    ``tolerance`` bounds the absolute difference; 0 asks for the same bits. Names, places and shapes are Megatron's
+    where a PAXML checkpoint is compared with a Megatron one. Raises InputError where no array has the same name.
+    """
+    if not 0 <= tolerance < math.inf:
+        raise InputError(f"--tolerance {tolerance}: expected a number of 0 or more")
+    here, there = _side_by_side(open_checkpoint(one), open_checkpoint(other))
+    common = [name for name in here.arrays if name in there.arrays]
+    if not common:
+        raise InputError(f"{one} ({here.format}) and {other} ({there.format}) have no array of the same name")
+    with progress("compare", sum(here.arrays[name].bytes for name in common), "bytes") as advance:
+        arrays = [_compare(name, here.arrays[name], there.arrays[name], tolerance, advance) for name in common]
+    return CheckpointComparison(
+        (str(one), str(other)),
+        (here.format, there.format),
+        tolerance,
+        (
+            [name for name in here.arrays if name not in there.arrays],
+            [name for name in there.arrays if name not in here.arrays],
+        ),
+        sorted(arrays, key=_order),
+    )
+
+
+def _side_by_side(here: Checkpoint, there: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+    if (here.format, there.format) == (PAXML, MEGATRON):
+        return as_megatron(here, there), there
+    if (here.format, there.format) == (MEGATRON, PAXML):
+        return here, as_megatron(there, here)
+    return here, there
+
+
+def _order(array: ArrayComparison) -> tuple[Any, ...]:
+    if array.differing is None:
+        return (0, 0.0, array.name)
+    if array.same:
+        return (3, 0.0, array.name)
+    return (1, 0.0, array.name) if array.largest_difference is None else (2, -array.largest_difference, array.name)
+
+
+def _compare(
+    name: str, here: StoredArray, there: StoredArray, tolerance: float, advance: Callable[[float], None]
+) -> ArrayComparison:
+    shapes, dtypes = (here.shape, there.shape), (here.dtype.name, there.dtype.name)
+    if here.shape != there.shape or here.dtype != there.dtype:
+        advance(here.bytes)
+        return ArrayComparison(name, shapes, dtypes, None, None, None, None, None)
+    cut = _both_cut(here, there)
+
+    def work(box: Box) -> tuple[Largest, int]:
+        one, other = here.read(box), there.read(box)
+        return difference(one, other, tolerance, tuple(part.start for part in box)), one.nbytes
+
+    total = Largest()
+    for found, read in in_order(work, blocks(cut, BLOCK_BYTES), 2 * block_bytes(cut)):
+        total += found
+        advance(read)
+    finite = math.isfinite(total.difference)
+    return ArrayComparison(
+        name,
+        shapes,
+        dtypes,
+        total.differing,
+        total.difference if finite else None,
+        total.difference / total.magnitude if finite and total.magnitude else (0.0 if total.difference == 0 else None),
+        total.place,
+        None if total.place is None else (repr(total.here), repr(total.there)),
+    )
+
+
+def _both_cut(here: StoredArray, there: StoredArray) -> StoredArray:
+    """An array whose chunks are those that must be read whole, of both sides where such blocks are small enough."""
+    if here.in_part or there.in_part:
+        return there if here.in_part else here
+    chunks = tuple(min(math.lcm(a, b), size) for a, b, size in zip(here.chunks, there.chunks, here.shape, strict=True))
+    fits = math.prod(chunks) * here.dtype.itemsize <= LARGEST_CHUNK_BYTES // 4
+    return replace(here, chunks=chunks) if fits else here
+
+
+def difference(here: Values, there: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
+    """Differences of two blocks whose first value is at ``offset`` of the array."""
+    total = Largest()
+    one, other = here.reshape(-1), there.reshape(-1)
+    for start in range(0, one.size, PIECE):
+        found = _difference(one[start : start + PIECE], other[start : start + PIECE], tolerance)
+        if found.place is not None:
+            inside = np.unravel_index(start + found.place[0], here.shape)
+            place = tuple(int(at) + first for at, first in zip(inside, offset, strict=True))
+            found = replace(found, place=place)
+        total += found
+    return total
+
+
+def _difference(here: Values, there: Values, tolerance: float) -> Largest:
+    """Of flat values; the place is one number."""
+    bits = np.dtype(f"u{here.dtype.itemsize}")
+    changed = here.view(bits) != there.view(bits)
+    one, other = here.astype(np.float64), there.astype(np.float64)
+    magnitude = float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0))
+    if not changed.any():
+        return Largest(magnitude=magnitude)
+    with np.errstate(invalid="ignore"):  # of infinities
+        apart = np.abs(one - other)
+    apart[np.isnan(apart)] = math.inf
+    apart[~changed | (np.isnan(one) & np.isnan(other))] = 0.0
+    differing = changed if tolerance == 0 else apart > tolerance
+    at = int(np.argmax(np.where(changed, apart, -1.0)))
+    return Largest(int(differing.sum()), float(apart[at]), (at,), float(one[at]), float(other[at]), magnitude)
+
+
+def require_same_checkpoints(comparison: CheckpointComparison) -> None:
+    """Raise CheckFailed where the checkpoints differ, naming the array that differs most and the place."""
+    one, other = comparison.paths
+    for path, names in zip(comparison.paths, comparison.only_in, strict=True):
+        if names:
+            raise CheckFailed(f"{one} and {other} differ: {len(names)} arrays are only in {path}, first {names[0]}")
+    worst = comparison.arrays[0]
+    if worst.same:
+        return
+    if worst.differing is None:
+        kinds = [f"{dtype} {sizes(shape)}" for shape, dtype in zip(worst.shapes, worst.dtypes, strict=True)]
+        raise CheckFailed(f"{one} and {other} differ: {worst.name} is {kinds[0]} in one and {kinds[1]} in the other")
+    assert worst.values is not None
+    beyond = f" by more than {comparison.tolerance:g}" if comparison.tolerance else ""
+    raise CheckFailed(
+        f"{one} and {other} differ{beyond}: {worst.name} in {worst.differing:,} of {math.prod(worst.shapes[0]):,} "
+        f"values, most at {list(worst.place or ())}: {worst.values[0]} and {worst.values[1]}"
+    )
+
+
+def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
+    """A table for a person, the largest differences first, and what only one of the two has."""
+    lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
+    head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there")
+    different = [array for array in comparison.arrays if not array.same or array.place is not None]
+    if different:
+        lines += table([array.name for array in different], head, [_cells(array) for array in different])
+    for path, names in zip(comparison.paths, comparison.only_in, strict=True):
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
+    same = sum(array.same for array in comparison.arrays)
+    how = f"within {comparison.tolerance:g}" if comparison.tolerance else "in every bit"
+    lines.append(f"{same} of {len(comparison.arrays)} arrays that both have are the same {how}")
+    return "\n".join(lines)
+
+
+def _cells(array: ArrayComparison) -> list[str]:
+    def one_or_two(first: str, second: str) -> str:
+        return first if first == second else f"{first} / {second}"
+
+    shapes, dtypes = one_or_two(*map(sizes, array.shapes)), one_or_two(*array.dtypes)
+    if array.differing is None or array.values is None:
+        return [shapes, dtypes, *["-"] * 6]
+    figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in _figures(array)]
+    place = ",".join(map(str, array.place or ()))
+    return [shapes, dtypes, f"{array.differing:,}", *figures, place, *(f"{float(value):.6g}" for value in array.values)]
+
+
+def _figures(array: ArrayComparison) -> tuple[float | None, float | None]:
+    return array.largest_difference, array.relative_difference

@@ -1,0 +1,148 @@
+"""The validation subset: 24,567 of C4's 364,608 validation documents.
+
+The reference's ``select_example.py`` took every 14.84th document in the order in which TensorFlow Datasets read its
+shuffled files (facts a.6), and wrote down the MD5 of each text it took. So C4's files alone do not give the published
+selection; that list of hashes does. Its example output, for comparison: 52,638,933 bytes of text in 209,784 lines, the
+longest document 95,736 bytes. (The shortest, 22, is not a length: it began at ``2^20``, which is 22 in Python.)
+"""
+
+import hashlib
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from data_prep.corpus.c4 import documents_of, require_files
+from stage.digest import md5_file
+from stage.errors import CheckFailed, InputError
+from stage.manifest import is_current, record_of, write_manifest
+from stage.publish import published_file, write_text
+
+COUNT = 24_567
+
+
+@dataclass(frozen=True)
+class Document:
+    """One line of a C4 file."""
+
+    line: bytes
+    text: bytes
+    """UTF-8."""
+
+    @property
+    def md5(self) -> str:
+        return hashlib.md5(self.text, usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Subset:
+    """What was written."""
+
+    documents: int
+    of_documents: int
+    text_bytes: int
+    text_lines: int
+    shortest: int
+    """Bytes of text."""
+    longest: int
+
+
+def hashes_path(output: Path) -> Path:
+    return output.with_name(output.name + ".hashes")
+
+
+def write_validation_subset(
+    inputs: Sequence[Path], output: Path, *, count: int = COUNT, hash_list: Path | None = None, force: bool = False
+) -> Subset | None:
+    """Write the chosen lines of ``inputs`` to ``output``, as they are, and the list of their hashes beside it.
+
+    With ``hash_list`` the documents are those it names, in its order; else every N/count-th in the order of the
+    inputs. Returns None when they are there already. Raises InputError for a bad line or list, or too few documents,
+    and CheckFailed when listed documents are not in the inputs.
+    """
+    started = time.monotonic()
+    sources = [*inputs, *([hash_list] if hash_list is not None else [])]
+    options = {"count": None if hash_list else count}
+    if not force and is_current(output, stage="validation-subset", options=options, inputs=sources):
+        return None
+    require_files(sources)
+    if output.exists() and not force:
+        raise InputError(f"{output} exists and was made otherwise; choose another --output or pass --force")
+    chosen: Iterable[Document]
+    if hash_list is None:
+        total = sum(1 for _ in _documents(inputs))
+        chosen = _evenly_spread(inputs, total, count)
+    else:
+        total, chosen = _listed(inputs, hash_list)
+    hashes: list[str] = []
+    lengths: list[int] = []
+    text_lines = 0
+    with published_file(output) as partial:
+        with partial.open("wb") as file:
+            for document in chosen:
+                file.write(document.line + b"\n")
+                hashes.append(document.md5)
+                lengths.append(len(document.text))
+                text_lines += document.text.count(b"\n") + 1
+        write_text(hashes_path(output), "".join(f"{digest}\n" for digest in hashes))
+    made = [output, hashes_path(output)]
+    write_manifest(
+        output,
+        stage="validation-subset",
+        options=options,
+        inputs=[record_of(path, str(path), md5_file(path)) for path in sources],
+        outputs=[record_of(path, path.name, md5_file(path)) for path in made],
+        packages=[],
+        started=started,
+    )
+    return Subset(len(lengths), total, sum(lengths), text_lines, min(lengths), max(lengths))
+
+
+def chosen_places(total: int, count: int) -> list[int]:
+    """The reference's rule, in its own floating-point steps: they can end one below ``i * total // count``."""
+    if not 0 < count <= total:
+        raise InputError(f"--count {count}: the inputs hold {total:,} documents")
+    step = total / count
+    return [int(i * step) for i in range(count)]
+
+
+def _evenly_spread(inputs: Sequence[Path], total: int, count: int) -> Iterator[Document]:
+    places = set(chosen_places(total, count))
+    return (document for place, document in enumerate(_documents(inputs)) if place in places)
+
+
+def _listed(inputs: Sequence[Path], hash_list: Path) -> tuple[int, list[Document]]:
+    """Number of documents in the inputs, and those that the list names, in its order."""
+    listed = _read_hashes(hash_list)
+    wanted = set(listed)
+    found: dict[str, Document] = {}
+    total = 0
+    for document in _documents(inputs):
+        total += 1
+        if document.md5 in wanted:
+            found.setdefault(document.md5, document)
+    missing = [digest for digest in listed if digest not in found]
+    if missing:
+        raise CheckFailed(
+            f"{hash_list}: {len(missing):,} of {len(listed):,} documents are not among the {total:,} of the inputs, "
+            f"the first of them {missing[0]}"
+        )
+    return total, [found[digest] for digest in listed]
+
+
+def _read_hashes(path: Path) -> list[str]:
+    hashes = path.read_text(encoding="utf-8", errors="replace").split()
+    for number, digest in enumerate(hashes, 1):
+        if not re.fullmatch("[0-9a-f]{32}", digest):
+            raise InputError(f"{path}:{number}: expected the MD5 of a document's text, got {digest[:40]!r}")
+    if not hashes:
+        raise InputError(f"{path}: lists no document")
+    return hashes
+
+
+def _documents(inputs: Sequence[Path]) -> Iterator[Document]:
+    for path in inputs:
+        for line, text in documents_of(path):
+            # A lone surrogate has no UTF-8 form; the tokeniser refuses such a document, in words of its own.
+            yield Document(line, text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,143 @@
+"""What the benchmark needs before anything is made here: one table of files, their sizes and where they come from."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import checksums
+from checksums.md5_list import read_list
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.validation_subset import COUNT
+from data_prep.tokenizing.tokenizer import VOCAB_SIZE, Tokenizer
+from stage.digest import md5_file
+from stage.errors import CheckFailed, InputError
+
+What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validation", "dataset"]
+
+REPOSITORY = "allenai/c4"
+"""The Hugging Face dataset that holds C4."""
+TRAIN_SHARDS = range(768, 1024)
+"""Those the benchmark trains on; the checkpoint was made from the others (facts a.6)."""
+ALL_TRAIN_SHARDS = 1024
+CHECKPOINT_ARRAYS = 48
+DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
+
+BUCKET = "gs://mlperf-llm-public2"
+HOW_TO_GET_IN = (
+    f"({BUCKET} answers 403 to most; MLCommons keeps the tokenizer, the token files and the converted checkpoint in a "
+    "second place, to which 'S3 artifacts download' in the reference's README gives access)"
+)
+"""Peers 3, number 1."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Files that belong together."""
+
+    files: tuple[str, ...]
+    """Where they lie below the output folder. The checkpoint is one folder."""
+    bytes: float
+    """All of them, about (facts a.5, a.6, f.1; peers 1.3)."""
+    origin: str
+    """Where they come from, for a person."""
+    check: Callable[[Path], str | None]
+    """Raises InputError or CheckFailed if a file is not what it should be; returns its MD5 if that was compared."""
+    public: bool = False
+    """Whether ``REPOSITORY`` has them, under the same names."""
+    published_name: str | None = None
+    """The name at the origin, if it is another one."""
+
+
+def train_shard(number: int) -> str:
+    return f"en/c4-train.{number:05d}-of-{ALL_TRAIN_SHARDS:05d}.json.gz"
+
+
+def _begins_with_documents(path: Path) -> None:
+    """The first block only: preprocess reads it all, and names the file if its end is damaged."""
+    if next(documents_of(path), None) is None:
+        raise CheckFailed(f"{path}: holds no document")
+
+
+def _is_the_subset(path: Path) -> None:
+    found = sum(1 for _ in itertools.islice(documents_of(path), COUNT + 1))
+    if found != COUNT:
+        raise CheckFailed(f"{path}: {'more' if found > COUNT else f'{found:,}'} documents, expected {COUNT:,}")
+
+
+def _is_the_tokenizer(path: Path) -> None:
+    found = Tokenizer(path).vocab_size
+    if found != VOCAB_SIZE:
+        raise CheckFailed(f"{path}: {found:,} pieces, expected {VOCAB_SIZE:,}")
+
+
+def _is_a_checkpoint(path: Path) -> None:
+    """The arrays' folders; their shapes and chunks are the converter's to check."""
+    found = len(list(path.glob("*/.zarray")))
+    if found != CHECKPOINT_ARRAYS:
+        raise CheckFailed(f"{path}: {found} arrays (folders with .zarray), expected {CHECKPOINT_ARRAYS}")
+
+
+def _has_published_md5(path: Path) -> str:
+    found, published = md5_file(path), DATASET_MD5[path.name]
+    if found != published:
+        raise CheckFailed(f"{path}: MD5 {found}, expected {published} (checksums/dataset_checksum.log)")
+    return found
+
+
+ARTIFACTS: dict[What, Artifact] = {
+    "train": Artifact(
+        files=tuple(train_shard(number) for number in TRAIN_SHARDS),
+        bytes=76e9,
+        origin=f"Hugging Face, dataset {REPOSITORY}",
+        check=_begins_with_documents,
+        public=True,
+    ),
+    "validation-subset": Artifact(
+        files=("c4-validation_24567exp.json",),
+        bytes=60e6,
+        origin=f"{BUCKET}/c4/en_val_subset_json",
+        check=_is_the_subset,
+    ),
+    "tokenizer": Artifact(
+        files=("tokenizers/c4_spm/sentencepiece.model",),
+        bytes=1.1e6,
+        origin=f"{BUCKET}/vocab/c4_en_301_5Mexp2_spm.model, also in the second place",
+        check=_is_the_tokenizer,
+        published_name="c4_en_301_5Mexp2_spm.model",
+    ),
+    "checkpoint": Artifact(
+        files=("checkpoint_00004000",),
+        bytes=2.1e12,
+        origin=f"{BUCKET}/gpt3_spmd1x64x24_tpuv4-3072_v84_20221101/checkpoints; "
+        "or checkpoint_megatron_fp32.tar in the second place, which needs no conversion",
+        check=_is_a_checkpoint,
+    ),
+    # Not needed beside the above: to choose a validation subset anew, and what preprocess makes, ready-made.
+    "validation": Artifact(
+        files=tuple(f"en/c4-validation.{number:05d}-of-00008.json.gz" for number in range(8)),
+        bytes=0.3e9,
+        origin=f"Hugging Face, dataset {REPOSITORY}",
+        check=_begins_with_documents,
+        public=True,
+    ),
+    "dataset": Artifact(
+        files=tuple(f"preprocessed_c4_spm/{name}" for name in DATASET_MD5),
+        bytes=90e9,
+        origin="dataset_c4_spm.tar in the second place",
+        check=_has_published_md5,
+    ),
+}
+NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoint")
+
+
+def parse_shards(text: str) -> tuple[str, ...]:
+    """'768-1023' or '768' to names of training shards. Raises InputError for anything else."""
+    first, dash, last = text.partition("-")
+    numbers = [first, last if dash else first]
+    if all(number.isascii() and number.isdigit() for number in numbers):
+        start, stop = map(int, numbers)
+        if start <= stop < ALL_TRAIN_SHARDS:
+            return tuple(train_shard(number) for number in range(start, stop + 1))
+    raise InputError(f"--shards {text}: expected FIRST-LAST or one number, from 0 to {ALL_TRAIN_SHARDS - 1}")

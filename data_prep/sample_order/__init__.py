@@ -1,0 +1,1 @@
+"""Which tokens make up training sample i."""

@@ -1,0 +1,136 @@
+"""Token windows in the order in which training or evaluation reads them (reference facts b.2 item 7, b.4)."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from data_prep.sample_order.blend import blend_index, normalized, samples_per_dataset
+from data_prep.sample_order.index_cache import IndexCache, index_folder
+from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
+from data_prep.token_files.indexed_dataset import IndexedDataset
+from stage.errors import InputError
+
+PADDING = -1
+
+
+class TokenWindows(Protocol):
+    """What training reads: ``len()`` samples, each a window of tokens."""
+
+    def __len__(self) -> int: ...
+
+    def window(self, sample: int) -> npt.NDArray[np.int64]:
+        """Tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
+        ...
+
+
+@dataclass(frozen=True)
+class SingleDataset:
+    """The windows of one dataset."""
+
+    tokens: IndexedDataset
+    index: SampleIndex
+    sequence_length: int
+    plus_one: bool = False
+
+    def __len__(self) -> int:
+        return len(self.index.shuffle_idx)
+
+    def window(self, sample: int) -> npt.NDArray[np.int64]:
+        extra = int(self.plus_one)
+        k = int(self.index.shuffle_idx[sample])
+        (first, start), (last, stop) = self.index.sample_idx[k : k + 2].tolist()
+        documents = self.index.document_idx[first : last + 1].tolist()
+        window = np.full(self.sequence_length + extra, PADDING, dtype=np.int64)
+        filled = 0
+        for position, document in enumerate(documents, first):
+            begin = start if position == first else 0
+            end = stop + extra if position == last else int(self.tokens.sizes[document])
+            part = self.tokens.tokens(document, begin, end)
+            window[filled : filled + len(part)] = part
+            filled += len(part)
+        return window
+
+
+@dataclass(frozen=True)
+class BlendedDataset:
+    """The windows of several datasets, mixed by weight."""
+
+    parts: Sequence[SingleDataset]
+    dataset_index: npt.NDArray[np.uint8]
+    dataset_sample_index: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.dataset_index)
+
+    def window(self, sample: int) -> npt.NDArray[np.int64]:
+        part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
+        if item >= len(self.parts[part]):
+            raise InputError(
+                f"blended sample {sample} would be sample {item} of {self.parts[part].tokens.prefix}, which has "
+                f"{len(self.parts[part])}; request more samples, so that the dataset is read for more epochs"
+            )
+        return self.parts[part].window(item)
+
+
+def open_token_windows(
+    data_path: Sequence[str], *, sequence_length: int, num_samples: int, seed: int, plus_one: bool = False
+) -> TokenWindows:
+    """Open ``P``, or the blend ``W P [W2 P2 …]``, for ``num_samples`` samples (-1: one whole epoch, for evaluation).
+
+    As in the reference, only a blend asks its datasets for a margin of half a percent (facts b.1). The index is built
+    once and kept beside each dataset (``index_cache``), that of the blend beside the first.
+    """
+    weights, prefixes = parse_data_path(data_path)
+    datasets = [IndexedDataset(Path(prefix)) for prefix in prefixes]
+    caches = [IndexCache(index_folder(dataset.prefix)) for dataset in datasets]
+    requests = samples_per_dataset(num_samples, normalized(weights)) if len(data_path) > 1 else [num_samples]
+    parts = [
+        SingleDataset(
+            dataset, _index_of(dataset, cache, sequence_length, request, seed, plus_one), sequence_length, plus_one
+        )
+        for dataset, cache, request in zip(datasets, caches, requests, strict=True)
+    ]
+    windows: TokenWindows = parts[0]
+    if len(data_path) > 1:
+        size = sum(len(part) for part in parts)
+        windows = BlendedDataset(parts, *blend_index(normalized(weights), size, keep=caches[0].array))
+    problem = next((cache.problem for cache in caches if cache.problem), None)
+    if problem is not None:
+        print(problem, file=sys.stderr)
+    return windows
+
+
+def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
+    """Split ``P`` or ``W P [W2 P2 …]`` into weights and prefixes."""
+    if len(data_path) == 1:
+        return [1.0], list(data_path)
+    try:
+        if not data_path or len(data_path) % 2:
+            raise ValueError
+        return [float(weight) for weight in data_path[::2]], list(data_path[1::2])
+    except ValueError:
+        raise InputError(
+            f"data path {' '.join(data_path)!r}: expected one prefix, or weights and prefixes in turn such as "
+            "'0.5 A_text_document 0.5 B_text_document'"
+        ) from None
+
+
+def _index_of(
+    dataset: IndexedDataset, cache: IndexCache, sequence_length: int, num_samples: int, seed: int, plus_one: bool
+) -> SampleIndex:
+    try:
+        return build_sample_index(
+            dataset.sizes,
+            sequence_length=sequence_length,
+            num_samples=num_samples,
+            seed=seed,
+            plus_one=plus_one,
+            keep=cache.array,
+        )
+    except InputError as error:
+        raise InputError(f"{dataset.prefix}: {error}") from error

@@ -1,0 +1,118 @@
+"""The SentencePiece tokenizer: encoding as the reference does, and training with the reference's options."""
+
+import io
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from data_prep.corpus.c4 import documents_of, require_files
+from stage.digest import md5_file
+from stage.errors import InputError
+from stage.manifest import is_current, record_of, write_manifest
+from stage.publish import published_file
+
+TRAINING_OPTIONS: dict[str, Any] = {
+    # Reference facts a.5, without train_extremely_large_corpus, which SentencePiece now ignores with a warning.
+    "model_type": "bpe",
+    "pad_id": 0,
+    "eos_id": 1,
+    "bos_id": -1,
+    "unk_id": 2,
+    "split_digits": True,
+    "byte_fallback": True,
+    "character_coverage": 0.9995,
+    "max_sentence_length": 10000,
+    "num_threads": 32,
+}
+VOCAB_SIZE = 50257
+DOCUMENTS = 5_000_000
+
+
+class Tokenizer:
+    """Text to token ids with no BOS, no EOS and nothing but the model's own normalisation (facts a.4)."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise InputError(f"{path}: no such tokenizer model")
+        try:
+            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except (RuntimeError, OSError) as error:
+            raise InputError(f"{path}: not a SentencePiece model ({error})") from error
+        self.vocab_size: int = self._model.get_piece_size()
+
+    @property
+    def serialized(self) -> bytes:
+        """The model as it is in its file."""
+        return bytes(self._model.serialized_model_proto())
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
+        text.encode("utf-8")
+        return self._model.encode(text)  # type: ignore[no-any-return]
+
+    def encode_batch(self, texts: list[bytes]) -> list[list[int]]:
+        """Token ids of each text in UTF-8, in this thread."""
+        return self._model.encode(texts, num_threads=1)  # type: ignore[no-any-return]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
+        return str(self._model.decode(list(ids)))
+
+    def piece(self, token: int) -> str:
+        return str(self._model.id_to_piece(token))
+
+    def piece_id(self, piece: str) -> int:
+        return int(self._model.piece_to_id(piece))
+
+
+def train_tokenizer(
+    inputs: Sequence[Path],
+    output: Path,
+    *,
+    vocab_size: int = VOCAB_SIZE,
+    documents: int = DOCUMENTS,
+    force: bool = False,
+) -> bool:
+    """Train a model on the first ``documents`` of C4 files; False if ``output`` is already the model they give.
+
+    The same inputs give the same bytes: neither paths nor times enter the model. Each line of a document is a
+    sentence, as in the file the reference's model was trained on.
+    """
+    started = time.monotonic()
+    options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
+    made_with = {**options, "documents": documents}
+    if not force and is_current(output, stage="train-tokenizer", options=made_with, inputs=inputs):
+        return False
+    require_files(list(inputs))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sentences(inputs, documents), model_writer=model, minloglevel=2, **options
+        )
+    except RuntimeError as error:
+        raise InputError(f"training a tokenizer of {vocab_size} pieces failed: {error}") from error
+    with published_file(output) as partial:
+        partial.write_bytes(model.getvalue())
+    write_manifest(
+        output,
+        stage="train-tokenizer",
+        options=made_with,
+        inputs=[record_of(path, str(path), md5_file(path)) for path in inputs],
+        outputs=[record_of(output, output.name, md5_file(output))],
+        packages=["sentencepiece"],
+        started=started,
+    )
+    return True
+
+
+def _sentences(inputs: Sequence[Path], documents: int) -> Iterator[str]:
+    for text in itertools.islice(_documents(inputs), documents):
+        yield from filter(None, text.split("\n"))
+
+
+def _documents(inputs: Sequence[Path]) -> Iterator[str]:
+    return (text for path in inputs for _, text in documents_of(path))
