@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, token_dtype
+from tests.forked import run_forked, run_module, run_script
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).parent / "golden"
@@ -23,7 +24,13 @@ def golden(name: str) -> Any:
 
 
 def command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-    """Run ``python -m ARGUMENTS`` from the repository's folder."""
+    """Run ``python -m ARGUMENTS`` from the repository's folder, in a process forked from one that imported it all."""
+    words = [str(argument) for argument in arguments]
+    return run_forked(run_module, words, folder=REPOSITORY, timeout=timeout)
+
+
+def fresh_command(*arguments: object, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+    """Run ``python -m ARGUMENTS`` in an interpreter of its own, as a user does; slower by all its imports."""
     words = [sys.executable, "-m", *(str(argument) for argument in arguments)]
     return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout, check=False)
 
@@ -58,6 +65,7 @@ def write_golden_corpora(folder: Path) -> None:
 
 def make_paxml(folder: Path, arguments: str) -> Path:
     """A PAXML checkpoint as gen_paxml.py makes it of ``arguments``."""
-    generator = [sys.executable, str(GOLDEN / "gen_paxml.py"), "--out", str(folder)]
-    subprocess.run([*generator, *arguments.split()], check=True, capture_output=True)
+    words = [str(GOLDEN / "gen_paxml.py"), "--out", str(folder), *arguments.split()]
+    made = run_forked(run_script, words, folder=REPOSITORY, timeout=120)
+    assert made.returncode == 0, made.stderr
     return folder

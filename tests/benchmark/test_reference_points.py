@@ -34,7 +34,7 @@ def test_points_of_several_runs(tmp_path: Path) -> None:
 
 def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
     """Those of the official checker, which takes the smallest accepted mean from a search."""
-    committed = json.loads((REPOSITORY / "benchmark" / "review" / "rehearsal_points.json").read_text())
+    committed = json.loads((REPOSITORY / "benchmark" / "results" / "rehearsal_points.json").read_text())
     (points,) = committed.values()
     tokens = points["Epochs to converge"]
     runs = [write_run(tmp_path / str(number), count) for number, count in enumerate(tokens)]
@@ -80,7 +80,7 @@ def test_runs_that_do_not_belong_are_refused(tmp_path: Path) -> None:
 
 
 def test_committed_points_are_the_rehearsals() -> None:
-    (points,) = json.loads((REPOSITORY / "benchmark" / "review" / "rehearsal_points.json").read_text()).values()
+    (points,) = json.loads((REPOSITORY / "benchmark" / "results" / "rehearsal_points.json").read_text()).values()
     assert points["BS"] == REHEARSAL.global_batch_size
     assert points["Hyperparams"]["target_log_perplexity"] == REHEARSAL.target_log_perplexity
     assert points["Hyperparams"]["opt_base_learning_rate"] == REHEARSAL.optimizer.lr

@@ -1,7 +1,6 @@
 """A benchmark of a few seconds, and its runs in several forked processes."""
 
 import dataclasses
-import multiprocessing
 import os
 import queue
 import socket
@@ -21,6 +20,7 @@ from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
 from stage.manifest import record_of, write_manifest
+from tests.forked import fork_server
 
 MODEL = GPT3Config(
     num_layers=4,
@@ -103,10 +103,7 @@ def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any)
 
     The processes are forked from one that has imported PyTorch already. A failure in one of them is raised here.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["benchmark.training.train", "benchmark.training.evaluate_checkpoint", "tests.benchmark.tiny"]
-    )
+    context = fork_server()
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]

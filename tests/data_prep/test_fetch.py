@@ -18,7 +18,7 @@ from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all,
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from tests.data_prep.fake_hub import COMMITS, FakeHub, fake_hub
-from tests.support import assert_refused, command
+from tests.support import assert_refused, command, fresh_command
 
 NAMES = [train_shard(number) for number in (768, 769, 770)]
 FILES = {name: gzip.compress(f'{{"text": "tree {name}"}}\n'.encode(), mtime=0) for name in NAMES}
@@ -33,8 +33,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
-def fetched(output: Path, *more: object) -> Any:
-    return command("data_prep", "fetch", "--output", output, "--what", "train", "--shards", "768-770", *more)
+def fetched(output: Path, *more: object, run: Any = command) -> Any:
+    return run("data_prep", "fetch", "--output", output, "--what", "train", "--shards", "768-770", *more)
 
 
 def all_files(output: Path) -> list[str]:
@@ -134,7 +134,9 @@ def test_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_huggingface_hub_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "huggingface_hub.py").write_text("raise ImportError('not here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert_refused(fetched(tmp_path / "c4"), "fetch needs huggingface_hub: pip install huggingface_hub")
+    assert_refused(
+        fetched(tmp_path / "c4", run=fresh_command), "fetch needs huggingface_hub: pip install huggingface_hub"
+    )
 
 
 def write_tokenizer(path: Path, pieces: int) -> None:
@@ -213,8 +215,8 @@ def test_links_are_replaced_by_copies_where_there_are_none(
     [
         (NAMES[0], FILES[NAMES[0]][:20], "truncated or damaged gzip file"),
         (NAMES[0], b"an HTML page that says 403", "truncated or damaged gzip file"),
-        (NAMES[0], gzip.compress(b""), "holds no document"),
-        (NAMES[0], gzip.compress(b"[]\n"), '00768-of-01024.json.gz:1: no "text"'),
+        (NAMES[0], gzip.compress(b"", mtime=0), "holds no document"),
+        (NAMES[0], gzip.compress(b"[]\n", mtime=0), '00768-of-01024.json.gz:1: no "text"'),
         ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_566, "24,566 documents, expected 24,567"),
         ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_568, "more documents, expected 24,567"),
         ("c4_en_301_5Mexp2_spm.model", b"an HTML page", "not a SentencePiece model"),

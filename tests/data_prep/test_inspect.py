@@ -16,7 +16,7 @@ from data_prep.token_files.dataset_blocks import Counts, DatasetBlocks, Differen
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path, token_dtype
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from stage.errors import CheckFailed, InputError
-from tests.support import assert_refused, command, write_dataset
+from tests.support import assert_refused, command, fresh_command, write_dataset
 
 SIZES = [5, 1, 7, 3, 4]
 
@@ -277,6 +277,6 @@ def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     write_dataset(tmp_path / "x", SIZES)
     arguments = ["inspect", "--data-path", tmp_path / "x", "--picture"]
-    assert_refused(command("data_prep", *arguments, tmp_path / "p.svg"), "pip install matplotlib", "not here")
+    assert_refused(fresh_command("data_prep", *arguments, tmp_path / "p.svg"), "pip install matplotlib", "not here")
     assert_refused(command("data_prep", *arguments, tmp_path / "p.jpg"), "ends in .svg or .png")
     assert command("data_prep", *arguments[:-1]).returncode == 0

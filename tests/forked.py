@@ -1,0 +1,89 @@
+"""Processes for tests, forked from one that has imported everything already: importing takes longer than most tests."""
+
+import contextlib
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PRELOADED = (
+    "benchmark.training.train",
+    "benchmark.training.evaluate_checkpoint",
+    "benchmark.review.verdict",
+    "benchmark.config.run_options",
+    "checkpoint_convert.__main__",
+    "checksums.__main__",
+    "data_prep.__main__",
+    "tests.benchmark.tiny",
+)
+
+
+def fork_server() -> Any:
+    """The multiprocessing context whose processes begin with :data:`PRELOADED`; one server for each test process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def run_forked(
+    function: Callable[..., None], arguments: list[str], *, folder: Path, timeout: float
+) -> "subprocess.CompletedProcess[str]":
+    """Call ``function(arguments)`` as a program of its own: its exit status, and what it and its children print.
+
+    ``folder`` is its working directory. Raises subprocess.TimeoutExpired after ``timeout`` seconds.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        handles = [multiprocessing.reduction.DupFd(file.fileno()) for file in (out, errors)]
+        process = fork_server().Process(target=_program, args=(function, arguments, folder, dict(os.environ), handles))
+        process.start()
+        process.join(timeout)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(arguments, timeout)
+        texts = []
+        for file in (out, errors):
+            file.seek(0)
+            texts.append(file.read().decode())
+    return subprocess.CompletedProcess(arguments, process.exitcode, *texts)
+
+
+def run_module(arguments: list[str]) -> None:
+    """``python -m ARGUMENTS``"""
+    sys.argv = arguments
+    sys.modules.pop(f"{arguments[0]}.__main__", None)  # imported for what it imports; runpy warns of it
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+
+
+def run_script(arguments: list[str]) -> None:
+    """``python ARGUMENTS``"""
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+def _program(
+    function: Callable[..., None], arguments: list[str], folder: Path, environment: dict[str, str], handles: list[Any]
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    for target, handle in zip((1, 2), handles, strict=True):
+        os.dup2(handle.detach(), target)
+    try:
+        function(arguments)
+    except SystemExit as leaving:
+        if isinstance(leaving.code, str):
+            print(leaving.code, file=sys.stderr)
+        raise
+    except BaseException:
+        traceback.print_exc()
+        raise SystemExit(1) from None
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
