@@ -1,23 +1,30 @@
 """Run, evaluate and review the benchmark: python -m benchmark COMMAND --help"""
 
+# Every command is a frozen dataclass whose fields are its options and whose ``run`` does the work (stage/cli.py).
+# What takes long to import is imported there, so that --help and errors come at once.
+
+import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, NoReturn
 
 import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import parse_run
-from stage.cli import one_line_usage_error
+from benchmark.results.subjects import NEWEST_RULESET
+from stage.cli import Command, one_line_usage_error
 from stage.errors import CheckFailed, InputError, run_command
 
-Parsed = TypeVar("Parsed")
+RunOptions = Annotated[tyro.conf.OmitArgPrefixes[RunConfig], tyro.conf.arg(name="run")]
+"""BENCHMARK [--system NAME] [overrides]: see benchmark/config/run_options.py."""
 
 
-def train(arguments: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class TrainCommand:
     """Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.
 
     Example: torchrun --nproc-per-node 2 -m benchmark train rehearsal --train-data-path 0.5 A 0.5 B
@@ -25,103 +32,84 @@ def train(arguments: Sequence[str]) -> int:
 
     Exit status: 0 target reached, 1 not reached, 2 bad input, 75 interrupted and saved: the same command continues.
     """
-    options = parse_run("train", arguments, train.__doc__ or "", Train)
-    return _dry_run(options) if options.dry_run else _train(options.run)
 
-
-@dataclass(frozen=True)
-class Train:
-    """Options of ``train``."""
-
-    run: tyro.conf.OmitArgPrefixes[RunConfig]
+    config: RunOptions
     dry_run: bool = False
     """Run a step of each kind of rank on tensors without memory, in this process; print what it would hold, compute and
     send. Exit status 1 when the devices' memory does not suffice."""
     json: bool = False
     """Print the dry run's result as JSON."""
 
+    def run(self) -> int:
+        return self._dry_run() if self.dry_run else self._train()
 
-def _train(config: RunConfig) -> int:
-    from benchmark.training.engine.distributed import end_process
-    from benchmark.training.train import EXIT_STATUS
-    from benchmark.training.train import train as run
+    def _dry_run(self) -> int:
+        from benchmark.planning.dry_run import dry_run, format_dry_run
 
-    end_process(EXIT_STATUS[run(config)])
+        result = dry_run(self.config)
+        print(json.dumps(asdict(result)) if self.json else format_dry_run(result, self.config))
+        if result.complaint is not None:
+            raise CheckFailed(result.complaint)
+        return 0
 
+    def _train(self) -> int:
+        from benchmark.training.engine.distributed import end_process
+        from benchmark.training.train import EXIT_STATUS, train
 
-def _dry_run(options: Train) -> int:
-    from benchmark.planning.dry_run import dry_run, format_dry_run
-
-    result = dry_run(options.run)
-    print(json.dumps(asdict(result)) if options.json else format_dry_run(result, options.run))
-    if result.complaint is not None:
-        raise CheckFailed(result.complaint)
-    return 0
+        end_process(EXIT_STATUS[train(self.config)])
 
 
 @dataclass(frozen=True)
-class WithJson:
-    """Options of a command that reads a run's configuration."""
-
-    run: tyro.conf.OmitArgPrefixes[RunConfig]
-    json: bool = False
-    """Print JSON."""
-
-
-def evaluate(arguments: Sequence[str]) -> int:
+class EvaluateCommand:
     """Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.
 
     Example: torchrun --nproc-per-node 2 -m benchmark evaluate rehearsal --checkpoint ckpt4000_bf16
     --valid-data-path 1.00 V
     """
-    options = parse_run("evaluate", arguments, evaluate.__doc__ or "", WithJson)
-    from benchmark.training.engine.distributed import end_process
-    from benchmark.training.evaluate_checkpoint import evaluate_checkpoint
 
-    quality = evaluate_checkpoint(options.run)
-    if quality is not None and options.json:
-        print(json.dumps(asdict(quality)))
-    elif quality is not None:
-        scored = f"{quality.scored_tokens:,} tokens scored"
-        print(f"{quality.checkpoint}: log perplexity {quality.log_perplexity:.5f}, {scored}")
-        if quality.expected is not None:
-            print(f"expected of the initial checkpoint: {quality.expected}, {quality.distance_in_sd:+.1f} sd away")
-    end_process(0)
+    config: RunOptions
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        from benchmark.training.engine.distributed import end_process
+        from benchmark.training.evaluate_checkpoint import evaluate_checkpoint, format_quality
+
+        quality = evaluate_checkpoint(self.config)
+        if quality is not None:  # on rank 0
+            print(json.dumps(asdict(quality)) if self.json else format_quality(quality))
+        end_process(0)
 
 
-def schedule(arguments: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class ScheduleCommand:
     """Every step of a run: consumed samples, learning rate, whether it evaluates.
 
     Example: python -m benchmark schedule gpt3_175b --global-batch-size 2048 --json
     """
-    options = parse_run("schedule", arguments, schedule.__doc__ or "", WithJson)
-    from benchmark.config.schedule import scheduled_steps
 
-    benchmark = options.run.benchmark
-    steps = scheduled_steps(benchmark)
-    if options.json:
-        content = {
-            "benchmark": benchmark.name,
-            "global_batch_size": benchmark.global_batch_size,
-            "start_iteration": benchmark.start_iteration,
-            "start_samples": benchmark.start_samples,
-            "eval_interval": benchmark.eval_interval,
-            "steps": [asdict(step) for step in steps],
-        }
-        print(json.dumps(content))
+    config: RunOptions
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        from benchmark.config.schedule import format_schedule, schedule_as_json
+
+        benchmark = self.config.benchmark
+        print(json.dumps(schedule_as_json(benchmark)) if self.json else format_schedule(benchmark))
         return 0
-    print(f"{'iteration':>9} {'consumed samples':>16} {'trained tokens':>15} {'learning rate':>23}")
-    for step in steps:
-        row = f"{step.iteration:>9} {step.consumed_samples:>16} {step.trained_tokens:>15} {step.learning_rate:>23.16e}"
-        print(row + ("  evaluates" if step.evaluates else ""))
-    return 0
 
 
 @dataclass(frozen=True)
-class PlanOptions:
-    """Options of ``plan``."""
+class PlanCommand:
+    """Memory, messages, step time and time to train of a run, without its devices.
 
-    run: tyro.conf.OmitArgPrefixes[RunConfig]
+    Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --mfu 0.42
+
+    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes a minute or two for 175B.
+    """
+
+    config: RunOptions
     mfu: float | None = None
     """Model FLOP/s utilisation to count with, as a fraction of the dense BF16 peak; without it that of a published
     run of GPT-3 175B on this accelerator."""
@@ -130,35 +118,20 @@ class PlanOptions:
     json: bool = False
     """Print JSON."""
 
+    def run(self) -> int:
+        from benchmark.planning.dry_run import dry_run
+        from benchmark.planning.run_plan import assumed_tflops, format_run_plan, make_plan
 
-def plan(arguments: Sequence[str]) -> int:
-    """Memory, messages, step time and time to train of a run, without its devices.
-
-    Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --mfu 0.42
-
-    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes a minute or two for 175B.
-    """
-    options = parse_run("plan", arguments, plan.__doc__ or "", PlanOptions)
-    from benchmark.planning.dry_run import dry_run
-    from benchmark.planning.run_plan import assumed_tflops, format_run_plan, make_plan
-
-    assumed_tflops(options.run, options.mfu, options.tflops)  # complains before the minute of the dry run
-    made = make_plan(options.run, dry_run(options.run), mfu=options.mfu, tflops=options.tflops)
-    print(json.dumps(asdict(made)) if options.json else format_run_plan(made, options.run))
-    if made.dry_run.complaint is not None:
-        raise CheckFailed(made.dry_run.complaint)
-    return 0
+        assumed_tflops(self.config, self.mfu, self.tflops)  # complains before the minute of the dry run
+        made = make_plan(self.config, dry_run(self.config), mfu=self.mfu, tflops=self.tflops)
+        print(json.dumps(asdict(made)) if self.json else format_run_plan(made, self.config))
+        if made.dry_run.complaint is not None:
+            raise CheckFailed(made.dry_run.complaint)
+        return 0
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Options of ``preflight`` where no benchmark is named."""
-
-    json: bool = False
-    """Print JSON."""
-
-
-def preflight(arguments: Sequence[str]) -> int:
+class PreflightCommand:
     """Whether machines and inputs will carry a run: one line for each check, with its mend.
 
     Alone it checks this machine; with BENCHMARK and a run's options also disks and inputs, as train would; started like
@@ -168,24 +141,38 @@ def preflight(arguments: Sequence[str]) -> int:
 
     Exit status: 0 every check that applies ran and none failed, 1 one failed, 2 bad input.
     """
+
+    config: RunOptions
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        return _preflight(self.config, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class MachinePreflightCommand:
+    """Options of ``preflight`` where no benchmark is named."""
+
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        return _preflight(None, as_json=self.json)
+
+
+def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
+    from benchmark.preflight.run_checks import preflight
     from benchmark.training.engine.distributed import end_process, read_environment
 
-    config, as_json = None, False
-    if not arguments or arguments[0].startswith("--json"):
-        as_json = _parse("preflight", Machine, arguments).json
-    else:
-        options = parse_run("preflight", arguments, preflight.__doc__ or "", WithJson)
-        config, as_json = options.run, options.json
-    from benchmark.preflight.run_checks import preflight as run
-
-    status = run(config, as_json=as_json)
+    status = preflight(config, as_json=as_json)
     if read_environment().world_size > 1:
         end_process(status)
     return status
 
 
 @dataclass(frozen=True)
-class Review:
+class ReviewCommand:
     """Whether results would be accepted: the official checkers, and rules of our own, on logs and packages.
 
     Exit status 0 only if every check that applies really ran on every file and passed.
@@ -202,24 +189,38 @@ class Review:
     compare: tuple[Path, Path] | None = None
     """Review two results and show them side by side."""
 
+    def run(self) -> int:
+        from benchmark.review.review_command import run
 
-def review(arguments: Sequence[str]) -> int:
-    """Whether results and packages would be accepted, and what their score is."""
-    options = _parse("review", Review, arguments)
-    from benchmark.review.review_command import run
-
-    return run(options.paths, options.ruleset, options.json, options.compare)
-
-
-def rehearse(arguments: Sequence[str]) -> int:
-    """The whole benchmark at a small size on this machine, from corpus to reviewed result."""
-    from benchmark.rehearsal.rehearse import Rehearsal
-
-    return _parse("rehearse", Rehearsal, arguments).run()
+        return run(self.paths, self.ruleset, self.json, self.compare)
 
 
 @dataclass(frozen=True)
-class ReferencePoints:
+class RehearseCommand:
+    """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
+    checksums, timed run under torchrun, review, report. What is already made and valid is used again; a killed run is
+    continued; otherwise each call is a new run with a new seed.
+
+    Example: python -m benchmark rehearse --work-dir runs/rehearsal
+    """
+
+    c4_path: Path | None = None
+    """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
+    work_dir: Path = Path("runs/rehearsal")
+    """Where everything is written."""
+    seed: int | None = None
+    """Seed of the run's data order; drawn unless given."""
+    master_port: int | None = None
+    """Port for the processes to meet at; a free one unless given."""
+
+    def run(self) -> int:
+        from benchmark.rehearsal.rehearse import rehearse
+
+        return rehearse(self.work_dir, c4_path=self.c4_path, seed=self.seed, master_port=self.master_port)
+
+
+@dataclass(frozen=True)
+class ReferencePointsCommand:
     """Write the convergence points of runs in the format of the official reference points: of finished runs, or of
     rehearsals made for it, each with a seed of its own. Review judges rehearsals by the committed file,
     benchmark/results/rehearsal_points.json.
@@ -236,67 +237,145 @@ class ReferencePoints:
     output: Path = Path("points.json")
     """File to write."""
 
+    def run(self) -> int:
+        from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
 
-def reference_points(arguments: Sequence[str]) -> int:
-    """Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format."""
-    options = _parse("reference-points", ReferencePoints, arguments)
-    from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
-
-    runs = [*options.runs, *rehearse_seeds(options.seeds, options.work_dir)]
-    print(f"{options.output}: {write_reference_points(runs, options.output)}")
-    return 0
+        runs = [*self.runs, *rehearse_seeds(self.seeds, self.work_dir)]
+        print(f"{self.output}: {write_reference_points(runs, self.output)}")
+        return 0
 
 
-def describe_system(arguments: Sequence[str]) -> int:
-    """The MLPerf description of this machine, with a mark where it takes a person to know."""
-    from benchmark.submission.describe_system import DescribeSystem
+@dataclass(frozen=True)
+class DescribeSystemCommand:
+    """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
+    them in by hand: package and review refuse a description with marks.
 
-    return _parse("describe-system", DescribeSystem, arguments).run()
+    Example: python -m benchmark describe-system --output dgxh100_n64.json
+    """
 
+    output: Path | None = None
+    """File to write; printed unless given."""
 
-def package(arguments: Sequence[str]) -> int:
-    """Three results, a system description and the code become a submission that review passes."""
-    from benchmark.submission.package import Package
+    def run(self) -> int:
+        from benchmark.submission.describe_system import DescribeSystem
 
-    return _parse("package", Package, arguments).run()
-
-
-def report(arguments: Sequence[str]) -> int:
-    """One self-contained HTML page about runs."""
-    from benchmark.report.write_report import Report
-
-    return _parse("report", Report, arguments).run()
+        return DescribeSystem(self.output).run()
 
 
-COMMANDS: Mapping[str, Callable[[Sequence[str]], int]] = {
-    "train": train,
-    "evaluate": evaluate,
-    "schedule": schedule,
-    "plan": plan,
-    "preflight": preflight,
-    "review": review,
-    "rehearse": rehearse,
-    "reference-points": reference_points,
-    "describe-system": describe_system,
-    "package": package,
-    "report": report,
+@dataclass(frozen=True)
+class PackageCommand:
+    """Make a submission of three results: system description, logs, code, scripts, manifests. What review would
+    refuse is refused, in a line each, and nothing is left behind.
+
+    Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
+    --output ACME
+    """
+
+    org: str
+    """The submitting organisation."""
+    system_json: Path
+    """Description of the system, as describe-system begins it; its file name names the system."""
+    results: tuple[Path, ...]
+    """Three result files, or folders of runs."""
+    output: Path
+    """Folder to make."""
+    ruleset: str = NEWEST_RULESET
+    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+
+    def run(self) -> int:
+        from benchmark.submission.package import Package
+
+        return Package(self.org, self.system_json, self.results, self.output, self.ruleset).run()
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Write one self-contained HTML page about runs: verdict and score, accuracy, training, speed, where the time went,
+    origin, every finding of review. Several runs overlay. Exit status 0 if it is written, whatever the verdict.
+
+    Example: python -m benchmark report runs/rehearsal/run_0 --output report.html
+    """
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs or of results, or result files, published ones too."""
+    output: Path
+    """HTML file to write."""
+    ruleset: str | None = None
+    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
+
+    def run(self) -> int:
+        from benchmark.report.write_report import Report
+
+        return Report(self.paths, self.output, self.ruleset).run()
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command that ``arguments`` name, with its options. Raises InputError for anything unknown."""
+    name, options = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise InputError(f"unknown command {name!r}; there are {', '.join(COMMANDS)}")
+    command: Any = COMMANDS[name][0]
+    if command is PreflightCommand and (not options or options[0].startswith("--json")):
+        command = MachinePreflightCommand
+    prog = f"python -m benchmark {name}"
+    if "config" in {field.name for field in dataclasses.fields(command)}:
+        made: Command = parse_run(prog, options, command, on_devices=command is not ScheduleCommand)
+    else:
+        made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))
+    return made
+
+
+COMMANDS: Mapping[str, tuple[type[Command], str]] = {
+    "train": (
+        TrainCommand,
+        "Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.",
+    ),
+    "evaluate": (
+        EvaluateCommand,
+        "Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.",
+    ),
+    "schedule": (ScheduleCommand, "Every step of a run: consumed samples, learning rate, whether it evaluates."),
+    "plan": (PlanCommand, "Memory, messages, step time and time to train of a run, without its devices."),
+    "preflight": (
+        PreflightCommand,
+        "Whether machines and inputs will carry a run: one line for each check, with its mend.",
+    ),
+    "review": (ReviewCommand, "Whether results and packages would be accepted, and what their score is."),
+    "rehearse": (
+        RehearseCommand,
+        "The whole benchmark at a small size on this machine, from corpus to reviewed result.",
+    ),
+    "reference-points": (
+        ReferencePointsCommand,
+        "Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format.",
+    ),
+    "describe-system": (
+        DescribeSystemCommand,
+        "The MLPerf description of this machine, with a mark where it takes a person to know.",
+    ),
+    "package": (
+        PackageCommand,
+        "Three results, a system description and the code become a submission that review passes.",
+    ),
+    "report": (ReportCommand, "One self-contained HTML page about runs."),
 }
+"""What each command is, and its line in the list of ``--help``."""
 
 
-def _parse(command: str, options: type[Parsed], arguments: Sequence[str]) -> Parsed:
-    return one_line_usage_error(lambda: tyro.cli(options, args=list(arguments), prog=f"python -m benchmark {command}"))
-
-
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int | None:
+    """``python -m benchmark ARGUMENTS``; returns the exit status."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"{__doc__}\n")
-        for name, command in COMMANDS.items():
-            print(f"  {name:17} {(command.__doc__ or '').splitlines()[0]}")
+        for name, (_, summary) in COMMANDS.items():
+            print(f"  {name:17} {summary}")
         return 0 if arguments else 2
-    if arguments[0] not in COMMANDS:
-        raise InputError(f"unknown command {arguments[0]!r}; there are {', '.join(COMMANDS)}")
-    return COMMANDS[arguments[0]](arguments[1:])
+    return parse(arguments).run()
+
+
+def console() -> NoReturn:
+    """``python -m benchmark``, and the script ``benchmark`` of an installation."""
+    run_command(lambda: main(sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    run_command(lambda: main(sys.argv[1:]))
+    console()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.__main__ import EvaluateCommand, TrainCommand, parse
 from benchmark.config.run_config import RunConfig
-from benchmark.config.run_options import parse_run
 from tests.support import REPOSITORY
 
 VARIABLES = {"COM_DIR": "/data", "EXTERNAL_MODEL_CHECKPOINT_DIR": "/ckpt4000", "DRY_RUN": "1"}
@@ -28,7 +28,9 @@ def train_command(*arguments: str, **variables: str) -> tuple[list[str], RunConf
     assert done.returncode == 0, done.stderr
     words = shlex.split(done.stdout)
     options = words[words.index("train") + 1 :]
-    return words, parse_run("train", options, "", lambda run: run)
+    parsed = parse(["train", *options])
+    assert isinstance(parsed, TrainCommand)
+    return words, parsed.config
 
 
 def test_175b_run_gets_what_the_variables_say() -> None:
@@ -89,7 +91,9 @@ def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
     words = shlex.split(done.stdout)
     assert words[words.index("benchmark") + 1] == "evaluate"
     options = words[words.index("evaluate") + 1 :]
-    assert parse_run("evaluate", options, "", lambda run: run).checkpoint == Path("/ckpt4000")
+    parsed = parse(["evaluate", *options])
+    assert isinstance(parsed, EvaluateCommand)
+    assert parsed.config.checkpoint == Path("/ckpt4000")
 
 
 def test_rehearsal_is_what_runs_without_arguments() -> None:

@@ -180,7 +180,7 @@ class System:
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
 
     @property
-    def num_stages(self) -> int:
+    def num_pipeline_stages(self) -> int:
         return self.pipeline_parallel * self.pipeline_chunks
 
 
@@ -246,7 +246,7 @@ class RunConfig:
                     f"tensor_parallel {system.tensor_parallel} does not divide {name} {size}; possible: "
                     f"{_listed(possible)}; change --tensor-parallel"
                 )
-        if system.num_stages > model.num_layers:
+        if system.num_pipeline_stages > model.num_layers:
             raise InputError(
                 f"pipeline_parallel {system.pipeline_parallel} x pipeline_chunks {system.pipeline_chunks} are more "
                 f"stages than the model's {model.num_layers} layers; lower --pipeline-parallel or --pipeline-chunks"

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import tyro
 
@@ -13,16 +13,28 @@ from stage.cli import one_line_usage_error
 from stage.errors import InputError
 
 FLAG = "--system"
-Parsed = TypeVar("Parsed")
 
 
-def parse_run(command: str, arguments: Sequence[str], description: str, wrap: Callable[[RunConfig], Parsed]) -> Parsed:
-    """What ``python -m benchmark COMMAND ARGUMENTS`` asks for.
+class RunCommand(Protocol):
+    """A command about a run."""
 
-    ``wrap`` makes the command's own dataclass, which may have more options, of the default configuration. Raises
-    InputError for an unknown benchmark, system or option, and for values that do not fit together.
+    @property
+    def config(self) -> RunConfig: ...
+
+
+Parsed = TypeVar("Parsed", bound=RunCommand)
+
+
+def parse_run(
+    prog: str, arguments: Sequence[str], command: Callable[[RunConfig], Parsed], *, on_devices: bool
+) -> Parsed:
+    """The options of a command about a run: ``PROG BENCHMARK [--system NAME] [overrides]``.
+
+    ``command`` is the command's own dataclass, whose field ``config`` is the run and whose other fields have defaults.
+    ``on_devices``: the model has to be dealt out to the system's devices. Raises InputError for an unknown benchmark,
+    system or option, and for values that do not fit together.
     """
-    prog = f"python -m benchmark {command}"
+    description = command.__doc__ or ""
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             print(f"usage: {prog} {{{','.join(BENCHMARKS)}}} [--system {{{','.join(SYSTEMS)}}}] [overrides]\n")
@@ -31,14 +43,17 @@ def parse_run(command: str, arguments: Sequence[str], description: str, wrap: Ca
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
     name, overrides = _known(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
     system = _known(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")
-    default = wrap(RunConfig(benchmark=BENCHMARKS[name], system=SYSTEMS[system]))
+    default = command(RunConfig(benchmark=BENCHMARKS[name], system=SYSTEMS[system]))
     text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system})."
     try:
-        return one_line_usage_error(
+        parsed = one_line_usage_error(
             lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
         )
     except ValueError as error:  # the model's own complaints about its sizes
         raise InputError(str(error)) from error
+    if on_devices:
+        parsed.config.require_fit()
+    return parsed
 
 
 def _take_flag(arguments: list[str]) -> str | None:

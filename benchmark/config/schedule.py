@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from benchmark.config.run_config import Benchmark, OptimizerConfig
 
@@ -53,3 +54,24 @@ def scheduled_steps(benchmark: Benchmark) -> Iterator[ScheduledStep]:
             learning_rate=learning_rate(before, benchmark.optimizer),
             evaluates=step % benchmark.eval_interval == 0,
         )
+
+
+def schedule_as_json(benchmark: Benchmark) -> dict[str, Any]:
+    """Every step, for scripts."""
+    return {
+        "benchmark": benchmark.name,
+        "global_batch_size": benchmark.global_batch_size,
+        "start_iteration": benchmark.start_iteration,
+        "start_samples": benchmark.start_samples,
+        "eval_interval": benchmark.eval_interval,
+        "steps": [asdict(step) for step in scheduled_steps(benchmark)],
+    }
+
+
+def format_schedule(benchmark: Benchmark) -> str:
+    """Every step, a line each."""
+    lines = [f"{'iteration':>9} {'consumed samples':>16} {'trained tokens':>15} {'learning rate':>23}"]
+    for step in scheduled_steps(benchmark):
+        row = f"{step.iteration:>9} {step.consumed_samples:>16} {step.trained_tokens:>15} {step.learning_rate:>23.16e}"
+        lines.append(row + ("  evaluates" if step.evaluates else ""))
+    return "\n".join(lines)

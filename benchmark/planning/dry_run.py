@@ -8,6 +8,8 @@ and what the allocator loses between tensors, for which ``RESERVE`` is left.
 
 import dataclasses
 import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -19,9 +21,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.planning.fake_world import fake_tensors, fake_world, skip_handshake
 from benchmark.planning.tracker import GRADIENT_SUMS, Tracker
 from benchmark.training.engine.micro_batches import MicroBatch
-from benchmark.training.engine.passes import Pipeline
-from benchmark.training.engine.tied_table import TiedTable
-from benchmark.training.engine.train_state import TrainState, allocated_state, build_stages, starting_progress
+from benchmark.training.engine.pipeline import Pipeline
+from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import accumulate, update
 from model.flops import stage_flops_per_token
 from model.model_parts import layers_of_stages
@@ -78,7 +80,6 @@ class DryRun:
 
 def dry_run(config: RunConfig) -> DryRun:
     """Examine one rank of each kind. Raises InputError when model or batch cannot be dealt out at all."""
-    config.require_fit()
     ranks = _kinds(config)
     with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
         reports = pool.starmap(_examine, [(config, *kind) for kind in ranks.items()], chunksize=1)
@@ -98,7 +99,7 @@ def _kinds(config: RunConfig) -> dict[str, int]:
 
 
 def _layers(config: RunConfig, pipeline_rank: int) -> int:
-    stages = layers_of_stages(config.benchmark.model.num_layers, config.system.num_stages)
+    stages = layers_of_stages(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
     return sum(len(layers) for layers in stages[pipeline_rank :: config.system.pipeline_parallel])
 
 
@@ -115,15 +116,21 @@ def _examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     size = batches * system.micro_batch_size * system.data_parallel
     small = dataclasses.replace(config, benchmark=dataclasses.replace(config.benchmark, global_batch_size=size))
     with fake_world(system, rank) as world:
-        stages, tied_table = build_stages(small, world), TiedTable(world)
         tracker = Tracker({world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()})
-        if tied_table.group is not None:
-            tracker.axes[tied_table.group.group_name] = "ends of the pipeline"
-        with fake_tensors(), tracker:
-            state = allocated_state(small, world, starting_progress(small.benchmark, 0), stages, tied_table)
+        without_memory = fake_tensors()
+
+        @contextmanager
+        def counted() -> Iterator[None]:
+            with without_memory, tracker:
+                yield
+
+        state = empty_state(small, world, starting_progress(small.benchmark, 0), within=counted())
+        if state.tied_table.group is not None:
+            tracker.axes[state.tied_table.group.group_name] = "ends of the pipeline"
+        with counted():
             state.optimizer.start_at(small.benchmark.start_iterations)
-            if isinstance(state.passes, Pipeline):
-                skip_handshake(state.passes.training_schedule)
+            if isinstance(state.forward_backward, Pipeline):
+                skip_handshake(state.forward_backward.training_schedule)
             shape = system.micro_batch_size, config.benchmark.model.seq_length
             tokens = torch.zeros(shape, dtype=torch.int64)
             micro_batches = [MicroBatch(tokens, tokens, torch.ones(shape))] * batches
@@ -132,17 +139,15 @@ def _examine(config: RunConfig, kind: str, rank: int) -> RankReport:
                 accumulate(state, micro_batches, stop_requested=False)
                 update(state, norm=2.0, rate=1e-5)
                 state.optimizer.clear_gradients()
-        return _report(config, kind, rank, stages, state, tracker, batches)
+        return _report(config, kind, rank, state, tracker, batches)
 
 
-def _report(
-    config: RunConfig, kind: str, rank: int, stages: list[nn.Module], state: TrainState, tracker: Tracker, batches: int
-) -> RankReport:
+def _report(config: RunConfig, kind: str, rank: int, state: TrainState, tracker: Tracker, batches: int) -> RankReport:
     system, model = config.system, config.benchmark.model
     shards = 4 * sum(value.to_local().numel() for value in state.parameters.values())
     moments = 2 * shards
     kept = system.keep_unsharded or system.pipeline_parallel > 1
-    in_use = sum(_parameters_in_use(stage, kept=kept) for stage in stages)
+    in_use = sum(_parameters_in_use(stage, kept=kept) for stage in state.model_parts)
     gathered, gradients = (2 if config.precision == "bf16" else 4) * in_use, 4 * in_use
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     has_output = pipeline_rank == system.pipeline_parallel - 1

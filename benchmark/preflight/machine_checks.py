@@ -14,11 +14,11 @@ from benchmark.config.run_config import RunConfig
 from benchmark.machine.hardware import ask
 from benchmark.machine.run_environment import run_environment
 from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
-from benchmark.rehearsal.torchrun import require_free
-from benchmark.training.checkpoints.run_checkpoint import checkpoints_folder, newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path
 from model.flops import num_parameters
+from stage.child_processes import require_free_port
 from stage.dependencies import missing
 from stage.digest import md5_file
 from stage.errors import InputError
@@ -205,7 +205,7 @@ def port(place: Place) -> CheckResult:
     given = place.environment.address.rpartition(":")[2]
     number = int(given) if given.isdigit() else TORCHRUN_PORT
     try:
-        require_free(number)
+        require_free_port(number)
     except InputError as error:
         return CheckResult("FAILED" if given.isdigit() else "warning", str(error), "set MASTER_PORT to a free port")
     return CheckResult("ok", f"port {number} is free")

@@ -77,10 +77,8 @@ class PreflightRow:
 def preflight(config: RunConfig | None, *, as_json: bool) -> int:
     """Run every check and print a line for each; 0 if none failed. Collective where there are several processes.
 
-    Raises InputError when the run's sizes do not fit together, or when the processes cannot meet.
+    Raises InputError when the processes cannot meet.
     """
-    if config is not None:
-        config.require_fit()
     with _place(config) as place:
         rows = []
         for check in CHECKS:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmark.rehearsal.rehearse import rehearse
 from benchmark.results.convergence import make_point
 from stage.errors import CheckFailed, InputError
 from stage.publish import write_text
@@ -24,11 +25,9 @@ def rehearse_seeds(seeds: int, work_dir: Path) -> list[Path]:
 
     Raises CheckFailed when one of them does not reach its target or does not pass the review.
     """
-    from benchmark.rehearsal.rehearse import Rehearsal
-
     while (have := len(list(work_dir.glob("run_*/summary.json")))) < seeds:
         print(f"=== run {have + 1} of {seeds}", flush=True)
-        status = Rehearsal(work_dir=work_dir).run()
+        status = rehearse(work_dir)
         if status:
             raise CheckFailed(f"run {have + 1} of {seeds} ended with exit status {status}; see {work_dir}")
     return sorted(path.parent for path in work_dir.glob("run_*/summary.json")) if seeds else []

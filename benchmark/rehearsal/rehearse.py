@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ import numpy as np
 
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
-from benchmark.rehearsal.torchrun import run_module, torchrun
+from benchmark.rehearsal.torchrun import torchrun
 from benchmark.review.verdict import Review, review
 from data_prep.token_files.indexed_dataset import IndexedDataset
+from stage.child_processes import run_module
 from stage.errors import InputError
 from stage.git import REPOSITORY
 from stage.lock import only_one_in
@@ -25,6 +25,7 @@ CHECKPOINT_SEED = 1
 TRAIN_SETS = ("c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document")
 VALIDATION = "c4_en_validation_subset_c4_spm_text_document"
 """The reference's names, so that run_gpt3.sh finds them in a COM_DIR."""
+CHECKPOINT_PAXML, CHECKPOINT_MEGATRON = "checkpoint_paxml", "checkpoint_megatron_bf16"
 MOST_SHARDS = 8
 """Taken of C4_PATH: enough for a rehearsal."""
 TOKENIZER_DOCUMENTS = 20_000
@@ -40,44 +41,38 @@ class StageFailed(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
-    checksums, timed run under torchrun, review, report. What is already made and valid is used again; a killed run is
-    continued; otherwise each call is a new run with a new seed.
+def rehearse(
+    work_dir: Path, *, c4_path: Path | None = None, seed: int | None = None, master_port: int | None = None
+) -> int:
+    """Run every stage of the benchmark at its small size; returns the exit status of what ended it, 0 for a pass.
 
-    Example: python -m benchmark rehearse --work-dir runs/rehearsal
+    What is already made in ``work_dir`` and valid is used again; a killed run is continued, and otherwise a new one is
+    begun. ``c4_path``: real text instead of the generated one. ``seed`` of the data order and ``master_port`` are
+    drawn unless given. Raises InputError where there is no such text, or the folder is in use.
     """
-
-    c4_path: Path | None = None
-    """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
-    work_dir: Path = Path("runs/rehearsal")
-    """Where everything is written."""
-    seed: int | None = None
-    """Seed of the run's data order; drawn unless given."""
-    master_port: int | None = None
-    """Port for the processes to meet at; a free one unless given."""
-
-    def run(self) -> int:
-        work = self.work_dir.resolve()
-        if self.c4_path is not None:
-            _find_c4(self.c4_path)
-            name = hashlib.md5(bytes(self.c4_path.resolve()), usedforsecurity=False).hexdigest()[:8]
-            work = work.with_name(f"{work.name}-c4-{name}")
-        work.mkdir(parents=True, exist_ok=True)
-        try:
-            with only_one_in(work, "choose another WORK_DIR"):
-                return _Stages(self, work).run()
-        except StageFailed as failure:
-            print(f"\nrehearsal {failure}; what it made is in {work}")
-            return failure.status
+    work = work_dir.resolve()
+    if c4_path is not None:
+        _find_c4(c4_path)
+        name = hashlib.md5(bytes(c4_path.resolve()), usedforsecurity=False).hexdigest()[:8]
+        work = work.with_name(f"{work.name}-c4-{name}")
+    work.mkdir(parents=True, exist_ok=True)
+    try:
+        with only_one_in(work, "choose another WORK_DIR"):
+            return _Rehearsal(work, work_dir, c4_path, seed, master_port).run()
+    except StageFailed as failure:
+        print(f"\nrehearsal {failure}; what it made is in {work}")
+        return failure.status
 
 
-class _Stages:
+class _Rehearsal:
     """One rehearsal. Each stage is a command that does nothing when its output is there and valid."""
 
-    def __init__(self, options: Rehearsal, work: Path) -> None:
-        self.options, self.work = options, work
+    def __init__(
+        self, work: Path, shown_work: Path, c4_path: Path | None, seed: int | None, master_port: int | None
+    ) -> None:
+        """``shown_work``: the folder ``work`` as the user named it."""
+        self.work, self.shown_work = work, shown_work
+        self.c4_path, self.seed, self.master_port = c4_path, seed, master_port
         self.seconds: dict[str, float] = {}
 
     def run(self) -> int:
@@ -96,11 +91,11 @@ class _Stages:
 
     def _prepare_data(self) -> list[Path]:
         """Corpus, tokenizer, token files; returns the training prefixes."""
-        if self.options.c4_path is None:
+        if self.c4_path is None:
             corpus = self.work / "corpus"
             self._command("corpus", "data_prep", "synthetic-corpus", "--output", corpus, "--seed", CORPUS_SEED)
         else:
-            corpus = self.options.c4_path.resolve()
+            corpus = self.c4_path.resolve()
         shards, validation = _find_c4(corpus)
         tokenizer = self.work / "tokenizer" / "sentencepiece.model"
         vocabulary = ["--vocab-size", REHEARSAL.model.vocab_size, "--documents", TOKENIZER_DOCUMENTS]
@@ -115,13 +110,13 @@ class _Stages:
                 inputs = ["--input", *files, "--tokenizer", tokenizer, "--output-prefix", prefix]
                 self._command("tokenise", "data_prep", "preprocess", *inputs)
                 train_sets.append(prefix)
-        if self.options.c4_path is None:
+        if self.c4_path is None:
             self._verify("dataset", REPOSITORY / "checksums" / "rehearsal_dataset.md5")
         return train_sets[:-1]
 
     def _prepare_checkpoint(self) -> Path:
         """The initial checkpoint in PAXML's layout, converted and verified."""
-        model, paxml, megatron = REHEARSAL.model, self.work / "checkpoint_paxml", self.work / "checkpoint_megatron_bf16"
+        model, paxml, megatron = REHEARSAL.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
         sizes = ["--layers", model.num_layers, "--hidden", model.hidden_size, "--heads", model.num_attention_heads]
         sizes += ["--vocab", model.padded_vocab_size, "--positions", model.max_position_embeddings]
         self._command(
@@ -147,16 +142,16 @@ class _Stages:
         arguments += ["--valid-data-path", "1.00", self.work / "dataset" / VALIDATION]
         arguments += ["--checkpoint", checkpoint, "--log-interval", REHEARSAL.eval_interval // 2]
         arguments += ["--save-interval", REHEARSAL.eval_interval]
-        if self.options.seed is not None:
-            arguments += ["--seed", self.options.seed]
-        if self.options.c4_path is not None:
+        if self.seed is not None:
+            arguments += ["--seed", self.seed]
+        if self.c4_path is not None:
             samples = REHEARSAL.start_samples + EVALUATIONS_WITHOUT_TARGET * REHEARSAL.eval_interval_samples
             arguments += ["--target-log-perplexity", "None", "--train-samples", samples]
         log = self.work / "torchrun.log"
         with self._stage("timed run"):
             words = [str(argument) for argument in arguments]
             self._show("torchrun", "--nproc-per-node", str(system.num_devices), "-m", *words)
-            status = torchrun(words, processes=system.num_devices, port=self.options.master_port, log=log)
+            status = torchrun(words, processes=system.num_devices, port=self.master_port, log=log)
         if not (run_dir / "summary.json").exists():
             raise StageFailed("timed run", status or 1)
         return 1 if status else 0
@@ -173,7 +168,7 @@ class _Stages:
         """Print a command, with short paths and long lists of files cut."""
         shown: list[str] = []
         for word in words:
-            word = word.replace(f"{self.work}/", f"{self.options.work_dir}/").replace(f"{REPOSITORY}/", "")
+            word = word.replace(f"{self.work}/", f"{self.shown_work}/").replace(f"{REPOSITORY}/", "")
             same_kind = len(shown) > 1 and Path(word).suffix == ".gz" == Path(shown[-1]).suffix
             if same_kind and shown[-2] == "...":
                 shown[-1] = word
@@ -191,8 +186,13 @@ class _Stages:
         yield
         self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - started
 
+    def _inputs(self) -> list[str]:
+        """Folders of what the stages before the run made, in their order."""
+        names = ("corpus", "tokenizer", "dataset", CHECKPOINT_PAXML, CHECKPOINT_MEGATRON)
+        return [name for name in names if (self.work / name).is_dir()]
+
     def _last_screen(self, summary: dict[str, Any], verdict: Review | None, run_dir: Path) -> None:
-        target = REHEARSAL.target_log_perplexity if self.options.c4_path is None else None
+        target = REHEARSAL.target_log_perplexity if self.c4_path is None else None
         reached = f"target {target} reached" if summary["status"] == "success" else f"{summary['status']}"
         perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
         entropy = unigram_entropy(self.work / "dataset" / VALIDATION)
@@ -205,7 +205,7 @@ class _Stages:
             "review": "not judged: no target for this text" if verdict is None else _words_for(verdict),
             "stages": ", ".join(f"{title} {seconds:.1f} s" for title, seconds in self.seconds.items()),
             "run": f"{run_dir}: {', '.join(sorted(path.name for path in run_dir.iterdir() if path.is_file()))}",
-            "inputs": f"{self.work}: corpus, tokenizer, dataset, checkpoints, each with its manifest",
+            "inputs": f"{self.work}: {', '.join(self._inputs())}, each with its manifest",
         }
         print(
             f"\n=== {reached} after {summary['trained_tokens']:,} tokens ({summary['trained_samples']:,} samples) "

@@ -1,39 +1,28 @@
-"""Starting other commands; they do not outlive this process."""
+"""Starting several processes of one run on this machine."""
 
 import re
-import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stage.child_processes import end_with_parent
-from stage.errors import InputError
-from stage.git import REPOSITORY
+from stage.child_processes import require_free_port, run_module
 
 EXIT_CODE = re.compile(r"exitcode\s*:?\s*(-?\d+)")
-
-
-def run_module(arguments: Sequence[str]) -> int:
-    """Run ``python -m ARGUMENTS`` from the repository's folder, sharing our output; returns its exit status."""
-    return _wait(subprocess.Popen([sys.executable, "-m", *arguments], cwd=REPOSITORY, preexec_fn=end_with_parent))
+"""How torchrun's report names the exit status of a process."""
 
 
 def torchrun(arguments: Sequence[str], *, processes: int, port: int | None, log: Path) -> int:
     """Run ``python -m ARGUMENTS`` in several processes under torchrun; returns the exit status of what failed first.
 
     torchrun wraps every failure in a traceback of its own. Its output and the processes' errors go to ``log``; what
-    matters of it is printed: the lines that begin with "error:", or the log's end where there is none.
+    matters of it is printed: the lines that begin with "error:", or the log's end where there is none. Raises
+    InputError when ``port``, where the processes meet, is in use; None takes a free one.
     """
     if port is not None:
-        require_free(port)
+        require_free_port(port)
     meet = ["--standalone"] if port is None else ["--master-port", str(port)]
     command = ["torch.distributed.run", "--nproc-per-node", str(processes), *meet, "-m", *arguments]
-    with log.open("w") as errors:
-        child = subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=REPOSITORY, preexec_fn=end_with_parent, stderr=errors
-        )
-        status = _wait(child)
+    status = run_module(command, errors=log)
     if status == 0:
         return 0
     lines = log.read_text(errors="replace").splitlines()
@@ -41,22 +30,3 @@ def torchrun(arguments: Sequence[str], *, processes: int, port: int | None, log:
     print("\n".join(shown), file=sys.stderr)
     codes = [int(code) for code in EXIT_CODE.findall("\n".join(lines)) if int(code) > 0]
     return codes[0] if codes else status
-
-
-def _wait(child: "subprocess.Popen[bytes]") -> int:
-    try:
-        return child.wait()
-    except BaseException:
-        child.terminate()
-        child.wait()
-        raise
-
-
-def require_free(port: int) -> None:
-    """Raise InputError where something listens at ``port`` of this machine."""
-    with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError as error:
-            raise InputError(f"port {port}: {error.strerror}; choose another MASTER_PORT or leave it out") from error

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
-from benchmark.training.checkpoints.run_checkpoint import PROGRESS, fill_from_dcp, load_checkpoint, read_progress
+from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
+from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, load_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.train_state import empty_state, load_initial, starting_progress
+from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
 from checkpoint_convert.formats.dcp_arrays import METADATA
@@ -27,7 +29,6 @@ class CheckpointQuality:
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0."""
     environment = read_environment()
-    config.require_fit()
     require_inputs(config, training=False)
     assert config.checkpoint is not None
     own = (config.checkpoint / PROGRESS).is_file()
@@ -49,3 +50,11 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     if expected is not None:
         mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]
     return CheckpointQuality(str(config.checkpoint), result.log_perplexity, result.scored_tokens, mean, distance)
+
+
+def format_quality(quality: CheckpointQuality) -> str:
+    """In one line, or two where it is known what it must be."""
+    line = f"{quality.checkpoint}: log perplexity {quality.log_perplexity:.5f}, {quality.scored_tokens:,} tokens scored"
+    if quality.expected is None:
+        return line
+    return f"{line}\nexpected of the initial checkpoint: {quality.expected}, {quality.distance_in_sd:+.1f} sd away"

@@ -1,13 +1,11 @@
 """The timed loop: step, log, evaluate, stop."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.training.engine.train_state import Evaluation, Progress
+from benchmark.training.engine.progress import Evaluation, Progress
 from benchmark.training.step import EvaluationResult, StepResult
 from model.flops import train_flops_per_token
 
@@ -17,19 +15,26 @@ MOST_SKIPPED_IN_A_ROW = 10
 Status = Literal["success", "completed", "target not reached", "interrupted", "diverged", "replicas differ"]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(Protocol):
     """What the loop calls. All are collective: every process calls them at the same step."""
 
-    step: Callable[[], StepResult]
-    """One optimizer step at the current progress."""
-    evaluate: Callable[[], EvaluationResult]
-    save: Callable[[], None]
-    """Begin to write a checkpoint."""
-    audit: Callable[[], list[str]]
-    """What differs between copies that must be the same."""
-    memory_bytes: Callable[[], int]
-    """Most memory this process's device has held."""
+    def step(self) -> StepResult:
+        """One optimizer step at the current progress."""
+        ...
+
+    def evaluate(self) -> EvaluationResult: ...
+
+    def save(self) -> None:
+        """Begin to write a checkpoint."""
+        ...
+
+    def audit(self) -> list[str]:
+        """What differs between copies that must be the same."""
+        ...
+
+    def memory_bytes(self) -> int:
+        """Most memory this process's device has held."""
+        ...
 
 
 def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work) -> Status:

@@ -22,8 +22,8 @@ from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog, log_configuration
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.machine.run_environment import run_environment
-from benchmark.training.checkpoints.run_checkpoint import checkpoint_path, newest_checkpoint, read_progress
-from benchmark.training.engine.train_state import Evaluation, Progress, starting_progress
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
+from benchmark.training.engine.progress import Evaluation, Progress, starting_progress
 from benchmark.training.loop import Status
 from stage.errors import InputError
 from stage.lock import only_one_in
@@ -214,12 +214,15 @@ def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
 
 
 def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path) -> None:
+    """Raise InputError where ``config`` would not continue the run that began with ``begun``."""
+    if begun is None:
+        return
     now = as_json(config)
-    for name in MUST_NOT_CHANGE if begun is not None else ():
-        if begun is not None and begun[name] != now[name]:
+    for name in MUST_NOT_CHANGE:
+        if begun[name] != now[name]:
             raise InputError(
                 f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
                 "choose another --run-dir"
             )
-    if begun is not None and config.seed not in (None, begun["seed"]):
+    if config.seed not in (None, begun["seed"]):
         raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")

@@ -49,7 +49,7 @@ def train_step(state: TrainState, batches: Sequence[MicroBatch], *, stop_request
 def accumulate(state: TrainState, batches: Sequence[MicroBatch], *, stop_requested: bool) -> Tensor:
     """Forward and backward passes; [3], float64, equal on all processes: the sum of squares of the whole gradient, the
     loss, and how many processes were asked to stop."""
-    loss = state.passes.train(batches)
+    loss = state.forward_backward.train(batches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
     stops = torch.full_like(square_sum, float(stop_requested))  # made on the device: a copy from the host would wait
@@ -74,21 +74,15 @@ class EvaluationResult:
 
 
 def evaluate(state: TrainState, world: World, validation: TokenWindows) -> EvaluationResult:
-    """Log perplexity of the whole validation set: token-weighted, sums kept in float64 (facts c.3).
-
-    Micro-batches that are padding on every process are left out; they count for nothing.
-    """
-    config = state.config
+    """Log perplexity of the whole validation set: token-weighted, sums kept in float64 (facts c.3)."""
     ids = evaluation_sample_ids(
         len(validation),
-        global_batch_size=config.benchmark.global_batch_size,
-        micro_batch_size=config.system.micro_batch_size,
+        micro_batch_size=state.config.system.micro_batch_size,
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    count = math.ceil(len(validation) / (config.system.micro_batch_size * world.data_parallel))
-    batches = (read_micro_batch(validation, row, config.benchmark.model.vocab_size) for row in ids[:count])
-    total = state.passes.evaluate(batches)
+    batches = (read_micro_batch(validation, row, state.config.benchmark.model.vocab_size) for row in ids)
+    total = state.forward_backward.evaluate(batches)
     torch.distributed.all_reduce(total)
     loss_sum, scored = total.tolist()
     return EvaluationResult(loss_sum / scored, round(scored))

@@ -5,29 +5,21 @@ checkpoint, and the order of the samples, which depends on document lengths alon
 (rules, section 7 of the mlperf_review facts). All else is timed, evaluations and checkpoints too.
 """
 
-import os
-import signal
 import time
-from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.event_log import EventLog
 from benchmark.training.audit_replicas import audit_replicas
-from benchmark.training.checkpoints.run_checkpoint import (
-    Checkpointer,
-    Written,
-    checkpoint_path,
-    load_checkpoint,
-    newest_checkpoint,
-    read_progress,
-)
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
 from benchmark.training.engine.distributed import World, joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
-from benchmark.training.loop import Status, Work, run_loop
+from benchmark.training.loop import Status, run_loop
 from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, write_summary
-from benchmark.training.step import StepResult, evaluate, train_step
+from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
+from benchmark.training.stop_request import StopRequest, seconds_since_process_start
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
@@ -47,18 +39,17 @@ def train(config: RunConfig) -> Status:
     environment = read_environment()
     if environment.world_size > 1:
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
-    config.require_fit()
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
     with open_run_folder(config, environment.rank) as folder:
         folder.begin_init(config)
-        with joined_world(config.system, environment) as world, _StopRequest(config.time_limit_s) as stop:
+        with joined_world(config.system, environment) as world, StopRequest(config.time_limit_s) as stop:
             state = _restore(config, world, folder)
             data = open_data(config, state.progress.seed)
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
             with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
-                return _timed(config, world, folder, state, data, stop)
+                return _run_and_summarize(TimedRun(config, world, folder, state, data, stop))
 
 
 def _restore(config: RunConfig, world: World, folder: RunFolder) -> TrainState:
@@ -80,80 +71,73 @@ def _restore(config: RunConfig, world: World, folder: RunFolder) -> TrainState:
     return state
 
 
-def _timed(
-    config: RunConfig, world: World, folder: RunFolder, state: TrainState, data: Data, stop: "_StopRequest"
-) -> Status:
-    """From run_start to run_stop."""
-    progress, events = state.progress, folder.events
-    started, tokens_before = time.perf_counter(), progress.trained_tokens
-    batches = TrainingBatches(data.training, config, rank=world.data_rank)
-    first_loss_s: float | None = None
+class TimedRun:
+    """What the loop calls, between run_start and run_stop (``Work`` in loop.py)."""
 
-    def step() -> StepResult:
-        nonlocal first_loss_s
-        _report(events, checkpoints.poll())
-        result = train_step(state, batches.at(progress.consumed_samples), stop_requested=stop.requested())
-        if first_loss_s is None:
-            first_loss_s = seconds_since_process_start()
+    def __init__(
+        self, config: RunConfig, world: World, folder: RunFolder, state: TrainState, data: Data, stop: StopRequest
+    ) -> None:
+        self.started = time.perf_counter()
+        self.config, self.world, self.folder, self.state = config, world, folder, state
+        self.first_loss_s: float | None = None
+        """Seconds from the start of the process to its first loss."""
+        self._data, self._stop = data, stop
+        self._batches = TrainingBatches(data.training, config, rank=world.data_rank)
+        self._checkpointer = Checkpointer(state, world.device)
+
+    def step(self) -> StepResult:
+        self._report(self._checkpointer.poll())
+        batches = self._batches.at(self.state.progress.consumed_samples)
+        result = train_step(self.state, batches, stop_requested=self._stop.requested())
+        if self.first_loss_s is None:
+            self.first_loss_s = seconds_since_process_start()
         return result
 
-    checkpoints = Checkpointer(state, world.device)
+    def evaluate(self) -> EvaluationResult:
+        return evaluate(self.state, self.world, self._data.validation)
 
-    def save() -> None:
-        _report(events, checkpoints.wait())
-        folder.mark_log()
-        events.note("checkpoint", steps=progress.steps, seconds=checkpoints.save())
+    def save(self) -> None:
+        self.wait_for_checkpoint()
+        self.folder.mark_log()
+        pause_s = self._checkpointer.save()
+        self.folder.events.note("checkpoint", steps=self.state.progress.steps, seconds=pause_s)
 
-    work = Work(
-        step,
-        lambda: evaluate(state, world, data.validation),
-        save,
-        lambda: audit_replicas(state, world),
-        world.peak_memory_bytes,
-    )
-    status = run_loop(config, progress, events, work)
-    folder.close_run(status)
-    last = checkpoints.wait()
-    _report(events, last)
+    def audit(self) -> list[str]:
+        return audit_replicas(self.state, self.world)
+
+    def memory_bytes(self) -> int:
+        return self.world.peak_memory_bytes()
+
+    def wait_for_checkpoint(self) -> Written | None:
+        """Wait for the checkpoint being written; what became of it, None when there is none."""
+        written = self._checkpointer.wait()
+        self._report(written)
+        return written
+
+    def _report(self, written: Written | None) -> None:
+        """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
+        if written is None:
+            return
+        if written.failure:
+            text = f"the checkpoint after {written.steps} steps could not be written: {written.failure}"
+            self.folder.events.note("message", text)
+        else:
+            self.folder.events.note(
+                "checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes
+            )
+
+
+def _run_and_summarize(run: TimedRun) -> Status:
+    """From run_start to run_stop. Raises CheckFailed when an interrupted run could not be saved."""
+    progress = run.state.progress
+    tokens_before = progress.trained_tokens
+    status = run_loop(run.config, progress, run.folder.events, run)
+    run.folder.close_run(status)
+    last = run.wait_for_checkpoint()
     if status == "interrupted" and last is not None and last.failure:
         raise CheckFailed(f"the interrupted run could not be saved: {last.failure}")
-    run_s = time.perf_counter() - started
-    if world.rank == 0 and status != "interrupted":
+    if run.world.rank == 0 and status != "interrupted":
+        run_s = time.perf_counter() - run.started
         tokens_per_s = (progress.trained_tokens - tokens_before) / run_s
-        write_summary(config, Summary.of(config, progress, status, run_s, tokens_per_s, first_loss_s))
+        write_summary(run.config, Summary.of(run.config, progress, status, run_s, tokens_per_s, run.first_loss_s))
     return status
-
-
-def _report(events: EventLog, written: Written | None) -> None:
-    """A checkpoint that the background has finished with. One that failed does not stop the run: the next may not."""
-    if written is None:
-        return
-    if written.failure:
-        events.note("message", f"the checkpoint after {written.steps} steps could not be written: {written.failure}")
-    else:
-        events.note("checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes)
-
-
-class _StopRequest:
-    """Whether this process was asked to stop: by SIGTERM, as Slurm sends it, or by the time limit."""
-
-    def __init__(self, time_limit_s: float | None) -> None:
-        self._asked = False
-        self._time_limit_s = time_limit_s
-
-    def requested(self) -> bool:
-        late = self._time_limit_s is not None and seconds_since_process_start() > self._time_limit_s
-        return self._asked or late
-
-    def __enter__(self) -> "_StopRequest":
-        self._before = signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_asked", True))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGTERM, self._before)
-
-
-def seconds_since_process_start() -> float:
-    """Seconds since the operating system started this process, imports included (Linux)."""
-    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

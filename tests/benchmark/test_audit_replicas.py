@@ -10,10 +10,11 @@ import torch
 
 from benchmark.config.run_config import RunConfig, System
 from benchmark.training.audit_replicas import audit_replicas, fingerprint
-from benchmark.training.checkpoints.run_checkpoint import newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.train_state import empty_state, load_initial, starting_progress
+from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import events, system_of

@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 from torch.distributed.checkpoint import FileSystemWriter
 
-import benchmark.training.checkpoints.run_checkpoint as checkpoint_module
+import benchmark.training.checkpoints.checkpoint_writer as writer_module
 from benchmark.config.run_config import RunConfig
-from benchmark.training.checkpoints.run_checkpoint import Checkpointer, checkpoint_path, newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.train_state import TrainState, empty_state, load_initial, starting_progress
+from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import events, figures, run, system_of
@@ -112,7 +115,7 @@ def test_checkpoints_are_verified_by_the_checksums_command(begun: RunConfig) -> 
 
 def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
     """kill -9 of all processes at a moment of the second checkpoint's writing."""
-    target = getattr(checkpoint_module.Checkpointer, moment)
+    target = getattr(writer_module.Checkpointer, moment)
     count = 0
 
     def killing(checkpointer: Checkpointer, *arguments: Any) -> Any:
@@ -125,7 +128,7 @@ def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    setattr(checkpoint_module.Checkpointer, moment, killing)
+    setattr(writer_module.Checkpointer, moment, killing)
     return train(config)
 
 
@@ -186,7 +189,7 @@ def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str
         written = checkpoints.wait()
         assert written is not None and written.failure is None
         changed = _digest(state)
-        checkpoint_module.load_checkpoint(state, checkpoint_path(config.run_dir, 0), world)
+        load_checkpoint(state, checkpoint_path(config.run_dir, 0), world)
         return saved, changed, {"loaded": _digest(state)}
 
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,11 +41,17 @@ def test_samples_of_a_step_do_not_depend_on_the_topology() -> None:
         assert sorted(np.concatenate([part.ravel() for part in ids])) == list(range(6_144_000, 6_144_024))
 
 
-def test_evaluation_is_padded_to_whole_global_batches() -> None:
-    ids = evaluation_sample_ids(5, global_batch_size=4, micro_batch_size=1, rank=1, world_size=2)
-    assert ids.tolist() == [[1], [3], [-1], [-3]]
-    whole = evaluation_sample_ids(8, global_batch_size=4, micro_batch_size=2, rank=0, world_size=2)
+def test_evaluation_is_padded_so_that_all_ranks_have_as_many() -> None:
+    ids = [evaluation_sample_ids(5, micro_batch_size=1, rank=rank, world_size=2) for rank in range(2)]
+    assert [part.tolist() for part in ids] == [[[0], [2], [4]], [[1], [3], [-1]]]
+    whole = evaluation_sample_ids(8, micro_batch_size=2, rank=0, world_size=2)
     assert whole.tolist() == [[0, 1], [4, 5]]
+
+
+def assert_is_recorded_evaluation(found: "np.ndarray[Any, Any]", recorded: "np.ndarray[Any, Any]", name: str) -> None:
+    """The reference pads to whole global batches; what it has beyond ``found`` must be padding alone."""
+    np.testing.assert_array_equal(found, recorded[: len(found)], err_msg=name)
+    assert (recorded[len(found) :] < 0).all(), name
 
 
 @needs_shared
@@ -57,13 +64,8 @@ def test_recorded_samplers_are_reproduced() -> None:
         ranks, micro_batches, size = expected.shape
         for rank in range(ranks):
             if name.startswith("evalpad"):
-                found = evaluation_sample_ids(
-                    numbers["total"],
-                    global_batch_size=numbers["gbs"],
-                    micro_batch_size=size,
-                    rank=rank,
-                    world_size=ranks,
-                )
+                found = evaluation_sample_ids(numbers["total"], micro_batch_size=size, rank=rank, world_size=ranks)
+                assert_is_recorded_evaluation(found, expected[rank], f"{name} rank {rank}")
             else:
                 found = training_sample_ids(
                     numbers["consumed"],
@@ -72,7 +74,7 @@ def test_recorded_samplers_are_reproduced() -> None:
                     rank=rank,
                     world_size=ranks,
                 )
-            np.testing.assert_array_equal(found, expected[rank], err_msg=f"{name} rank {rank}")
+                np.testing.assert_array_equal(found, expected[rank], err_msg=f"{name} rank {rank}")
 
 
 @needs_shared
@@ -82,12 +84,10 @@ def test_recorded_evaluation_passes_are_reproduced(case: str) -> None:
     data = SHARED_GOLDEN / "data"
     windows = open_token_windows(["1.00", str(data / "V")], sequence_length=2048, num_samples=-1, seed=1234)
     for key in [name for name in recorded.files if re.fullmatch(r"valid/eval_gbs\d+_dp\d+_ids", name)]:
-        size, ranks = (int(number) for number in re.findall(r"\d+", key))
-        found = [
-            evaluation_sample_ids(104, global_batch_size=size, micro_batch_size=1, rank=rank, world_size=ranks)
-            for rank in range(ranks)
-        ]
-        np.testing.assert_array_equal(np.stack(found)[..., 0], recorded[key])
+        ranks = int(re.findall(r"\d+", key)[1])
+        for rank in range(ranks):
+            found = evaluation_sample_ids(104, micro_batch_size=1, rank=rank, world_size=ranks)
+            assert_is_recorded_evaluation(found[:, 0], recorded[key][rank], key)
         pad = key.removesuffix("ids") + "pad_"
         for sample, tokens in zip(recorded[f"{pad}ids"], recorded[f"{pad}tokens"], strict=True):
             batch = read_micro_batch(windows, np.array([sample]), 51200)
@@ -106,7 +106,7 @@ def test_padding_may_outnumber_the_samples(tmp_path: Path) -> None:
     """The reference fails with an index error (facts c.4), and can count padding of a blend (facts j 17)."""
     write_dataset(tmp_path / "x", [10])
     windows = open_token_windows(["1.0", str(tmp_path / "x")], sequence_length=4, num_samples=-1, seed=1)
-    ids = evaluation_sample_ids(len(windows), global_batch_size=16, micro_batch_size=16, rank=0, world_size=1)
+    ids = evaluation_sample_ids(len(windows), micro_batch_size=16, rank=0, world_size=1)
     batch = read_micro_batch(windows, ids[0], 51200)
     assert batch.loss_mask.sum(dim=1).tolist()[3:] == [0] * 13
     assert batch.loss_mask.sum() == 3 + 3 + 1

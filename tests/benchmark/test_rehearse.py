@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.rehearsal.rehearse import Rehearsal, _Stages, unigram_entropy
+from benchmark.rehearsal.rehearse import _Rehearsal, unigram_entropy
 from benchmark.rehearsal.torchrun import torchrun
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from stage.errors import InputError
@@ -17,7 +17,7 @@ from tests.support import REPOSITORY, assert_refused, command
 
 def test_changed_file_stops_the_rehearsal_and_is_named(tmp_path: Path) -> None:
     work = tmp_path / "rehearsal"
-    stages = _Stages(Rehearsal(work_dir=work), work)
+    stages = _Rehearsal(work, work, None, None, None)
     prefixes = stages._prepare_data()
     assert [prefix.name for prefix in prefixes] == ["c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document"]
     path = prefixes[1].with_name(f"{prefixes[1].name}.bin")
@@ -38,7 +38,7 @@ def test_text_that_is_not_there_is_refused_before_anything_is_written(tmp_path: 
 
 
 def test_unfinished_run_is_continued_and_finished_ones_are_kept(tmp_path: Path) -> None:
-    stages = _Stages(Rehearsal(work_dir=tmp_path), tmp_path)
+    stages = _Rehearsal(tmp_path, tmp_path, None, None, None)
     assert stages._next_run() == (tmp_path / "run_0", 0)
     for number in (0, 1):
         (tmp_path / f"run_{number}").mkdir()

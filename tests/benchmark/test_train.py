@@ -12,7 +12,7 @@ import pytest
 import benchmark.training.step as step_module
 import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
-from benchmark.training.checkpoints.run_checkpoint import checkpoint_path
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.evaluate_checkpoint import evaluate_checkpoint

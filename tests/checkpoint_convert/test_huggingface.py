@@ -11,7 +11,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 
-from benchmark.training.checkpoints.run_checkpoint import checkpoint_path
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.train import train
 from checkpoint_convert.export.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS

@@ -27,14 +27,14 @@ def training_sample_ids(
     return consumed_samples + step.reshape(num_microbatches, world_size, micro_batch_size)[:, rank]
 
 
-def evaluation_sample_ids(
-    num_samples: int, *, global_batch_size: int, micro_batch_size: int, rank: int, world_size: int
-) -> Ids:
+def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int, world_size: int) -> Ids:
     """The whole validation set, dealt out as in training: [micro-batches, micro_batch_size] of one rank.
 
-    The set is padded to whole global batches with the ids -1, -2, ..., which stand for samples that do not count.
+    The ranks get equally many micro-batches: the set is padded with the ids -1, -2, ..., which stand for samples that
+    do not count. (The reference pads to whole global batches; micro-batches of nothing but padding are left out here.)
     """
-    padded = -(-num_samples // global_batch_size) * global_batch_size
+    at_once = micro_batch_size * world_size
+    padded = -(-num_samples // at_once) * at_once
     ids = np.concatenate([np.arange(num_samples), -1 - np.arange(padded - num_samples)]).astype(np.int64)
     return ids.reshape(-1, world_size, micro_batch_size)[:, rank]
 
