@@ -23,7 +23,8 @@ class GPT3Config:
     """Pieces of the tokenizer."""
     padded_vocab_size: int
     """Rows of the word embedding, V. The reference pads to 128 x tensor parallel size, so that its loss depends on
-    the topology (facts j 2); here it is the next multiple of 1,024 everywhere, which is the checkpoint's."""
+    the topology (docs/facts/reference.md j.2); here it is the next multiple of 1,024 everywhere, which is the
+    checkpoint's."""
     max_position_embeddings: int = 2048
     """Rows of the position embedding; the checkpoint stores 2,048."""
 

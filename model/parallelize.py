@@ -1,4 +1,4 @@
-"""Spread the model over devices, from outside, in the only order that works (torch_distributed facts 3):
+"""Spread the model over devices, from outside, in the only order that works (docs/facts/torch_distributed.md 3):
 
     1. cut into stages           stages.py             axis "pipeline" of the mesh
     2. cut each layer            tensor_parallel.py    axis "tensor"

@@ -1,6 +1,6 @@
 """A world of any size in one process: collectives that send nothing, tensors that hold nothing.
 
-What it needs of PyTorch beyond its public interface is here, and nowhere else (torch_distributed facts 5).
+What it needs of PyTorch beyond its public interface is here, and nowhere else (docs/facts/torch_distributed.md 5).
 """
 
 from collections.abc import Iterator

@@ -22,7 +22,7 @@ from stage.errors import InputError
 FORWARD_SHARE = 1 / 3
 """Of an evaluated token's FLOPs in a trained one's: no backward pass, which takes twice the forward's."""
 
-_MEGATRON = "Megatron-LM, BF16, GPT-3 175B on 96 H100; 42 % on 4,608 (its README; peers facts 1.2)"
+_MEGATRON = "Megatron-LM, BF16, GPT-3 175B on 96 H100; 42 % on 4,608 (its README; docs/facts/peers.md 1.2)"
 PUBLISHED_MFU = {
     "A100-80GB": (0.514, "Reducing Activation Recomputation, BF16, GPT-3 175B on A100 (arXiv 2205.05198)"),
     "H100 SXM": (0.47, _MEGATRON),
@@ -32,11 +32,11 @@ PUBLISHED_MFU = {
 is no measurement yet; for the B200 only FP8 results are published."""
 
 PUBLISHED_TOKENS = (23.0 * 24576 * 2048, 29.0 * 24576 * 2048)
-"""Fewest and most tokens to 2.69 in any published result, 1.158e9 and 1.460e9 (peers facts 1.1) …"""
+"""Fewest and most tokens to 2.69 in any published result, 1.158e9 and 1.460e9 (docs/facts/peers.md 1.1) …"""
 PUBLISHED_BATCH_SIZES = (1536, 6144)
 """… and their batch sizes."""
 VALIDATION_TOKENS = {"gpt3_175b": 11_590_004, "rehearsal": 22_434}
-"""Of the published subset (peers facts 1.0) and of the rehearsal's generated text."""
+"""Of the published subset (docs/facts/peers.md 1.0) and of the rehearsal's generated text."""
 
 LEFT_OUT = (
     "an evaluated token takes a third of a trained token's FLOPs, at the same speed",
@@ -143,7 +143,7 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
         return (), f"no run length: model, target or start are not those of {base.name}, whose lengths are known"
     if base is GPT3_175B:
         low, high = PUBLISHED_BATCH_SIZES
-        tokens, source = PUBLISHED_TOKENS, "the published results (peers facts 1.1)"
+        tokens, source = PUBLISHED_TOKENS, "the published results (docs/facts/peers.md 1.1)"
     else:
         (point,) = points_in(REHEARSAL_POINTS)
         low = high = round(point.batch_size)

@@ -38,7 +38,8 @@ class Progress:
     steps: int = 0
     """Optimizer steps since the initial checkpoint, skipped ones included."""
     skipped_steps: int = 0
-    """Steps whose gradients were not finite: their samples count as consumed, the learning rate stays (facts e)."""
+    """Steps whose gradients were not finite: their samples count as consumed, the learning rate stays
+    (docs/facts/reference.md e)."""
     skipped_in_a_row: int = 0
     """Of these, the latest: the run gives up when there are too many."""
     restarts: int = 0
@@ -124,7 +125,7 @@ def allocated_state(
 
 
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
-    """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (facts e, f).
+    """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (docs/facts/reference.md e, f).
 
     Raises InputError when the checkpoint's counter is not the step the benchmark starts at, or when it belongs to
     another model.
