@@ -176,7 +176,7 @@ def preflight(arguments: Sequence[str]) -> int:
     else:
         options = parse_run("preflight", arguments, preflight.__doc__ or "", WithJson)
         config, as_json = options.run, options.json
-    from benchmark.preflight.run_checks import preflight as run
+    from benchmark.preflight.run_checks import run_checks as run
 
     status = run(config, as_json=as_json)
     if read_environment().world_size > 1:

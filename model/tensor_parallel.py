@@ -192,7 +192,7 @@ PARALLEL: dict[str, Callable[[Any, DeviceMesh], nn.Module]] = {
 
 
 def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh) -> None:
-    """Replace the layers of a GPT3, or of a stage of one, by their parallel counterparts on ``mesh``."""
+    """Replace the layers of a GPT3, or of a part of one, by their parallel counterparts on ``mesh``."""
     for module in list(model.modules()):
         if isinstance(module, SelfAttention):
             module.num_heads //= mesh.size()

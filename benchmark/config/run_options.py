@@ -33,12 +33,9 @@ def parse_run(command: str, arguments: Sequence[str], description: str, wrap: Ca
     system = _known(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")
     default = wrap(RunConfig(benchmark=BENCHMARKS[name], system=SYSTEMS[system]))
     text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system})."
-    try:
-        return one_line_usage_error(
-            lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
-        )
-    except ValueError as error:  # the model's own complaints about its sizes
-        raise InputError(str(error)) from error
+    return one_line_usage_error(
+        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
+    )
 
 
 def _take_flag(arguments: list[str]) -> str | None:

@@ -23,8 +23,8 @@ from benchmark.training.engine.passes import Pipeline
 from benchmark.training.engine.tied_table import TiedTable
 from benchmark.training.engine.train_state import TrainState, allocated_state, build_stages, starting_progress
 from benchmark.training.step import accumulate, update
-from model.flops import stage_flops_per_token
-from model.model_parts import layers_of_stages
+from model.flops import part_flops_per_token
+from model.model_parts import layers_of_pipeline_stages
 
 RESERVE = 0.1
 """Part of the device's memory that is left for what is not counted."""
@@ -90,16 +90,16 @@ def _kinds(config: RunConfig) -> dict[str, int]:
     system = config.system
     if system.pipeline_parallel == 1:
         return {"every rank": 0}
-    per_stage, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
+    per_pipeline_rank, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
     kinds = {"first of the pipeline": 0}
     for rank in range(1, last):
-        kinds.setdefault(f"between, {_layers(config, rank)} layers", rank * per_stage)
-    return {**kinds, "last of the pipeline": last * per_stage}
+        kinds.setdefault(f"between, {_layers(config, rank)} layers", rank * per_pipeline_rank)
+    return {**kinds, "last of the pipeline": last * per_pipeline_rank}
 
 
 def _layers(config: RunConfig, pipeline_rank: int) -> int:
-    stages = layers_of_stages(config.benchmark.model.num_layers, config.system.num_stages)
-    return sum(len(layers) for layers in stages[pipeline_rank :: config.system.pipeline_parallel])
+    by_pipeline_stage = layers_of_pipeline_stages(config.benchmark.model.num_layers, config.system.num_stages)
+    return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: config.system.pipeline_parallel])
 
 
 def _enough_microbatches(config: RunConfig) -> int:
@@ -115,12 +115,12 @@ def _examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     size = batches * system.micro_batch_size * system.data_parallel
     small = dataclasses.replace(config, benchmark=dataclasses.replace(config.benchmark, global_batch_size=size))
     with fake_world(system, rank) as world:
-        stages, tied_table = build_stages(small, world), TiedTable(world)
+        model_parts, tied_table = build_stages(small, world), TiedTable(world)
         tracker = Tracker({world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()})
         if tied_table.group is not None:
             tracker.axes[tied_table.group.group_name] = "ends of the pipeline"
         with fake_tensors(), tracker:
-            state = allocated_state(small, world, starting_progress(small.benchmark, 0), stages, tied_table)
+            state = allocated_state(small, world, starting_progress(small.benchmark, 0), model_parts, tied_table)
             state.optimizer.start_at(small.benchmark.start_iterations)
             if isinstance(state.passes, Pipeline):
                 skip_handshake(state.passes.training_schedule)
@@ -132,21 +132,27 @@ def _examine(config: RunConfig, kind: str, rank: int) -> RankReport:
                 accumulate(state, micro_batches, stop_requested=False)
                 update(state, norm=2.0, rate=1e-5)
                 state.optimizer.clear_gradients()
-        return _report(config, kind, rank, stages, state, tracker, batches)
+        return _report(config, kind, rank, model_parts, state, tracker, batches)
 
 
 def _report(
-    config: RunConfig, kind: str, rank: int, stages: list[nn.Module], state: TrainState, tracker: Tracker, batches: int
+    config: RunConfig,
+    kind: str,
+    rank: int,
+    model_parts: list[nn.Module],
+    state: TrainState,
+    tracker: Tracker,
+    batches: int,
 ) -> RankReport:
     system, model = config.system, config.benchmark.model
     shards = 4 * sum(value.to_local().numel() for value in state.parameters.values())
     moments = 2 * shards
     kept = system.keep_unsharded or system.pipeline_parallel > 1
-    in_use = sum(_parameters_in_use(stage, kept=kept) for stage in stages)
+    in_use = sum(_parameters_in_use(part, kept=kept) for part in model_parts)
     gathered, gradients = (2 if config.precision == "bf16" else 4) * in_use, 4 * in_use
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     has_output = pipeline_rank == system.pipeline_parallel - 1
-    per_token = stage_flops_per_token(
+    per_token = part_flops_per_token(
         model,
         num_layers=_layers(config, pipeline_rank),
         output_columns=model.padded_vocab_size if has_output else 0,
@@ -168,10 +174,10 @@ def _report(
     )
 
 
-def _parameters_in_use(stage: nn.Module, *, kept: bool) -> int:
+def _parameters_in_use(part: nn.Module, *, kept: bool) -> int:
     """Numbers that are gathered at the same time: of all blocks, or of the largest two and what is in no block."""
     by_block: dict[str, int] = {}
-    for name, parameter in stage.named_parameters():
+    for name, parameter in part.named_parameters():
         block = name.split(".")[2] if name.startswith("encoder.layers.") else "none"
         by_block[block] = by_block.get(block, 0) + _gathered_size(parameter)
     outside = by_block.pop("none", 0)
@@ -219,7 +225,7 @@ def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
     )
 
 
-PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
+MEMORY_PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
 
 
 def format_dry_run(result: DryRun, config: RunConfig) -> str:
@@ -233,7 +239,7 @@ def format_dry_run(result: DryRun, config: RunConfig) -> str:
     ]
     for report in result.reports:
         lines.append(f"rank {report.rank}, {report.kind} ({report.layers} layers)")
-        sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in PARTS}
+        sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
         lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
         ratio = report.flops_per_micro_batch / report.formula_flops_per_micro_batch
         lines.append(

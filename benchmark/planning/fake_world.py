@@ -33,13 +33,13 @@ def fake_tensors() -> FakeTensorMode:
 
 
 def skip_handshake(schedule: Any) -> None:
-    """Stages know what they send and receive; from PyTorch 2.13 they also ask each other, which takes real messages."""
+    """Pipeline stages know what they send and receive; from PyTorch 2.13 they also ask each other, by real messages."""
     static = getattr(pipelining, "InferenceMode", None)
     if static is None:
         return
 
-    def agree(stages: list[Any], *_: Any, **__: Any) -> None:
-        for stage in stages:
-            stage._inference_mode = static.STATIC
+    def agree(pipeline_stages: list[Any], *_: Any, **__: Any) -> None:
+        for pipeline_stage in pipeline_stages:
+            pipeline_stage._inference_mode = static.STATIC
 
     schedule._warmup_p2p = agree

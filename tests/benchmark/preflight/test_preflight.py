@@ -45,7 +45,7 @@ def test_a_machine_and_a_run_that_are_fine(
     inputs: Inputs, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_checks, "LOG_BYTES", 1000)
-    assert run_checks.preflight(inputs.config(tmp_path / "run", save_interval=5), as_json=True) == 0
+    assert run_checks.run_checks(inputs.config(tmp_path / "run", save_interval=5), as_json=True) == 0
     found = outcomes(capsys)
     assert list(found) == [check.name for check in run_checks.CHECKS]
     needed = ("packages", "devices", "products", "host memory", "disk space", "run folder", "inputs", "clock")
@@ -244,7 +244,7 @@ def test_the_worst_of_several_is_named() -> None:
 
 
 def _status(inputs: Inputs, run_dir: Path) -> int:
-    return run_checks.preflight(inputs.config(run_dir, system=PAIR), as_json=True)
+    return run_checks.run_checks(inputs.config(run_dir, system=PAIR), as_json=True)
 
 
 def test_every_process_has_the_status(inputs: Inputs, tmp_path: Path) -> None:
