@@ -162,10 +162,10 @@ class MachinePreflightCommand:
 
 
 def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
-    from benchmark.preflight.run_checks import preflight
+    from benchmark.preflight.run_checks import run_checks
     from benchmark.training.engine.distributed import end_process, read_environment
 
-    status = preflight(config, as_json=as_json)
+    status = run_checks(config, as_json=as_json)
     if read_environment().world_size > 1:
         end_process(status)
     return status

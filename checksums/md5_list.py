@@ -26,7 +26,8 @@ REPORTED_BYTES = 1 << 24
 
 
 MAY_DIFFER = ("metadata.json", "common.pt")
-"""Of a Megatron zarr checkpoint: what wrote them changes their bytes, a line end or a PyTorch version (facts f.3)."""
+"""Of a Megatron zarr checkpoint: what wrote them changes their bytes, a line end or a PyTorch version
+(docs/facts/reference.md f.3)."""
 MEGATRON_ARRAY = "language_model."
 """How the folder of a weight's array in such a checkpoint begins."""
 

@@ -11,10 +11,10 @@ def train_flops_per_token(config: GPT3Config) -> float:
     3. Attention scores and values take 4 S H forward per layer and token, the whole S x S square counted.
     4. The output projection has V H weights; the padding is not counted as work.
     """
-    return stage_flops_per_token(config, num_layers=config.num_layers, output_columns=config.vocab_size)
+    return part_flops_per_token(config, num_layers=config.num_layers, output_columns=config.vocab_size)
 
 
-def stage_flops_per_token(config: GPT3Config, *, num_layers: int, output_columns: int) -> float:
+def part_flops_per_token(config: GPT3Config, *, num_layers: int, output_columns: int) -> float:
     """Of some of the layers; ``output_columns``: of the output projection, 0 where it is not among them."""
     H, S = config.hidden_size, config.seq_length
     return 72 * num_layers * H * H * (1 + S / (6 * H)) + 6 * output_columns * H

@@ -1,6 +1,6 @@
 """GPT-3 in plain PyTorch: the whole model, for one device.
 
-What differs from the GPT-2 everybody knows (reference facts d):
+What differs from the GPT-2 everybody knows (docs/facts/reference.md d):
   - LayerNorm stores its gain minus one ("zero-centred"), so that weight decay pulls the gain to 1.
   - The attention input projection is laid out [head][q, k, v][head dimension].
   - The vocabulary is padded; padding columns take part in the softmax. 51,200 columns whatever the topology.
@@ -42,7 +42,7 @@ class LayerNorm(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Causal attention over the whole window; documents in it are not separated (facts c.1).
+    """Causal attention over the whole window; documents in it are not separated (docs/facts/reference.md c.1).
 
     ``segment`` calls a part that selective recomputation may run twice: all but its matrix product (recompute.py).
     """

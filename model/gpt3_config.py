@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from stage.errors import InputError
+
 Recompute = Literal["none", "selective", "full"]
 """What a block computes again in its backward pass (recompute.py)."""
 
 
 @dataclass(frozen=True)
 class GPT3Config:
-    """Sizes of the model."""
+    """Sizes of the model. Raises InputError for sizes that do not fit together."""
 
     num_layers: int
     """Transformer blocks."""
@@ -23,22 +25,23 @@ class GPT3Config:
     """Pieces of the tokenizer."""
     padded_vocab_size: int
     """Rows of the word embedding, V. The reference pads to 128 x tensor parallel size, so that its loss depends on
-    the topology (facts j 2); here it is the next multiple of 1,024 everywhere, which is the checkpoint's."""
+    the topology (docs/facts/reference.md j.2); here it is the next multiple of 1,024 everywhere, which is the
+    checkpoint's."""
     max_position_embeddings: int = 2048
     """Rows of the position embedding; the checkpoint stores 2,048."""
 
     def __post_init__(self) -> None:
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
+        if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
+            raise InputError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if self.seq_length > self.max_position_embeddings:
-            raise ValueError(
+            raise InputError(
                 f"seq_length {self.seq_length} exceeds max_position_embeddings {self.max_position_embeddings}; "
                 "lower --seq-length"
             )
         if self.padded_vocab_size < self.vocab_size:
-            raise ValueError(f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}")
+            raise InputError(f"padded_vocab_size {self.padded_vocab_size} is less than vocab_size {self.vocab_size}")
 
     @property
     def ffn_hidden_size(self) -> int:

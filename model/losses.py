@@ -1,6 +1,7 @@
-"""From the last hidden state to the loss of each token, in FP32, a part of the logits at a time (reference facts c.2).
+"""From the last hidden state to the loss of each token, in FP32, a part of the logits at a time.
 
-Tensors are named by their axes: B batch, S sequence, H hidden, V padded vocabulary, T some of the B x S tokens.
+The reference's loss: docs/facts/reference.md c.2. Tensors are named by their axes: B batch, S sequence, H hidden, V
+padded vocabulary, T some of the B x S tokens.
 """
 
 import math

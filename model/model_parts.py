@@ -1,7 +1,7 @@
-"""Pipeline parallelism: the model cut into stages of consecutive layers.
+"""Pipeline parallelism: the model cut into parts of consecutive layers, one for each pipeline stage.
 
-PyTorch's schedules move what lies between stages: the hidden state [B, S / tensor-parallel ranks, H]. The word table is
-wanted by the first stage and by the last; each has a copy, under the same name, and their gradients are added up
+PyTorch's schedules move what lies between the parts: the hidden state [B, S / tensor-parallel ranks, H]. The word table
+is wanted by the first part and by the last; each has a copy, under the same name, and their gradients are added up
 (benchmark/training/engine/tied_table.py).
 """
 
@@ -12,20 +12,20 @@ from torch import Tensor, nn
 from model.gpt3 import GPT3
 
 
-def layers_of_stages(num_layers: int, num_stages: int) -> list[range]:
-    """Consecutive layers, dealt out evenly; earlier stages get what is left over, for the last one has the output."""
-    share, left_over = divmod(num_layers, num_stages)
-    starts = [stage * share + min(stage, left_over) for stage in range(num_stages + 1)]
+def layers_of_pipeline_stages(num_layers: int, num_pipeline_stages: int) -> list[range]:
+    """Consecutive layers, dealt out evenly; the first stages get what is left over, for the last one has the output."""
+    share, left_over = divmod(num_layers, num_pipeline_stages)
+    starts = [number * share + min(number, left_over) for number in range(num_pipeline_stages + 1)]
     return [range(first, end) for first, end in itertools.pairwise(starts)]
 
 
 class ModelPart(nn.Module):
-    """Part of a :class:`GPT3`, which is taken apart for it. Parameters keep their names."""
+    """The layers of one pipeline stage of a :class:`GPT3`, which is taken apart for it. Parameters keep their names."""
 
-    def __init__(self, whole: GPT3, stage: int, num_stages: int) -> None:
+    def __init__(self, whole: GPT3, pipeline_stage: int, num_pipeline_stages: int) -> None:
         super().__init__()
-        self.is_first, self.is_last = stage == 0, stage == num_stages - 1
-        layers = layers_of_stages(whole.config.num_layers, num_stages)[stage]
+        self.is_first, self.is_last = pipeline_stage == 0, pipeline_stage == num_pipeline_stages - 1
+        layers = layers_of_pipeline_stages(whole.config.num_layers, num_pipeline_stages)[pipeline_stage]
         self.encoder = nn.Module()
         self.encoder.layers = nn.ModuleDict({str(layer): whole.encoder.layers[str(layer)] for layer in layers})
         if self.is_first or self.is_last:
@@ -37,7 +37,7 @@ class ModelPart(nn.Module):
                 del self.embedding.position_embeddings
 
     def forward(self, x: Tensor, labels_BS: Tensor | None = None) -> Tensor:
-        """Tokens [B, S] or hidden state to hidden state, or to token losses [B, S] on the last stage."""
+        """Tokens [B, S] or hidden state to hidden state, or to token losses [B, S] in the last part."""
         if self.is_first:
             x = self.embedding(x)
         for block in self.encoder.layers.values():  # type: ignore[operator]

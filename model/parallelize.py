@@ -1,6 +1,6 @@
-"""Spread the model over devices, from outside, in the only order that works (torch_distributed facts 3):
+"""Spread the model over devices, from outside, in the only order that works (docs/facts/torch_distributed.md 3):
 
-    1. cut into stages           stages.py             axis "pipeline" of the mesh
+    1. cut into parts            model_parts.py        axis "pipeline" of the mesh
     2. cut each layer            tensor_parallel.py    axis "tensor"
     3. recomputation             recompute.py
     4. torch.compile, per block
@@ -39,28 +39,29 @@ class Spread:
     keep_unsharded: bool
     """Keep gathered parameters until the backward pass is done. Pipelines always do: their micro-batches alternate."""
     chunks: int = 1
-    """Stages per device: more than one is the interleaved pipeline (virtual pipeline)."""
+    """Pipeline stages per device: more than one is the interleaved pipeline (virtual pipeline)."""
 
 
 def parallelize(config: GPT3Config, mesh: DeviceMesh, spread: Spread) -> list[nn.Module]:
-    """This process's part of the model, on the meta device: its stages, in the order of their layers."""
+    """This process's parts of the model, on the meta device, in the order of their layers: one for each chunk."""
     ranks = mesh["pipeline"].size()
-    stages: list[nn.Module] = []
+    model_parts: list[nn.Module] = []
     for chunk in range(spread.chunks):
-        stage = _model_or_stage(config, mesh, ranks * spread.chunks, chunk)
+        part = _model_or_part(config, mesh, ranks * spread.chunks, chunk)
         if mesh["tensor"].size() > 1:
-            apply_tensor_parallel(stage, mesh["tensor"])
-        _shard(stage, mesh, spread, keep_unsharded=spread.keep_unsharded or ranks > 1)
-        stages.append(stage)
-    return stages
+            apply_tensor_parallel(part, mesh["tensor"])
+        _shard(part, mesh, spread, keep_unsharded=spread.keep_unsharded or ranks > 1)
+        model_parts.append(part)
+    return model_parts
 
 
-def _model_or_stage(config: GPT3Config, mesh: DeviceMesh, num_stages: int, chunk: int) -> GPT3 | ModelPart:
+def _model_or_part(config: GPT3Config, mesh: DeviceMesh, num_pipeline_stages: int, chunk: int) -> GPT3 | ModelPart:
     with torch.device("meta"):
         model = GPT3(config)
-    if num_stages == 1:
+    if num_pipeline_stages == 1:
         return model
-    return ModelPart(model, mesh["pipeline"].get_local_rank() + chunk * mesh["pipeline"].size(), num_stages)
+    pipeline_stage = mesh["pipeline"].get_local_rank() + chunk * mesh["pipeline"].size()
+    return ModelPart(model, pipeline_stage, num_pipeline_stages)
 
 
 def _shard(model: GPT3 | ModelPart, mesh: DeviceMesh, spread: Spread, *, keep_unsharded: bool) -> None:
@@ -80,11 +81,11 @@ def _shard(model: GPT3 | ModelPart, mesh: DeviceMesh, spread: Spread, *, keep_un
     fully_shard(model, mesh=data_parallel, mp_policy=policy, reshard_after_forward=False)
 
 
-def parameters_by_name(stages: list[nn.Module]) -> dict[str, DTensor]:
-    """The parameters of this process's stages under the names of ``gpt3.py``, however they are wrapped."""
+def parameters_by_name(model_parts: list[nn.Module]) -> dict[str, DTensor]:
+    """The parameters of this process's parts of the model under the names of ``gpt3.py``, however they are wrapped."""
     parameters: dict[str, DTensor] = {}
-    for stage in stages:
-        for name, parameter in stage.named_parameters():
+    for part in model_parts:
+        for name, parameter in part.named_parameters():
             assert isinstance(parameter, DTensor)
             parameters[name.replace(WRAPPED, "")] = parameter
     return parameters

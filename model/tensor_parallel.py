@@ -2,7 +2,7 @@
 
 Between the matrix products each rank holds all of the hidden state of its own part of the sequence (axis s, S / ranks
 tokens); inside them all of the sequence for its own heads, feed-forward columns or vocabulary rows. What crosses is one
-all-gather before and one reduce-scatter after (Korthikanti et al., arXiv:2205.05198; reference facts d).
+all-gather before and one reduce-scatter after (Korthikanti et al., arXiv:2205.05198; docs/facts/reference.md d).
 
 Parameters are DTensors, for checkpoints and for FSDP; the computation is on local tensors with explicit collectives.
 A parameter that all ranks have whole is used by each for its own tokens, so its gradient there is one term of a sum
@@ -192,7 +192,7 @@ PARALLEL: dict[str, Callable[[Any, DeviceMesh], nn.Module]] = {
 
 
 def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh) -> None:
-    """Replace the layers of a GPT3, or of a stage of one, by their parallel counterparts on ``mesh``."""
+    """Replace the layers of a GPT3, or of a part of one, by their parallel counterparts on ``mesh``."""
     for module in list(model.modules()):
         if isinstance(module, SelfAttention):
             module.num_heads //= mesh.size()

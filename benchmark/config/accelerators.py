@@ -1,5 +1,5 @@
 """Accelerators: data only. Peaks are dense BF16; results in FP8 or int8 are compared with the same peak, so that one
-hundred per cent is not a limit for them (peers facts 1.0).
+hundred per cent is not a limit for them (docs/facts/peers.md 1.0).
 """
 
 import re
@@ -22,16 +22,16 @@ class Accelerator:
 
 
 ACCELERATORS = {
-    "B200": Accelerator(r"B200|Blackwell", 2250.0, "peers facts 1.0, from memory", 180),
-    "H200": Accelerator(r"H200", 989.4, "peers facts 1.0, ml-engineering", 141),
+    "B200": Accelerator(r"B200|Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", 180),
+    "H200": Accelerator(r"H200", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 141),
     "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, "NVIDIA H100 data sheet, from memory"),
-    "H100 SXM": Accelerator(r"H100", 989.4, "peers facts 1.0, ml-engineering", 80),
-    "A100-80GB": Accelerator(r"A100.*80", 312.0, "peers facts 1.0, ml-engineering", 80),
-    "A100": Accelerator(r"A100", 312.0, "peers facts 1.0, ml-engineering", 40),
-    "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "peers facts 1.0, from memory"),
-    "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "peers facts 1.0, MaxText's documents"),
-    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "peers facts 1.0, from memory"),
-    "Trillium": Accelerator(r"(?i)trillium|TPU.?v6e", 918.0, "peers facts 1.0, from memory"),
+    "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 80),
+    "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", 80),
+    "A100": Accelerator(r"A100", 312.0, "docs/facts/peers.md 1.0; ml-engineering", 40),
+    "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "docs/facts/peers.md 1.0; from memory"),
+    "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents"),
+    "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory"),
+    "Trillium": Accelerator(r"(?i)trillium|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
 }
 """By name; where several patterns match, the first is meant."""
 

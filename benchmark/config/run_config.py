@@ -31,7 +31,7 @@ def _require_positive(config: object, *names: str) -> None:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam with decoupled weight decay, and the learning rate in samples since step 0 (reference facts e)."""
+    """Adam with decoupled weight decay, and the learning rate in samples since step 0 (docs/facts/reference.md e)."""
 
     lr: float
     """Peak learning rate."""
@@ -94,12 +94,12 @@ class Benchmark:
 
     @property
     def start_samples(self) -> int:
-        """Samples consumed at the start: 6,144,000 for the 175B benchmark (facts b.6)."""
+        """Samples consumed at the start: 6,144,000 for the 175B benchmark (docs/facts/reference.md b.6)."""
         return self.start_iterations * self.start_global_batch_size
 
     @property
     def start_iteration(self) -> int:
-        """Iteration the run starts at, in steps of its own batch size, rounded down (facts f.4)."""
+        """Iteration the run starts at, in steps of its own batch size, rounded down (docs/facts/reference.md f.4)."""
         return self.start_samples // self.global_batch_size
 
     @property

@@ -45,12 +45,9 @@ def parse_run(
     system = _known(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")
     default = command(RunConfig(benchmark=BENCHMARKS[name], system=SYSTEMS[system]))
     text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system})."
-    try:
-        parsed = one_line_usage_error(
-            lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
-        )
-    except ValueError as error:  # the model's own complaints about its sizes
-        raise InputError(str(error)) from error
+    parsed = one_line_usage_error(
+        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
+    )
     if on_devices:
         parsed.config.require_fit()
     return parsed

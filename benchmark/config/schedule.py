@@ -1,4 +1,4 @@
-"""The learning rate and what happens at each step, as plain functions of the samples (reference facts e, g)."""
+"""The learning rate and what happens at each step, as plain functions of the samples (docs/facts/reference.md e, g)."""
 
 import math
 from collections.abc import Iterator
@@ -42,7 +42,8 @@ def scheduled_steps(benchmark: Benchmark) -> Iterator[ScheduledStep]:
     """Every step from the initial checkpoint to the end of training.
 
     Evaluations are counted from the start (every ceil(24576 / GBS) steps), not, as in the reference, on the absolute
-    iteration, which makes the first interval short where the batch size does not divide (facts g, j 23).
+    iteration, which makes the first interval short where the batch size does not divide
+    (docs/facts/reference.md g, j.23).
     """
     size, sequence = benchmark.global_batch_size, benchmark.model.seq_length
     for step in range(1, benchmark.last_iteration - benchmark.start_iteration + 1):

@@ -1,7 +1,8 @@
-"""The MLPerf log, ``result_N.txt``: lines of ``:::MLLOG`` that the official checkers read (mlperf_review facts 2, 3).
+"""The MLPerf log, ``result_N.txt``: lines of ``:::MLLOG`` that the official checkers read.
 
-The words eval_accuracy, eval_error, global_batch_size and submission_benchmark must appear in no other key, metadata
-or file name: the official RCP checker looks for them in the raw text of every line.
+Form and order are those of docs/facts/mlperf_review.md 2, 3.9. The words eval_accuracy, eval_error,
+global_batch_size and submission_benchmark must appear in no other key, metadata or file name: the official RCP checker
+looks for them in the raw text of every line (docs/facts/mlperf_review.md 4.14).
 """
 
 import json

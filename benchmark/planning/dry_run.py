@@ -25,8 +25,8 @@ from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import accumulate, update
-from model.flops import stage_flops_per_token
-from model.model_parts import layers_of_stages
+from model.flops import part_flops_per_token
+from model.model_parts import layers_of_pipeline_stages
 
 RESERVE = 0.1
 """Part of the device's memory that is left for what is not counted."""
@@ -91,16 +91,16 @@ def _kinds(config: RunConfig) -> dict[str, int]:
     system = config.system
     if system.pipeline_parallel == 1:
         return {"every rank": 0}
-    per_stage, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
+    per_pipeline_rank, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
     kinds = {"first of the pipeline": 0}
     for rank in range(1, last):
-        kinds.setdefault(f"between, {_layers(config, rank)} layers", rank * per_stage)
-    return {**kinds, "last of the pipeline": last * per_stage}
+        kinds.setdefault(f"between, {_layers(config, rank)} layers", rank * per_pipeline_rank)
+    return {**kinds, "last of the pipeline": last * per_pipeline_rank}
 
 
 def _layers(config: RunConfig, pipeline_rank: int) -> int:
-    stages = layers_of_stages(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
-    return sum(len(layers) for layers in stages[pipeline_rank :: config.system.pipeline_parallel])
+    by_pipeline_stage = layers_of_pipeline_stages(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
+    return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: config.system.pipeline_parallel])
 
 
 def _enough_microbatches(config: RunConfig) -> int:
@@ -147,11 +147,11 @@ def _report(config: RunConfig, kind: str, rank: int, state: TrainState, tracker:
     shards = 4 * sum(value.to_local().numel() for value in state.parameters.values())
     moments = 2 * shards
     kept = system.keep_unsharded or system.pipeline_parallel > 1
-    in_use = sum(_parameters_in_use(stage, kept=kept) for stage in state.model_parts)
+    in_use = sum(_parameters_in_use(part, kept=kept) for part in state.model_parts)
     gathered, gradients = (2 if config.precision == "bf16" else 4) * in_use, 4 * in_use
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     has_output = pipeline_rank == system.pipeline_parallel - 1
-    per_token = stage_flops_per_token(
+    per_token = part_flops_per_token(
         model,
         num_layers=_layers(config, pipeline_rank),
         output_columns=model.padded_vocab_size if has_output else 0,
@@ -173,10 +173,10 @@ def _report(config: RunConfig, kind: str, rank: int, state: TrainState, tracker:
     )
 
 
-def _parameters_in_use(stage: nn.Module, *, kept: bool) -> int:
+def _parameters_in_use(part: nn.Module, *, kept: bool) -> int:
     """Numbers that are gathered at the same time: of all blocks, or of the largest two and what is in no block."""
     by_block: dict[str, int] = {}
-    for name, parameter in stage.named_parameters():
+    for name, parameter in part.named_parameters():
         block = name.split(".")[2] if name.startswith("encoder.layers.") else "none"
         by_block[block] = by_block.get(block, 0) + _gathered_size(parameter)
     outside = by_block.pop("none", 0)
@@ -224,7 +224,7 @@ def _complaint(config: RunConfig, reports: list[RankReport]) -> str | None:
     )
 
 
-PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
+MEMORY_PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", "peak")
 
 
 def format_dry_run(result: DryRun, config: RunConfig) -> str:
@@ -238,7 +238,7 @@ def format_dry_run(result: DryRun, config: RunConfig) -> str:
     ]
     for report in result.reports:
         lines.append(f"rank {report.rank}, {report.kind} ({report.layers} layers)")
-        sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in PARTS}
+        sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
         lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
         ratio = report.flops_per_micro_batch / report.formula_flops_per_micro_batch
         lines.append(

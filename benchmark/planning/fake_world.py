@@ -1,6 +1,6 @@
 """A world of any size in one process: collectives that send nothing, tensors that hold nothing.
 
-What it needs of PyTorch beyond its public interface is here, and nowhere else (torch_distributed facts 5).
+What it needs of PyTorch beyond its public interface is here, and nowhere else (docs/facts/torch_distributed.md 5).
 """
 
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ def fake_tensors() -> FakeTensorMode:
 
 
 def skip_handshake(schedule: Any) -> None:
-    """Stages know what they send and receive; from PyTorch 2.13 they also ask each other, which takes real messages."""
+    """Pipeline stages know what they send and receive; from PyTorch 2.13 they also ask each other, by real messages."""
     static = getattr(pipelining, "InferenceMode", None)
     if static is None:
         return
 
-    def agree(stages: list[Any], *_: Any, **__: Any) -> None:
-        for stage in stages:
-            stage._inference_mode = static.STATIC
+    def agree(pipeline_stages: list[Any], *_: Any, **__: Any) -> None:
+        for pipeline_stage in pipeline_stages:
+            pipeline_stage._inference_mode = static.STATIC
 
     schedule._warmup_p2p = agree

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B
 from benchmark.config.run_config import Benchmark, RunConfig
-from benchmark.planning.dry_run import PARTS, DryRun, RankReport
+from benchmark.planning.dry_run import MEMORY_PARTS, DryRun, RankReport
 from benchmark.results.convergence import points_in
 from benchmark.results.judged import REHEARSAL_POINTS
 from benchmark.training.inputs import count_validation_tokens
@@ -22,7 +22,7 @@ from stage.errors import InputError
 FORWARD_SHARE = 1 / 3
 """Of an evaluated token's FLOPs in a trained one's: no backward pass, which takes twice the forward's."""
 
-_MEGATRON = "Megatron-LM, BF16, GPT-3 175B on 96 H100; 42 % on 4,608 (its README; peers facts 1.2)"
+_MEGATRON = "Megatron-LM, BF16, GPT-3 175B on 96 H100; 42 % on 4,608 (its README; docs/facts/peers.md 1.2)"
 PUBLISHED_MFU = {
     "A100-80GB": (0.514, "Reducing Activation Recomputation, BF16, GPT-3 175B on A100 (arXiv 2205.05198)"),
     "H100 SXM": (0.47, _MEGATRON),
@@ -32,11 +32,11 @@ PUBLISHED_MFU = {
 is no measurement yet; for the B200 only FP8 results are published."""
 
 PUBLISHED_TOKENS = (23.0 * 24576 * 2048, 29.0 * 24576 * 2048)
-"""Fewest and most tokens to 2.69 in any published result, 1.158e9 and 1.460e9 (peers facts 1.1) …"""
+"""Fewest and most tokens to 2.69 in any published result, 1.158e9 and 1.460e9 (docs/facts/peers.md 1.1) …"""
 PUBLISHED_BATCH_SIZES = (1536, 6144)
 """… and their batch sizes."""
 VALIDATION_TOKENS = {"gpt3_175b": 11_590_004, "rehearsal": 22_434}
-"""Of the published subset (peers facts 1.0) and of the rehearsal's generated text."""
+"""Of the published subset (docs/facts/peers.md 1.0) and of the rehearsal's generated text."""
 
 LEFT_OUT = (
     "an evaluated token takes a third of a trained token's FLOPs, at the same speed",
@@ -45,7 +45,7 @@ LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Length:
+class RunLength:
     """A run of so many tokens, rounded up to a whole evaluation, where a run can stop."""
 
     tokens: int
@@ -58,7 +58,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeEstimate:
     """Figures that follow from the assumed speed."""
 
     tflops_per_device: float
@@ -70,7 +70,7 @@ class Estimate:
     tokens_per_s_per_device: float
     evaluation_s: float | None
     """Of one evaluation; None where the size of the validation set is not known."""
-    lengths: tuple[Length, ...]
+    lengths: tuple[RunLength, ...]
     """Shortest and longest run to the target; one where no target is set, none where nothing is known."""
 
 
@@ -81,7 +81,7 @@ class RunPlan:
     bubble: float
     """(p - 1) / (m v): idle time of a device over its working time, forward and backward passes of all micro-batches
     taken as equally long. It is part of the assumed utilisation, not added to the step time."""
-    estimate: Estimate | None
+    estimate: TimeEstimate | None
     assumptions: tuple[str, ...]
     """Why each figure is what it is, or missing."""
     dry_run: DryRun
@@ -143,7 +143,7 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
         return (), f"no run length: model, target or start are not those of {base.name}, whose lengths are known"
     if base is GPT3_175B:
         low, high = PUBLISHED_BATCH_SIZES
-        tokens, source = PUBLISHED_TOKENS, "the published results (peers facts 1.1)"
+        tokens, source = PUBLISHED_TOKENS, "the published results (docs/facts/peers.md 1.1)"
     else:
         (point,) = points_in(REHEARSAL_POINTS)
         low = high = round(point.batch_size)
@@ -164,7 +164,9 @@ def _validation_tokens(config: RunConfig) -> tuple[int | None, str]:
     return VALIDATION_TOKENS[name], f"validation set: {VALIDATION_TOKENS[name]:,} tokens, {name}'s own"
 
 
-def _estimate(config: RunConfig, tflops: float, tokens: tuple[float, ...], validation_tokens: int | None) -> Estimate:
+def _estimate(
+    config: RunConfig, tflops: float, tokens: tuple[float, ...], validation_tokens: int | None
+) -> TimeEstimate:
     benchmark, system = config.benchmark, config.system
     per_token = train_flops_per_token(benchmark.model)
     tokens_per_s = tflops * 1e12 * system.num_devices / per_token
@@ -176,10 +178,10 @@ def _estimate(config: RunConfig, tflops: float, tokens: tuple[float, ...], valid
     lengths = [] if evaluation_s is None else [_length(config, goal, step_s, evaluation_s) for goal in tokens]
     mfu = None if system.peak_tflops is None else tflops / system.peak_tflops
     per_device = tokens_per_s / system.num_devices
-    return Estimate(tflops, mfu, step_s, tokens_per_s, per_device, evaluation_s, tuple(dict.fromkeys(lengths)))
+    return TimeEstimate(tflops, mfu, step_s, tokens_per_s, per_device, evaluation_s, tuple(dict.fromkeys(lengths)))
 
 
-def _length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) -> Length:
+def _length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) -> RunLength:
     steps, interval = math.ceil(goal / config.tokens_per_step), config.benchmark.eval_interval
     if config.benchmark.target_log_perplexity is None:
         evaluations = steps // interval
@@ -187,7 +189,7 @@ def _length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) 
         evaluations = math.ceil(steps / interval)
         steps = evaluations * interval
     seconds = steps * step_s + evaluations * evaluation_s
-    return Length(steps * config.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds)
+    return RunLength(steps * config.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds)
 
 
 def format_run_plan(plan: RunPlan, config: RunConfig) -> str:
@@ -206,9 +208,9 @@ def format_run_plan(plan: RunPlan, config: RunConfig) -> str:
 def _memory(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     accelerator = config.system.accelerator
     memory_gb = ACCELERATORS[accelerator].memory_gb if accelerator else None
-    yield f"{'memory per device, GiB':<28}" + "".join(f"{part:>12}" for part in PARTS)
+    yield f"{'memory per device, GiB':<28}" + "".join(f"{part:>12}" for part in MEMORY_PARTS)
     for report in plan.dry_run.reports:
-        sizes = "".join(f"{getattr(report, f'{part}_bytes') / 2**30:12.2f}" for part in PARTS)
+        sizes = "".join(f"{getattr(report, f'{part}_bytes') / 2**30:12.2f}" for part in MEMORY_PARTS)
         share = f"  {report.peak_bytes / memory_gb / 1e9:.0%} of {accelerator}" if memory_gb else ""
         yield f"{report.kind:<28}{sizes}{share}"
 

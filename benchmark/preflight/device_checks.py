@@ -17,9 +17,9 @@ OTHERS_GB = 3.0
 SIZE = {"cuda": 8192, "cpu": 512}
 SECONDS = 1.0
 SLOW: dict[Outcome, float] = {"FAILED": 0.90, "warning": 0.95}
-"""Of the median: one device that is 5 % slow slows the whole run by as much (BLOOM chronicle, peers facts 1.5)."""
+"""Of the median: one device that is 5 % slow slows the whole run by as much (docs/facts/peers.md 1.5, BLOOM)."""
 EXPECTED_OF_PEAK = 0.6
-"""Large products reach 0.80 of the data sheet on H100 and H200 (peers facts 1.0); much less is a power cap."""
+"""Large products reach 0.80 of the data sheet on H100 and H200 (docs/facts/peers.md 1.0); much less is a power cap."""
 HEALTH = ("ecc.errors.uncorrected.volatile.total", "remapped_rows.pending", "remapped_rows.failure")
 HEALTHY = {"0", "No", "N/A", "[N/A]", "[Not Supported]"}
 

@@ -76,6 +76,6 @@ class PreflightCheck:
     where: Literal["job", "node", "process"]
     """Who measures: rank 0, the first process of each machine, or every process."""
     measure: Callable[[Place], Any]
-    """A Finding, or what ``judge`` reads. What it raises is a failure. It may use the process group if every process
-    measures."""
+    """A CheckResult, or what ``judge`` reads. What it raises is a failure. It may use the process group if every
+    process measures."""
     judge: Callable[[Place, Measured], CheckResult] = worst

@@ -74,7 +74,7 @@ class PreflightRow:
     seconds: float
 
 
-def preflight(config: RunConfig | None, *, as_json: bool) -> int:
+def run_checks(config: RunConfig | None, *, as_json: bool) -> int:
     """Run every check and print a line for each; 0 if none failed. Collective where there are several processes.
 
     Raises InputError when the processes cannot meet.

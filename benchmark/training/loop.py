@@ -41,7 +41,7 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
     """Train until the target, the end of training or a request to stop. Counts are advanced in ``progress``.
 
     Evaluations come every ``eval_interval`` steps since the start, and at the very end; the target is met at or below
-    it, as the rules' checker has it (facts j 31).
+    it, as the rules' checker has it (docs/facts/reference.md j.31).
     """
     benchmark = config.benchmark
     block: list[float] = []  # seconds of each step since the last evaluation

@@ -204,7 +204,7 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
 def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
     """The given seed, that of the run that was killed here before its first checkpoint, or a new one.
 
-    Seeds must come from the clock or the system's randomness (rules, section 7 of the mlperf_review facts).
+    Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
     if config.seed is not None:
         return config.seed

@@ -1,4 +1,4 @@
-"""One optimizer step, and one evaluation (reference facts c, e)."""
+"""One optimizer step, and one evaluation (docs/facts/reference.md c, e)."""
 
 import math
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class EvaluationResult:
 
 
 def evaluate(state: TrainState, world: World, validation: TokenWindows) -> EvaluationResult:
-    """Log perplexity of the whole validation set: token-weighted, sums kept in float64 (facts c.3)."""
+    """Log perplexity of the whole validation set: token-weighted, sums kept in float64 (docs/facts/reference.md c.3)."""
     ids = evaluation_sample_ids(
         len(validation),
         micro_batch_size=state.config.system.micro_batch_size,

@@ -2,7 +2,7 @@
 
 The clock of the benchmark runs from run_start to run_stop. Before it, untimed: joining the processes, loading the
 checkpoint, and the order of the samples, which depends on document lengths alone; no token is read before run_start
-(rules, section 7 of the mlperf_review facts). All else is timed, evaluations and checkpoints too.
+(the rules: docs/facts/mlperf_review.md 7.1, 7.4). All else is timed, evaluations and checkpoints too.
 """
 
 import time

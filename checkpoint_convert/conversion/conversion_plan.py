@@ -13,7 +13,8 @@ from checkpoint_convert.formats.zarr_arrays import open_array
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
 MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
-"""Parts along each axis of a matrix, assumed: the checkpoint was trained on a mesh of 1 x 64 x 24 devices (facts i)."""
+"""Parts along each axis of a matrix, assumed: the checkpoint was trained on a mesh of 1 x 64 x 24 devices
+(docs/facts/reference.md i)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""PAXML's checkpoint to the Megatron zarr layout, byte by byte what the reference's converter writes (facts f)."""
+"""PAXML's checkpoint to the Megatron zarr layout, byte by byte what the reference's converter writes.
+
+Both layouts: docs/facts/reference.md f.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """To Hugging Face's GPT-2: ``config.json`` and safetensors shards that ``GPT2LMHeadModel.from_pretrained`` reads.
 
-The model is GPT-2 with a padded vocabulary, so nothing but names and layouts changes (reference facts d):
+The model is GPT-2 with a padded vocabulary, so nothing but names and layouts changes (docs/facts/reference.md d):
 
     gain         LayerNorm stores its gain minus one, GPT-2 the gain itself
     transposed   GPT-2's Conv1D keeps [in, out], a linear layer [out, in]
@@ -113,8 +113,8 @@ def to_huggingface(
 def gpt2_config(sizes: Mapping[str, int], heads: int) -> dict[str, Any]:
     """What makes GPT-2 of transformers compute what ``model/gpt3.py`` does.
 
-    ``gelu_new`` is the tanh approximation with the whole sqrt(2/pi). The token ids are the tokenizer's (facts a.5):
-    it has no token for the beginning of a text.
+    ``gelu_new`` is the tanh approximation with the whole sqrt(2/pi). The token ids are the tokenizer's
+    (docs/facts/reference.md a.5): it has no token for the beginning of a text.
     """
     return {
         "architectures": ["GPT2LMHeadModel"],

@@ -1,4 +1,4 @@
-"""One table of the checkpoint's arrays: both names, both layouts (reference facts f.1, f.2).
+"""One table of the checkpoint's arrays: both names, both layouts (docs/facts/reference.md f.1, f.2).
 
 A layout is a string of axes; axes in parentheses are merged into one, the first being the slowest:
 
@@ -140,8 +140,8 @@ def array_dtype(prefix: str, dtype: str) -> str:
 
 
 def chunk_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The reference converter's rule (facts f.1): eighths of the first two axes, or one layer and eighths of the next
-    two; an axis that 8 does not divide stays whole."""
+    """The reference converter's rule (docs/facts/reference.md f.1): eighths of the first two axes, or one layer and
+    eighths of the next two; an axis that 8 does not divide stays whole."""
     chunks = list(shape)
     first_divided = 0
     if shape[0] <= 200:

@@ -1,4 +1,4 @@
-"""The two small files beside the arrays: ``metadata.json`` and ``common.pt`` (reference facts f.3)."""
+"""The two small files beside the arrays: ``metadata.json`` and ``common.pt`` (docs/facts/reference.md f.3)."""
 
 from pathlib import Path
 from typing import Any

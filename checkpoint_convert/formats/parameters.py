@@ -10,7 +10,7 @@ from stage.errors import InputError
 from stage.manifest import read_manifest
 
 BENCHMARK_HEADS = {12288: 96}
-"""Attention heads by hidden size where nothing else tells them: the benchmark's model (reference facts, section 0)."""
+"""Attention heads by hidden size where nothing else tells them: the benchmark's model (docs/facts/reference.md 0)."""
 
 Shapes = Mapping[str, tuple[int, ...]]
 

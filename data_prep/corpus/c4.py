@@ -1,7 +1,7 @@
 """Reading C4's files: one JSON object per line with the document in "text", gzipped (``.json.gz``) or not.
 
-As in the reference (facts a.4), a file that ends in ``.gz`` is decompressed, several gzip members in one file
-included, and only the key ``text`` is used.
+As in the reference (docs/facts/reference.md a.4), a file that ends in ``.gz`` is decompressed, several gzip members in
+one file included, and only the key ``text`` is used.
 """
 
 import hashlib

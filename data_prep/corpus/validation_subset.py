@@ -1,9 +1,10 @@
 """The validation subset: 24,567 of C4's 364,608 validation documents.
 
 The reference's ``select_example.py`` took every 14.84th document in the order in which TensorFlow Datasets read its
-shuffled files (facts a.6), and wrote down the MD5 of each text it took. So C4's files alone do not give the published
-selection; that list of hashes does. Its example output, for comparison: 52,638,933 bytes of text in 209,784 lines, the
-longest document 95,736 bytes. (The shortest, 22, is not a length: it began at ``2^20``, which is 22 in Python.)
+shuffled files (docs/facts/reference.md a.6), and wrote down the MD5 of each text it took. So C4's files alone do not
+give the published selection; that list of hashes does. Its example output, for comparison: 52,638,933 bytes of text in
+209,784 lines, the longest document 95,736 bytes. (The shortest, 22, is not a length: it began at ``2^20``, which is 22
+in Python.)
 """
 
 import hashlib

@@ -19,7 +19,7 @@ What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validat
 REPOSITORY = "allenai/c4"
 """The Hugging Face dataset that holds C4."""
 TRAIN_SHARDS = range(768, 1024)
-"""Those the benchmark trains on; the checkpoint was made from the others (facts a.6)."""
+"""Those the benchmark trains on; the checkpoint was made from the others (docs/facts/reference.md a.6)."""
 ALL_TRAIN_SHARDS = 1024
 CHECKPOINT_ARRAYS = 48
 DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
@@ -29,7 +29,7 @@ HOW_TO_GET_IN = (
     f"({BUCKET} answers 403 to most; MLCommons keeps the tokenizer, the token files and the converted checkpoint in a "
     "second place, to which 'S3 artifacts download' in the reference's README gives access)"
 )
-"""Peers 3, number 1."""
+"""docs/facts/peers.md 3.1"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Artifact:
     files: tuple[str, ...]
     """Where they lie below the output folder. The checkpoint is one folder."""
     bytes: float
-    """All of them, about (facts a.5, a.6, f.1; peers 1.3)."""
+    """All of them, about (docs/facts/reference.md a.5, a.6, f.1; docs/facts/peers.md 1.3)."""
     origin: str
     """Where they come from, for a person."""
     check: Callable[[Path], str | None]

@@ -15,7 +15,7 @@ from stage.errors import InputError
 MB = 1e6
 GB = 1e9
 
-# Sizes: facts a.6, peers 1.3.
+# Sizes: docs/facts/reference.md a.6; docs/facts/peers.md 1.3.
 FILES = 256
 DATASETS = 2
 COMPRESSED_BYTES = 76 * GB
@@ -24,7 +24,7 @@ DOCUMENTS = 91_217_223
 TOKENS = 44e9
 BIN_BYTES = 2 * TOKENS
 IDX_BYTES = 20 * DOCUMENTS
-"""Lengths 4, pointers 8 and document ends 8 bytes each (facts a.1)."""
+"""Lengths 4, pointers 8 and document ends 8 bytes each (docs/facts/reference.md a.1)."""
 
 TEXT_MB_PER_S_PER_CORE = 31.0
 INDEX_S = 8.0
@@ -44,7 +44,7 @@ RATES: dict[str, Rate] = {
     "disk": Rate(2000.0, "assumed: one NVMe drive, or that much of a shared file system"),
     "tokenise": Rate(TEXT_MB_PER_S_PER_CORE, "text per core; AMD EPYC core, python -m tests.speed.tokenise"),
     "join": Rate(400.0, "parts to .bin with its MD5, one core per dataset; AMD EPYC core, virtual disk"),
-    "md5": Rate(767.0, "per core, one core per file; AMD EPYC core (peers 1.3)"),
+    "md5": Rate(767.0, "per core, one core per file; AMD EPYC core (docs/facts/peers.md 1.3)"),
 }
 
 

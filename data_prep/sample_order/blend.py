@@ -1,4 +1,4 @@
-"""Mixing several datasets by weight (reference facts b.1, b.4)."""
+"""Mixing several datasets by weight (docs/facts/reference.md b.1, b.4)."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]
     """How many samples to request of each dataset, with the reference's margin of half a percent.
 
     ``num_samples`` < 0 asks for one whole epoch of each. The reference multiplies the -1 by the weight and rounds up,
-    so that two validation sets at 0.5 ask for 0 samples (facts j 16); here it stays -1.
+    so that two validation sets at 0.5 ask for 0 samples (docs/facts/reference.md j.16); here it stays -1.
     """
     if num_samples < 0:
         return [-1] * len(weights)

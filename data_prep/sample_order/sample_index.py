@@ -1,7 +1,7 @@
-"""Which tokens make up training sample i of one dataset: the document, sample and shuffle index (reference facts b.2).
+"""Which tokens make up training sample i of one dataset: the document, sample and shuffle index.
 
 Documents are laid end to end in their natural order, ``num_epochs`` times; the stream is cut into windows of
-``sequence_length`` tokens; only the order of the windows is shuffled.
+``sequence_length`` tokens; only the order of the windows is shuffled (docs/facts/reference.md b.2).
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def build_sample_index(
     benchmark). Raises InputError when the dataset has no whole sample.
 
     In the one-epoch case the last sample is kept however short. The reference counts the samples there in float32,
-    which is wrong from 2**24 tokens on (facts j 14); here the count is exact.
+    which is wrong from 2**24 tokens on (docs/facts/reference.md j.14); here the count is exact.
     """
     extra, num_documents = int(plus_one), len(sizes)
     cut = _cut(int(sizes.sum(dtype=np.int64)), sequence_length, num_samples, extra)

@@ -1,4 +1,4 @@
-"""Token windows in the order in which training or evaluation reads them (reference facts b.2 item 7, b.4)."""
+"""Token windows in the order in which training or evaluation reads them (docs/facts/reference.md b.2, b.4)."""
 
 import sys
 from collections.abc import Sequence
@@ -82,8 +82,8 @@ def open_token_windows(
 ) -> TokenWindows:
     """Open ``P``, or the blend ``W P [W2 P2 …]``, for ``num_samples`` samples (-1: one whole epoch, for evaluation).
 
-    As in the reference, only a blend asks its datasets for a margin of half a percent (facts b.1). The index is built
-    once and kept beside each dataset (``index_cache``), that of the blend beside the first.
+    As in the reference, only a blend asks its datasets for a margin of half a percent (docs/facts/reference.md b.1).
+    The index is built once and kept beside each dataset (``index_cache``), that of the blend beside the first.
     """
     weights, prefixes = parse_data_path(data_path)
     datasets = [IndexedDataset(Path(prefix)) for prefix in prefixes]

@@ -112,7 +112,7 @@ def check_index(data: DatasetBlocks) -> int:
 
 
 def _check_document_ends(data: DatasetBlocks) -> None:
-    """One sequence per document (facts a.4): the ends are 0, 1, … up to the number of documents."""
+    """One sequence per document (docs/facts/reference.md a.4): the ends are 0, 1, … up to the number of documents."""
     path, sequences = idx_path(data.prefix), data.header.sequences
     if data.header.num_document_ends != sequences + 1:
         raise CheckFailed(

@@ -1,6 +1,6 @@
 """The memory-mapped token dataset: ``PREFIX.bin`` (token ids, nothing else) and ``PREFIX.idx`` (where they lie).
 
-Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (reference facts a.1):
+Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (docs/facts/reference.md a.1):
 
     magic "MMIDIDX\\0\\0" | uint64 version 1 | uint8 dtype code | uint64 sequences S | uint64 D (documents + 1)
     int32 sizes[S] in tokens | int64 pointers[S] in bytes | int64 document_ends[D], starting with 0
@@ -41,7 +41,7 @@ BLOCK_DOCUMENTS = 1 << 18
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The reference's rule (facts a.3): uint16 for vocabularies under 65,500 pieces, else int32."""
+    """The reference's rule (docs/facts/reference.md a.3): uint16 for vocabularies under 65,500 pieces, else int32."""
     return DTYPES[8] if vocab_size < LARGEST_UINT16_VOCABULARY else DTYPES[4]
 
 
@@ -83,7 +83,7 @@ def read_header(prefix: Path) -> Header:
     with path.open("rb") as file:
         magic, version, code, sequences, num_document_ends = HEADER.unpack(file.read(HEADER.size))
     if magic != MAGIC or version != VERSION or code not in DTYPES:
-        raise InputError(f"{path}: not an MMIDIDX version 1 index (reference facts a.1)")
+        raise InputError(f"{path}: not an MMIDIDX version 1 index (docs/facts/reference.md a.1)")
     expected = HEADER.size + 12 * sequences + 8 * num_document_ends
     if size != expected:
         raise InputError(

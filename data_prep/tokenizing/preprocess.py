@@ -1,7 +1,7 @@
 """C4 shards to ``PREFIX.bin/.idx``: tokenise many files in order, with any number of workers, to the same bytes.
 
-What is written equals what the reference's preprocessing writes for the concatenation of the files (facts a.4): one
-sequence per document, no EOD token, documents without any token left out.
+What is written equals what the reference's preprocessing writes for the concatenation of the files
+(docs/facts/reference.md a.4): one sequence per document, no EOD token, documents without any token left out.
 
 Every file becomes parts of its own (``parts``) in ``PREFIX.parts/``, made in any order, on any machine; the dataset is
 the parts one after the other. A run that is killed loses the parts it was working on.

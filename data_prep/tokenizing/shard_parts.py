@@ -127,7 +127,8 @@ def _make_part(part: Part, tokenizer: FastTokenizer, advance: Advance) -> None:
                 if number % part.stripes == part.stripe:
                     documents = _documents(path, block, part.method.on_bad_line, skipped)
                     ids, sizes = tokenizer.encode_documents(documents)
-                    sizes = sizes[sizes > 0]  # the reference leaves documents without tokens out (facts a.4)
+                    # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
+                    sizes = sizes[sizes > 0]
                     bin_file.write(ids.data)
                     sizes_file.write(sizes.astype("<i4").data)
                     blocks.append((len(sizes), len(ids)))

@@ -16,7 +16,7 @@ from stage.manifest import is_current, record_of, write_manifest
 from stage.publish import published_file
 
 TRAINING_OPTIONS: dict[str, Any] = {
-    # Reference facts a.5, without train_extremely_large_corpus, which SentencePiece now ignores with a warning.
+    # docs/facts/reference.md a.5, without train_extremely_large_corpus: SentencePiece now ignores it with a warning.
     "model_type": "bpe",
     "pad_id": 0,
     "eos_id": 1,
@@ -33,7 +33,7 @@ DOCUMENTS = 5_000_000
 
 
 class Tokenizer:
-    """Text to token ids with no BOS, no EOS and nothing but the model's own normalisation (facts a.4)."""
+    """Text to token ids: no BOS, no EOS, nothing but the model's own normalisation (docs/facts/reference.md a.4)."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():

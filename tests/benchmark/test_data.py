@@ -103,7 +103,7 @@ def test_last_position_and_missing_tokens_are_not_scored() -> None:
 
 
 def test_padding_may_outnumber_the_samples(tmp_path: Path) -> None:
-    """The reference fails with an index error (facts c.4), and can count padding of a blend (facts j 17)."""
+    """The reference fails with an index error, and can count padding of a blend (docs/facts/reference.md c.4, j.17)."""
     write_dataset(tmp_path / "x", [10])
     windows = open_token_windows(["1.0", str(tmp_path / "x")], sequence_length=4, num_samples=-1, seed=1)
     ids = evaluation_sample_ids(len(windows), micro_batch_size=16, rank=0, world_size=1)

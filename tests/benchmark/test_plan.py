@@ -36,7 +36,7 @@ def plan(run: RunConfig, **speed: float) -> RunPlan:
     [(8, (1053, 877, 784, 709)), (32, (263, 219, 196, 177)), (64, (132, 110, 98, 89)), (128, (66, 55, 49, 44))],
 )
 def test_minutes_are_those_of_the_fact_sheet(nodes: int, minutes: tuple[int, ...]) -> None:
-    """The table below the published results, which is for 24 evaluations (peers facts 1.1)."""
+    """The table below the published results, which is for 24 evaluations (docs/facts/peers.md 1.1)."""
     for mfu, expected in zip((0.35, 0.42, 0.47, 0.52), minutes, strict=True):
         estimate = plan(config(nodes=nodes), mfu=mfu).estimate
         assert estimate is not None

@@ -20,7 +20,8 @@ def test_learning_rate_is_the_references_to_the_last_bit(name: str) -> None:
 
 
 def test_learning_rate_of_the_checkpoint() -> None:
-    """What the 4,000 steps ended with, as stored in common.pt, and the benchmark's first values (facts e)."""
+    """What the 4,000 steps ended with, as stored in common.pt, and the benchmark's first values
+    (docs/facts/reference.md e)."""
     original = dataclasses.replace(GPT3_175B.optimizer, lr=6e-5, min_lr=6e-6)
     assert learning_rate(6_144_000, original) == 5.984178321979609e-05
     assert learning_rate(6_144_000, GPT3_175B.optimizer) == 1.9947261073265366e-05

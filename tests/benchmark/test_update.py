@@ -1,4 +1,7 @@
-"""Twenty steps of the trainer from a converted checkpoint, against the reference's update in float64 (facts e)."""
+"""Twenty steps of the trainer from a converted checkpoint, against the reference's update in float64.
+
+The update: docs/facts/reference.md e.
+"""
 
 import dataclasses
 import math

@@ -239,7 +239,7 @@ def test_loading_an_fp32_checkpoint_reads_its_weights(paxml: Any, tmp_path: Path
     ("name", "shape"),
     [
         ("embedding.word_embeddings.weight", (128, 32)),  # more rows than stored
-        ("embedding.word_embeddings.weight", (32, 32)),  # fewer: the reference truncates silently (facts f.4)
+        ("embedding.word_embeddings.weight", (32, 32)),  # fewer: the reference truncates (docs/facts/reference.md f.4)
         ("encoder.layers.2.input_layernorm.bias", (32,)),  # no third layer
         ("encoder.layers.0.input_layernorm.bias", (64,)),
     ],

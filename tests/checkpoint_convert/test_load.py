@@ -119,7 +119,8 @@ def test_heads_of_the_attention_input_are_rows(world: int, checkpoint: Path, byt
 
 @pytest.mark.parametrize(("stored", "asked"), [(VOCAB, VOCAB + 64), (VOCAB, VOCAB - 64)])
 def test_embedding_rows_are_neither_padded_nor_cut_off(stored: int, asked: int, checkpoint: Path) -> None:
-    """The reference does both without saying so (facts f.4). An error even for a rank whose rows are all there."""
+    """The reference does both without saying so (docs/facts/reference.md f.4). An error even for a rank whose rows are
+    all there."""
     box = (slice(0, 16), slice(0, HIDDEN))
     with pytest.raises(InputError, match=rf"shape \[{stored}, {HIDDEN}\], but the model expects \[{asked}, {HIDDEN}\]"):
         MegatronCheckpoint(checkpoint).read(WEIGHTS, EMBEDDING, (asked, HIDDEN), box)

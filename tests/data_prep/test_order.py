@@ -101,7 +101,7 @@ def test_recorded_arrays_one_by_one(case: dict[str, Any], corpora: Path) -> None
 
 
 def _walk(sizes: list[int], epochs: int, length: int, total: int, extra: int) -> list[tuple[int, int]]:
-    """The reference's walk through the documents (facts b.2 item 5), one sample at a time."""
+    """The reference's walk through the documents (item 5 of docs/facts/reference.md b.2), one sample at a time."""
     documents = list(range(len(sizes))) * epochs
     position, offset = 0, 0
     starts = [(0, 0)]
@@ -209,7 +209,7 @@ def test_blend_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch
 
 def test_margin_of_the_benchmark() -> None:
     assert blend.samples_per_dataset(20_000_000, [0.5, 0.5]) == [10_050_000, 10_050_000]
-    assert blend.samples_per_dataset(-1, [0.5, 0.5]) == [-1, -1]  # the reference asks for 0 (facts j 16)
+    assert blend.samples_per_dataset(-1, [0.5, 0.5]) == [-1, -1]  # the reference: 0 (docs/facts/reference.md j.16)
 
 
 def test_evaluating_two_validation_sets_reads_both_whole(tmp_path: Path) -> None:

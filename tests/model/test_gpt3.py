@@ -16,6 +16,7 @@ from model.flops import num_parameters, train_flops_per_token
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
 from model.losses import token_losses
+from stage.errors import InputError
 from tests.support import SHARED_GOLDEN, golden, make_paxml, needs_shared
 
 RECORDED = golden("model.json")
@@ -111,11 +112,11 @@ def test_bf16_by_fp32_rounds_where_bf16_does(weights: dict[str, Tensor], batch: 
 
 
 def test_position_beyond_the_table_is_refused() -> None:
-    with pytest.raises(ValueError, match="seq_length 4096 exceeds max_position_embeddings 2048"):
+    with pytest.raises(InputError, match="seq_length 4096 exceeds max_position_embeddings 2048"):
         GPT3Config(2, 32, 4, 4096, 100, 128)
-    with pytest.raises(ValueError, match="hidden_size 30 is not a multiple of num_attention_heads 4"):
+    with pytest.raises(InputError, match="hidden_size 30 is not a multiple of num_attention_heads 4"):
         GPT3Config(2, 30, 4, 16, 100, 128)
-    with pytest.raises(ValueError, match="padded_vocab_size 64 is less than vocab_size 100"):
+    with pytest.raises(InputError, match="padded_vocab_size 64 is less than vocab_size 100"):
         GPT3Config(2, 32, 4, 16, 100, 64)
 
 

@@ -1,4 +1,4 @@
-"""Adam on the FP32 shards, and the gradient norm it is clipped by (reference facts e)."""
+"""Adam on the FP32 shards, and the gradient norm it is clipped by (docs/facts/reference.md e)."""
 
 import math
 from collections.abc import Container, Mapping
@@ -59,7 +59,7 @@ class Adam:
     def gradient_square_sum(self) -> Tensor:
         """This process's share of the sum of squares of the whole gradient, a float64 scalar on the device.
 
-        What several processes hold is counted once in the sum over all processes (facts e).
+        What several processes hold is counted once in the sum over all processes (docs/facts/reference.md e).
         """
         # In FP32 a sum over millions of squares is off by up to 1e-5, and more so the larger this process's parts are.
         norms = torch.stack(torch._foreach_norm(self._gradients(), 2, torch.float64))

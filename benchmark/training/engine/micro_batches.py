@@ -1,4 +1,7 @@
-"""Which samples each process reads at each step, and the batches made of them (reference facts b.5, c.1, c.4)."""
+"""Which samples each process reads at each step, and the batches made of them.
+
+The reference's way: docs/facts/reference.md b.5, c.1, c.4.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -90,7 +93,7 @@ def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int) -> MicroB
     """Read samples [B]; a negative id reads some sample that does not count.
 
     In the reference, padding must not outnumber the samples, and a padding sample of a blend can count after all
-    (facts j 17); here neither holds. Raises InputError for a token outside the vocabulary.
+    (docs/facts/reference.md j.17); here neither holds. Raises InputError for a token outside the vocabulary.
     """
     rows = np.stack([windows.window(int(abs(sample)) % len(windows)) for sample in ids])
     if rows.max() >= vocab_size:

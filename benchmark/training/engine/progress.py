@@ -28,7 +28,8 @@ class Progress:
     steps: int = 0
     """Optimizer steps since the initial checkpoint, skipped ones included."""
     skipped_steps: int = 0
-    """Steps whose gradients were not finite: their samples count as consumed, the learning rate stays (facts e)."""
+    """Steps whose gradients were not finite: their samples count as consumed, the learning rate stays
+    (docs/facts/reference.md e)."""
     skipped_in_a_row: int = 0
     """Of these, the latest: the run gives up when there are too many."""
     restarts: int = 0

@@ -70,7 +70,7 @@ def empty_state(
 
 
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
-    """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (facts e, f).
+    """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (docs/facts/reference.md e, f).
 
     Raises InputError when the checkpoint's counter is not the step the benchmark starts at, or when it belongs to
     another model.

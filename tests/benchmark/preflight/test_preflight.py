@@ -45,7 +45,7 @@ def test_a_machine_and_a_run_that_are_fine(
     inputs: Inputs, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_checks, "LOG_BYTES", 1000)
-    assert run_checks.preflight(inputs.config(tmp_path / "run", save_interval=5), as_json=True) == 0
+    assert run_checks.run_checks(inputs.config(tmp_path / "run", save_interval=5), as_json=True) == 0
     found = outcomes(capsys)
     assert list(found) == [check.name for check in run_checks.CHECKS]
     needed = ("packages", "devices", "products", "host memory", "disk space", "run folder", "inputs", "clock")
@@ -91,7 +91,7 @@ def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> Non
 
 
 def test_space_for_checkpoints_of_the_real_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three of 12 bytes for each of 174.6e9 parameters (peers facts 1.0), 64 machines to hold one."""
+    """Three of 12 bytes for each of 174.6e9 parameters (docs/facts/peers.md 1.0), 64 machines to hold one."""
     place = alone(large(tmp_path / "run"))
     assert machine_checks.checkpoint_bytes(large(tmp_path)) == pytest.approx(2.095e12, rel=1e-3)
     for free, outcome in ((6.2e12, "FAILED"), (6.3e12, "ok")):
@@ -244,7 +244,7 @@ def test_the_worst_of_several_is_named() -> None:
 
 
 def _status(inputs: Inputs, run_dir: Path) -> int:
-    return run_checks.preflight(inputs.config(run_dir, system=PAIR), as_json=True)
+    return run_checks.run_checks(inputs.config(run_dir, system=PAIR), as_json=True)
 
 
 def test_every_process_has_the_status(inputs: Inputs, tmp_path: Path) -> None:
