@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import tyro
 
 from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
-from checkpoint_convert.conversion.convert import Converted
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.run_conversion import Converted
 from stage.cli import main
 from stage.errors import InputError
 

@@ -1,7 +1,6 @@
 """Reading the arrays of a checkpoint that is converted: whole chunks, with little memory besides, and none missing."""
 
 import io
-import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from checkpoint_convert.conversion.blocks import Place
+from checkpoint_convert.formats.boxes import Box, chunk_parts
 from checkpoint_convert.formats.zarr_arrays import open_array
 from stage.errors import InputError
 
@@ -32,8 +31,8 @@ class BlockSource(Protocol):
     @property
     def chunks(self) -> tuple[int, ...]: ...
 
-    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
-        """Read what is at a place into ``values``, contiguous. Raises ValueError for a chunk that is damaged."""
+    def read(self, box: Box, values: npt.NDArray[np.float32]) -> None:
+        """Read a box into ``values``, contiguous. Raises ValueError for a chunk that is damaged."""
         ...
 
 
@@ -46,26 +45,18 @@ class PlainSource:
     separator: str
     gzip: bool
 
-    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
-        ranges = [
-            range(part.start // size, -(-part.stop // size)) for part, size in zip(place, self.chunks, strict=True)
-        ]
-        for index in itertools.product(*ranges):
-            here, there = [], []
-            for number, size, part in zip(index, self.chunks, place, strict=True):
-                start, stop = max(part.start, number * size), min(part.stop, (number + 1) * size)
-                here.append(slice(start - part.start, stop - part.start))
-                there.append(slice(start - number * size, stop - number * size))
-            wanted = values[tuple(here)]
+    def read(self, box: Box, values: npt.NDArray[np.float32]) -> None:
+        for numbers, in_box, in_chunk in chunk_parts(box, self.chunks):
+            wanted = values[in_box]
             if wanted.shape == self.chunks and wanted.flags.c_contiguous:
-                self._read_chunk(index, wanted)
+                self._read_chunk(numbers, wanted)
             else:
                 chunk = np.empty(self.chunks, "<f4")
-                self._read_chunk(index, chunk)
-                wanted[...] = chunk[tuple(there)]
+                self._read_chunk(numbers, chunk)
+                wanted[...] = chunk[in_chunk]
 
-    def _read_chunk(self, index: Sequence[int], chunk: npt.NDArray[np.float32]) -> None:
-        key = self.separator.join(map(str, index))
+    def _read_chunk(self, numbers: Sequence[int], chunk: npt.NDArray[np.float32]) -> None:
+        key = self.separator.join(map(str, numbers))
         read = _unpack if self.gzip else _read_plain
         try:
             with (self.path / key).open("rb", buffering=0) as file:
@@ -109,8 +100,8 @@ class StoredSource:
     chunks: tuple[int, ...]
     stored: Any
 
-    def read(self, place: Place, values: npt.NDArray[np.float32]) -> None:
-        values[...] = self.stored[place].read().result()
+    def read(self, box: Box, values: npt.NDArray[np.float32]) -> None:
+        values[...] = self.stored[box].read().result()
 
 
 def open_source(path: Path, expected: Sequence[int], *, like: str, readers: int) -> BlockSource:

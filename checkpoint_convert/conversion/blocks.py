@@ -6,13 +6,11 @@ whole output chunks and can be merged; a *block* is units that are read at once.
 too reads nothing twice; where memory does not allow that, some chunks are read in several blocks.
 """
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-Place = tuple[slice, ...]
-"""A range along each axis."""
+from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, whole_box
 
 
 @dataclass(frozen=True)
@@ -70,35 +68,26 @@ class Cut:
     def _shape(self) -> tuple[int, ...]:
         return tuple(self.sizes[axis] for axis in self.target.axes)
 
-    def blocks(self) -> Iterator[Place]:
-        return _ranges([slice(0, size) for size in self._shape], self.block)
+    def blocks(self) -> Iterator[Box]:
+        return divided(whole_box(self._shape), self.block)
 
-    def units(self, block: Place) -> Iterator[Place]:
+    def units(self, block: Box) -> Iterator[Box]:
         """The units of a block."""
-        return _ranges(block, self.unit)
+        return divided(block, self.unit)
 
-    def merged(self, place: Place, side: Side) -> Place:
+    def merged(self, box: Box, side: Side) -> Box:
         """The same place along the own axes of one side."""
-        by_axis = dict(zip(self.target.axes, place, strict=True))
+        by_axis = dict(zip(self.target.axes, box, strict=True))
         found = []
         for group in side.groups:
             inner = math.prod(self.sizes[axis] for axis in group[1:])
             found.append(slice(by_axis[group[0]].start * inner, by_axis[group[0]].stop * inner))
         return tuple(found)
 
-    def files(self, place: Place) -> Iterator[tuple[str, Place]]:
-        """Output chunks within a place that is made of whole ones: their keys, and where they lie in it."""
-        merged = self.merged(place, self.target)
-        ranges = [
-            range(part.start // chunk, -(-part.stop // chunk))
-            for part, chunk in zip(merged, self.target.chunks, strict=True)
-        ]
-        for key in itertools.product(*ranges):
-            within = tuple(
-                slice(number * chunk - part.start, min((number + 1) * chunk, part.stop) - part.start)
-                for number, chunk, part in zip(key, self.target.chunks, merged, strict=True)
-            )
-            yield ".".join(map(str, key)), within
+    def files(self, box: Box) -> Iterator[tuple[str, Box]]:
+        """Output chunks within a box that is made of whole ones: their keys, and where they lie in it."""
+        for chunk in chunk_parts(self.merged(box, self.target), self.target.chunks):
+            yield ".".join(map(str, chunk.numbers)), chunk.in_box
 
 
 def cut(sizes: Mapping[str, int], source: Side, target: Side, *, most_items: int, comfortable_items: int) -> Cut:
@@ -153,12 +142,3 @@ def _reads(size: int, extent: int, chunk: int) -> float:
     """How often an input chunk is read along one axis, on average."""
     touched = sum(-(-min(start + extent, size) // chunk) - start // chunk for start in range(0, size, extent))
     return touched / -(-size // chunk)
-
-
-def _ranges(place: list[slice] | Place, extents: tuple[int, ...]) -> Iterator[Place]:
-    return itertools.product(
-        *(
-            [slice(start, min(start + extent, part.stop)) for start in range(part.start, part.stop, extent)]
-            for part, extent in zip(place, extents, strict=True)
-        )
-    )

@@ -13,7 +13,7 @@ import numpy as np
 
 from checkpoint_convert.conversion.block_sources import open_source, require_chunks
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.convert import Converted, convert
+from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
 from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
@@ -84,7 +84,7 @@ def megatron_to_paxml(
         raise InputError(f"--workers {workers}: expected at least 1")
     weights = MASTER_WEIGHTS if any(source.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
     conversion = MegatronToPaxmlConversion(source, weights, megatron_sizes(source, weights, heads))
-    return convert(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
+    return run_conversion(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
 
 
 def megatron_sizes(source: Path, weights: str, heads: int | None) -> dict[str, int]:

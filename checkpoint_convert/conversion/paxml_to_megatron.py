@@ -13,7 +13,7 @@ import numpy as np
 
 from checkpoint_convert.conversion.block_sources import open_source, require_chunks
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.convert import Converted, convert
+from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
 from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
@@ -106,7 +106,7 @@ def paxml_to_megatron(
     if workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
     conversion = PaxmlToMegatronConversion(source, dtype, paxml_sizes(source), missing_chunks_are_zeros)
-    return convert(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
+    return run_conversion(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
 
 
 def paxml_sizes(source: Path) -> dict[str, int]:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.output_records import write_folder_manifest
 from checksums.md5_list import digest_folder, format_list
-from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import is_current, record_of, write_manifest
+from stage.manifest import is_current
 from stage.publish import published_folder
 
 Values = npt.NDArray[np.float32]
@@ -88,13 +88,12 @@ def write_random_paxml(
                     chunks = (1, *chunks[1:])
                 store = create_array(path, shape, "float32", chunks, GZIP if compress else None)
                 store.write(_values(random, array, group.megatron[0], shape)).result()
-    digest = md5_text(format_list(digest_folder(output)))
-    write_manifest(
+    write_folder_manifest(
         output,
+        format_list(digest_folder(output)),
         stage="random-paxml",
         options=options,
         inputs=[],
-        outputs=[record_of(output, output.name, digest)],
         packages=["numpy", "tensorstore"],
         started=started,
     )

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoint_convert.conversion.block_sources import BlockSource
-from checkpoint_convert.conversion.blocks import Cut, Place, Side, cut
+from checkpoint_convert.conversion.blocks import Cut, Side, cut
 from checkpoint_convert.conversion.journal import Journal
 from checkpoint_convert.conversion.workspace import Workspace, workspace_bytes, write_file
+from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from stage.allocator import give_freed_memory_back
 from stage.errors import InputError
 from stage.progress import progress
@@ -104,10 +105,10 @@ def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, workers: in
             raise
 
 
-def _convert(job: Job, block: Place, folder: Path, journal: Journal, free: "SimpleQueue[Workspace]") -> int:
+def _convert(job: Job, block: Box, folder: Path, journal: Journal, free: "SimpleQueue[Workspace]") -> int:
     """Convert one block; returns its output bytes."""
     units = [unit for unit in job.cut.units(block) if not _is_done(job, unit, journal)]
-    size = _items(block) * sum(target.dtype.itemsize for target in job.targets)
+    size = items_in(block) * sum(target.dtype.itemsize for target in job.targets)
     if not units:
         return size
     workspace = free.get()
@@ -122,56 +123,50 @@ def _convert(job: Job, block: Place, folder: Path, journal: Journal, free: "Simp
     return size
 
 
-def _items(place: Place) -> int:
-    return math.prod(part.stop - part.start for part in place)
-
-
-def _is_done(job: Job, unit: Place, journal: Journal) -> bool:
+def _is_done(job: Job, unit: Box, journal: Journal) -> bool:
     return all(journal.has(f"{target.name}/{key}") for key, _ in job.cut.files(unit) for target in job.targets)
 
 
-def _read(job: Job, block: Place, memory: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """A block in the input's order."""
-    place = job.cut.merged(block, job.cut.source)
-    values = memory[: _items(block)].reshape([part.stop - part.start for part in place])
+    box = job.cut.merged(block, job.cut.source)
+    values = memory[: items_in(block)].reshape(shape_of(box))
     try:
-        job.source.read(place, values)
+        job.source.read(box, values)
     except ValueError as error:
         raise InputError(f"{job.source.path}: a chunk cannot be read ({str(error).splitlines()[0]})") from error
-    _require_possible(job, values, place)
+    _require_possible(job, values, box)
     return values
 
 
-def _require_possible(job: Job, values: npt.NDArray[np.float32], place: Place) -> None:
+def _require_possible(job: Job, values: npt.NDArray[np.float32], box: Box) -> None:
     """Raise InputError for NaN, infinity or a negative second moment, naming the chunk it is in."""
     with np.errstate(all="ignore"):
         if not np.isfinite(values.sum()) and not (finite := np.isfinite(values)).all():
-            _complain(job, values, place, ~finite)
+            _complain(job, values, box, ~finite)
         if job.non_negative and values.min() < 0:
-            _complain(job, values, place, values < 0)
+            _complain(job, values, box, values < 0)
 
 
-def _complain(job: Job, values: npt.NDArray[np.float32], place: Place, bad: npt.NDArray[np.bool_]) -> None:
+def _complain(job: Job, values: npt.NDArray[np.float32], box: Box, bad: npt.NDArray[np.bool_]) -> None:
     first = np.unravel_index(int(bad.argmax()), bad.shape)
-    index = [int(offset) + part.start for offset, part in zip(first, place, strict=True)]
+    index = [int(offset) + part.start for offset, part in zip(first, box, strict=True)]
     chunk = [position // size for position, size in zip(index, job.cut.source.chunks, strict=True)]
     what = "a negative second moment" if np.isfinite(values[first]) else "not a number that training leaves"
     raise InputError(f"{job.source.path}: {values[first]} at {index}, in chunk {chunk}: {what}; the source is damaged")
 
 
 def _unit_of(
-    cut: Cut, values: npt.NDArray[np.float32], block: Place, unit: Place, memory: npt.NDArray[np.float32]
+    cut: Cut, values: npt.NDArray[np.float32], block: Box, unit: Box, memory: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
     """One unit of a block, in the output's order, merged."""
-    extents = dict(zip(cut.target.axes, (part.stop - part.start for part in block), strict=True))
+    extents = dict(zip(cut.target.axes, shape_of(block), strict=True))
     by_axis = values.reshape([extents[axis] for axis in cut.source.axes])
     ordered = by_axis.transpose([cut.source.axes.index(axis) for axis in cut.target.axes])
-    within = tuple(
-        slice(part.start - whole.start, part.stop - whole.start) for part, whole in zip(unit, block, strict=True)
-    )
-    copy = memory[: _items(unit)]
+    within = relative(unit, block)
+    copy = memory[: items_in(unit)]
     _copy(ordered[within], copy.reshape(ordered[within].shape))
-    return copy.reshape([part.stop - part.start for part in cut.merged(unit, cut.target)])
+    return copy.reshape(shape_of(cut.merged(unit, cut.target)))
 
 
 def _copy(values: npt.NDArray[np.float32], copy: npt.NDArray[np.float32]) -> None:
@@ -189,7 +184,7 @@ def _copy(values: npt.NDArray[np.float32], copy: npt.NDArray[np.float32]) -> Non
 
 def _write_unit(
     job: Job,
-    unit: Place,
+    unit: Box,
     values: npt.NDArray[np.float32],
     memory: npt.NDArray[np.float32],
     folder: Path,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from checkpoint_convert.conversion.block_sources import require_chunks
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ
-from checkpoint_convert.formats.byte_ranges import whole
+from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checkpoint_convert.formats.parameters import Shapes, layer_name
@@ -111,4 +111,4 @@ class DcpSource:
         return found
 
     def read(self, key: str, shape: tuple[int, ...]) -> Tensor:
-        return torch.from_numpy(self._arrays[key].read(whole(shape)))
+        return torch.from_numpy(self._arrays[key].read(whole_box(shape)))

@@ -16,10 +16,12 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
-from checkpoint_convert.export.export_output import already_made, write_sums_and_manifest
 from checkpoint_convert.export.tensor_source import MODEL, MOMENTS, TensorSource, ZarrSource
 from checkpoint_convert.formats.parameters import parameter_shapes, sizes_of_parameters
+from checkpoint_convert.output_records import already_made, require_apart, write_sums_and_manifest
+from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
+from stage.manifest import require_intact
 from stage.progress import Advance, progress
 from stage.publish import published_folder
 
@@ -37,13 +39,23 @@ def to_dcp(folder: Path, output: Path, *, force: bool = False) -> int | None:
     for group in (MODEL, *MOMENTS):
         sizes = sizes_of_parameters(folder, source.shapes(group))
         shapes.update({f"{group}/{name}": shape for name, shape in parameter_shapes(sizes).items()})
+    require_apart(folder, output)
     if already_made(folder, output, stage=STAGE, options={}, force=force):
         return None
     total = 4 * sum(math.prod(shape) for shape in shapes.values())
     with published_folder(output) as partial, progress("export", total, "bytes") as advance:
         _save(partial, {key: torch.empty(shape, device="meta") for key, shape in shapes.items()}, source, advance)
     packages = ["tensorstore", "torch"]
-    return write_sums_and_manifest(folder, output, stage=STAGE, options={}, packages=packages, started=started)
+    return write_sums_and_manifest(
+        output,
+        format_list(digest_folder(output)),
+        stage=STAGE,
+        options={},
+        source=folder,
+        source_made_by=require_intact(folder),
+        packages=packages,
+        started=started,
+    )
 
 
 def _save(folder: Path, tensors: dict[str, Tensor], source: TensorSource, advance: Advance) -> None:

@@ -21,9 +21,11 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from checkpoint_convert.export.export_output import already_made, write_sums_and_manifest
 from checkpoint_convert.export.tensor_source import MODEL, TensorSource, open_tensor_source
 from checkpoint_convert.formats.parameters import attention_heads, layer_name, parameter_shapes, sizes_of_parameters
+from checkpoint_convert.output_records import already_made, require_apart, write_sums_and_manifest
+from checksums.md5_list import digest_folder, format_list
+from stage.manifest import require_intact
 from stage.progress import Advance, progress
 from stage.publish import published_folder
 
@@ -101,13 +103,23 @@ def to_huggingface(
     source = open_tensor_source(folder)
     sizes = sizes_of_parameters(folder, source.shapes(MODEL))
     options = {"heads": attention_heads(folder, sizes["H"], heads)}
+    require_apart(folder, output)
     if already_made(folder, output, stage=STAGE, options=options, force=force):
         return None
     with published_folder(output) as partial:
         write_json(partial / CONFIG, gpt2_config(sizes, options["heads"]))
         _write_shards(partial, source, sizes, options["heads"], shard_bytes)
     packages = ["safetensors", "tensorstore", "torch"]
-    return write_sums_and_manifest(folder, output, stage=STAGE, options=options, packages=packages, started=started)
+    return write_sums_and_manifest(
+        output,
+        format_list(digest_folder(output)),
+        stage=STAGE,
+        options=options,
+        source=folder,
+        source_made_by=require_intact(folder),
+        packages=packages,
+        started=started,
+    )
 
 
 def gpt2_config(sizes: Mapping[str, int], heads: int) -> dict[str, Any]:

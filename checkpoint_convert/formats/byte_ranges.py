@@ -10,22 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from checkpoint_convert.formats.boxes import Box, shape_of
 from stage.errors import InputError
 
 Values = npt.NDArray[Any]
-Box = tuple[slice, ...]
-"""One slice with a start and a stop per axis, in bounds, step 1."""
-
 SHORTEST_READ = 512
 """Bytes. Shorter runs are read together with what lies between them: a disk has no smaller sector."""
-
-
-def shape_of(box: Box) -> tuple[int, ...]:
-    return tuple(part.stop - part.start for part in box)
-
-
-def whole(shape: Sequence[int]) -> Box:
-    return tuple(slice(0, size) for size in shape)
 
 
 def read_box(

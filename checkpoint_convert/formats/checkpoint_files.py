@@ -18,7 +18,8 @@ from checkpoint_convert.formats.array_table import (
     array_dtype,
     groups,
 )
-from checkpoint_convert.formats.byte_ranges import Box, Values
+from checkpoint_convert.formats.boxes import Box
+from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.stored_array import StoredArray, zarr_array

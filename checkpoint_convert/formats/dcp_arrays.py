@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from checkpoint_convert.formats.byte_ranges import Box, Values, read_box, shape_of
+from checkpoint_convert.formats.boxes import Box, items_in, overlap, relative, shape_of
+from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.dcp_metadata import DTYPES, read_metadata
 from checkpoint_convert.formats.safetensors_arrays import arrays_in_file
 from checkpoint_convert.formats.stored_array import StoredArray
@@ -106,7 +107,7 @@ def _array(name: str, entry: Any, stored: Mapping[tuple[int, ...], tuple[Path, i
             raise ValueError(f"{name}: a shard reaches beyond its shape {list(shape)}")
         if math.prod(sizes):
             shards.append(DcpShard(box, *stored[offsets]))
-    if sum(math.prod(shape_of(shard.box)) for shard in shards) != math.prod(shape):
+    if sum(items_in(shard.box) for shard in shards) != math.prod(shape):
         raise ValueError(f"{name}: its shards do not make up its shape {list(shape)}")
     largest = max((shape_of(shard.box) for shard in shards), key=math.prod, default=shape)
     length = sum(shard.length for shard in shards)
@@ -124,24 +125,18 @@ class _Reader:
         values = np.zeros(shape_of(box), self._dtype)
         filled = 0
         for shard in self._shards:
-            common = [slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(box, shard.box, strict=True)]
-            if any(part.start >= part.stop for part in common):
+            common = overlap(box, shard.box)
+            if common is None:
                 continue
-            target = _relative(common, box)
+            target = relative(common, box)
             key = shard.path, shard.offset
             if key not in self._reads:
                 self._reads[key] = open_shard(shard, self._dtype)
-            values[target] = self._reads[key](_relative(common, shard.box))
+            values[target] = self._reads[key](relative(common, shard.box))
             filled += values[target].size
         if filled != values.size:
             raise InputError(f"{self._name}: its shards overlap and leave gaps; the checkpoint is damaged")
         return values
-
-
-def _relative(parts: Sequence[slice], to: Box) -> Box:
-    return tuple(
-        slice(part.start - origin.start, part.stop - origin.start) for part, origin in zip(parts, to, strict=True)
-    )
 
 
 def open_shard(shard: DcpShard, dtype: np.dtype[Any]) -> Callable[[Box], Values]:

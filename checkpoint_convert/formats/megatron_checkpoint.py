@@ -14,7 +14,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS, MASTER_WEIGHTS, WEIGHTS
-from checkpoint_convert.formats.byte_ranges import Box, Values, whole
+from checkpoint_convert.formats.boxes import Box, whole_box
+from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.common_files import adam_step
 from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
 from stage.errors import InputError
@@ -107,7 +108,7 @@ def _array_of(name: str) -> tuple[str, int | None]:
 def _owned(target: Tensor) -> tuple[Tensor, Box]:
     """This process's part of ``target`` and its place in the whole."""
     if not isinstance(target, DTensor):
-        return target, whole(target.shape)
+        return target, whole_box(target.shape)
     shape, offset = compute_local_shape_and_global_offset(target.shape, target.device_mesh, target.placements)
     slices = tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
     return target.to_local(), slices

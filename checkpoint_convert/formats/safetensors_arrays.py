@@ -10,7 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.formats.byte_ranges import Box, Values, read_box
+from checkpoint_convert.formats.boxes import Box
+from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError
 

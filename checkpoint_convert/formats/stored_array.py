@@ -1,6 +1,5 @@
 """Arrays as they are stored, whatever the format: shape, dtype, the pieces they lie in, and reading a part."""
 
-import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from checkpoint_convert.formats.byte_ranges import Box, Values, read_box, shape_of
+from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, shape_of, whole_box
+from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.zarr_arrays import open_array
 from stage.errors import InputError
 
@@ -101,31 +101,16 @@ class _RawChunks:
 
     def read(self, box: Box) -> Values:
         values: Values = np.empty(shape_of(box), self.dtype)
-        grids = [
-            range(part.start // chunk, -(-part.stop // chunk)) for part, chunk in zip(box, self.chunks, strict=True)
-        ]
-        if values.size:
-            for place in itertools.product(*grids):
-                edges = [(at * chunk, (at + 1) * chunk) for at, chunk in zip(place, self.chunks, strict=True)]
-                cut = [
-                    slice(max(part.start, low), min(part.stop, high))
-                    for part, (low, high) in zip(box, edges, strict=True)
-                ]
-                target = tuple(_moved(part, -whole.start) for part, whole in zip(cut, box, strict=True))
-                inside = tuple(_moved(part, -low) for part, (low, _) in zip(cut, edges, strict=True))
-                values[target] = self._chunk(place, inside)
+        for chunk in chunk_parts(box, self.chunks):
+            values[chunk.in_box] = self._chunk(chunk.numbers, chunk.in_chunk)
         return values
 
-    def _chunk(self, place: Sequence[int], inside: Box) -> Any:
-        path = self.path / (self.separator.join(map(str, place)) if place else "0")
+    def _chunk(self, numbers: Sequence[int], inside: Box) -> Any:
+        path = self.path / (self.separator.join(map(str, numbers)) if numbers else "0")
         try:
             return read_box(path, 0, self.chunks, self.dtype, inside, alone=True)
         except FileNotFoundError:
             return 0 if self.fill_value is None else self.dtype.type(self.fill_value)
-
-
-def _moved(part: slice, by: int) -> slice:
-    return slice(part.start + by, part.stop + by)
 
 
 def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> Iterator[Box]:
@@ -141,11 +126,7 @@ def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> I
         for axis in reversed(range(len(extent))):
             while extent[axis] < array.shape[axis] and 2 * math.prod(extent) <= limit:
                 extent[axis] = min(2 * extent[axis], array.shape[axis])
-    cuts = [
-        [slice(start, min(start + length, size)) for start in range(0, size, length)]
-        for length, size in zip(extent, array.shape, strict=True)
-    ]
-    yield from itertools.product(*cuts)
+    return divided(whole_box(array.shape), extent)
 
 
 def _rows(array: StoredArray, limit: int) -> list[int]:

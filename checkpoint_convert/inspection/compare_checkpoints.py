@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from checkpoint_convert.formats.byte_ranges import Box, Values
+from checkpoint_convert.formats.boxes import Box
+from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, Checkpoint, as_megatron, open_checkpoint
 from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray, blocks
 from checkpoint_convert.inspection.inspect_checkpoint import BLOCK_BYTES, PIECE, block_bytes, in_order, sizes, table

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from checkpoint_convert.formats.byte_ranges import Box, Values
+from checkpoint_convert.formats.boxes import Box
+from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.checkpoint_files import Checkpoint, open_checkpoint
 from checkpoint_convert.formats.stored_array import StoredArray, blocks
 from stage.errors import InputError

@@ -12,7 +12,8 @@ import torch
 
 from checkpoint_convert.formats import byte_ranges
 from checkpoint_convert.formats.array_table import WEIGHTS
-from checkpoint_convert.formats.byte_ranges import Box, read_box, shape_of, whole
+from checkpoint_convert.formats.boxes import Box, shape_of, whole_box
+from checkpoint_convert.formats.byte_ranges import read_box
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checkpoint_convert.formats.stored_array import zarr_array
 from checkpoint_convert.formats.zarr_arrays import create_array
@@ -141,7 +142,7 @@ def test_any_box_of_any_array_is_what_it_is(compressor: dict[str, Any] | None, d
     store = create_array(tmp_path / "a", shape, dtype, chunks, compressor)
     store.write(_values(shape).astype(store.dtype.numpy_dtype)).result()
     array = zarr_array(tmp_path / "a")
-    expected = array.read(whole(shape))
+    expected = array.read(whole_box(shape))
     np.testing.assert_array_equal(expected, _values(shape).astype(expected.dtype))
     random = np.random.default_rng(0)
     for _ in range(50):
@@ -155,7 +156,7 @@ def test_missing_chunk_is_zeros(tmp_path: Path) -> None:
     create_array(tmp_path / "a", (4, 4), "float32", (2, 4)).write(np.ones((4, 4), np.float32)).result()
     (tmp_path / "a" / "1.0").unlink()
     array = zarr_array(tmp_path / "a")
-    assert array.read(whole((4, 4))).sum(axis=1).tolist() == [4, 4, 0, 0]
+    assert array.read(whole_box((4, 4))).sum(axis=1).tolist() == [4, 4, 0, 0]
     assert array.on_disk() == (32, 1)
 
 

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from checkpoint_convert.formats.byte_ranges import whole
+from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.checkpoint_files import open_checkpoint
 from checkpoint_convert.formats.dcp_arrays import dcp_arrays
 from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
@@ -50,7 +50,7 @@ def test_shards_of_a_distributed_checkpoint_are_put_together(protocol: int, tmp_
     metadata = Metadata({"a": entry}, storage_data=storage)
     (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata, protocol))
     array = open_checkpoint(tmp_path).arrays["a"]
-    np.testing.assert_array_equal(array.read(whole((10, 6))), whole_tensor.numpy())
+    np.testing.assert_array_equal(array.read(whole_box((10, 6))), whole_tensor.numpy())
     np.testing.assert_array_equal(array.read((slice(5, 9), slice(1, 3))), whole_tensor[5:9, 1:3].numpy())
     chunks.pop()
     (tmp_path / ".metadata").write_bytes(pickle.dumps(metadata, protocol))

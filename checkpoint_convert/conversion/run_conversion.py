@@ -1,4 +1,4 @@
-"""What both directions share: resuming, publishing, the list of MD5 sums and the manifest.
+"""Run a conversion of either direction to its end: go on where a killed one was, publish, write sums and manifest.
 
 OUTPUT.partial/, OUTPUT.journal     while it is written; a killed or failed conversion goes on from there
 OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json
@@ -7,19 +7,20 @@ OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from checkpoint_convert.conversion.journal import Journal
 from checkpoint_convert.conversion.streaming import Job, run_jobs
+from checkpoint_convert.output_records import already_made, write_sums_and_manifest
 from checksums.md5_list import format_list
-from stage.digest import md5_file, md5_text
-from stage.errors import InputError
-from stage.manifest import is_current, read_manifest, record_of, write_manifest
-from stage.publish import partial_path, write_text
+from stage.digest import md5_file
+from stage.manifest import read_manifest, record_of
+from stage.publish import partial_path
 
 PACKAGES = ("tensorstore", "numpy", "ml-dtypes")
 
@@ -51,7 +52,7 @@ class Converted:
     wall_s: float
 
 
-def convert(
+def run_conversion(
     conversion: Conversion, source: Path, output: Path, *, workers: int, memory_limit: int, force: bool
 ) -> Converted | None:
     """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes.
@@ -59,26 +60,53 @@ def convert(
     Raises InputError for a source that is not whole, or different work under the output's name.
     """
     started = time.monotonic()
-    journal_path = output.with_name(output.name + ".journal")
-    if not force and is_current(output, stage=conversion.stage, options=conversion.options, inputs=[source]):
+    journal_path = _journal_path(output)
+    stage, options = conversion.stage, conversion.options
+    if already_made(source, output, stage=stage, options=options, force=force, unfinished=journal_path.exists()):
         journal_path.unlink(missing_ok=True)
         return None
-    if output.exists() and not force and not journal_path.exists():
-        raise InputError(
-            f"{output}: exists and was made from another source or options, or its manifest is missing; "
-            "choose another --output or pass --force"
-        )
     jobs = conversion.jobs(workers, memory_limit)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = partial_path(output)
-    purpose = {
+    with _unfinished(output, _purpose(conversion, source), force=force) as (partial, journal):
+        _write_files(conversion, jobs, partial, journal, workers, memory_limit)
+        listing = _listing(partial, journal)
+        _publish(partial, output)
+        total = write_sums_and_manifest(
+            output,
+            listing,
+            stage=stage,
+            options=options,
+            source=source,
+            source_made_by=read_manifest(source),
+            packages=PACKAGES,
+            started=started,
+        )
+    return Converted(total, listing.count("\n"), journal.resumed, time.monotonic() - started)
+
+
+def _journal_path(output: Path) -> Path:
+    return output.with_name(output.name + ".journal")
+
+
+def _purpose(conversion: Conversion, source: Path) -> dict[str, Any]:
+    """What is made of what: only a journal that says the same is gone on with."""
+    return {
         "stage": conversion.stage,
         "options": dict(conversion.options),
         "source": str(source.resolve()),
         "as of": record_of(source, source.name, None).__dict__,
     }
-    if force and journal_path.exists():
-        journal_path.unlink()
+
+
+@contextmanager
+def _unfinished(output: Path, purpose: Mapping[str, Any], *, force: bool) -> Iterator[tuple[Path, Journal]]:
+    """The partial folder and the journal, those of a killed conversion unless ``force`` begins anew.
+
+    A block that ends well leaves no journal. One that fails leaves both, or neither where no file was written.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial, journal_path = partial_path(output), _journal_path(output)
+    if force:
+        journal_path.unlink(missing_ok=True)
     if output.exists() and journal_path.exists():  # killed between publishing and the manifest
         output.rename(partial)
     journal = Journal(journal_path, partial, purpose)
@@ -86,16 +114,7 @@ def convert(
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
     try:
-        for job in jobs:
-            for target in job.targets:
-                (partial / target.name).mkdir(exist_ok=True)
-        with ThreadPoolExecutor(1) as beside:
-            small_files = beside.submit(conversion.write_small_files, partial)
-            run_jobs(jobs, partial, journal, workers=workers, memory_limit=memory_limit)
-        small_files.result()
-        listing = _listing(partial, journal)
-        _publish(partial, output)
-        total = _write_manifest(conversion, source, output, listing, started)
+        yield partial, journal
     except BaseException:
         journal.close()
         if not journal.digests:
@@ -104,8 +123,19 @@ def convert(
         raise
     journal.close()
     journal_path.unlink()
-    files = listing.count("\n")
-    return Converted(total, files, journal.resumed, time.monotonic() - started)
+
+
+def _write_files(
+    conversion: Conversion, jobs: Sequence[Job], partial: Path, journal: Journal, workers: int, memory_limit: int
+) -> None:
+    """Everything of the output that the journal does not have."""
+    for job in jobs:
+        for target in job.targets:
+            (partial / target.name).mkdir(exist_ok=True)
+    with ThreadPoolExecutor(1) as beside:
+        small_files = beside.submit(conversion.write_small_files, partial)
+        run_jobs(jobs, partial, journal, workers=workers, memory_limit=memory_limit)
+    small_files.result()
 
 
 def _listing(folder: Path, journal: Journal) -> str:
@@ -123,20 +153,3 @@ def _publish(partial: Path, output: Path) -> None:
         shutil.rmtree(output)
     os.replace(partial, output)
     os.sync()
-
-
-def _write_manifest(conversion: Conversion, source: Path, output: Path, listing: str, started: float) -> int:
-    write_text(output.with_name(output.name + ".md5"), listing)
-    made_by = read_manifest(source)
-    source_md5 = made_by.outputs[0].md5 if made_by else None
-    record = record_of(output, output.name, md5_text(listing))
-    write_manifest(
-        output,
-        stage=conversion.stage,
-        options=conversion.options,
-        inputs=[record_of(source, str(source), source_md5)],
-        outputs=[record],
-        packages=PACKAGES,
-        started=started,
-    )
-    return record.bytes

@@ -1,0 +1,76 @@
+"""Boxes, parts of an array: how they lie in one another, and where they meet the chunks of a regular grid."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+Box = tuple[slice, ...]
+"""One slice with a start and a stop per axis, in bounds, step 1."""
+
+
+class ChunkPart(NamedTuple):
+    """What a box and one chunk of a grid have in common."""
+
+    numbers: tuple[int, ...]
+    """The chunk's along each axis."""
+    in_box: Box
+    """The common part, counted from the box's first value."""
+    in_chunk: Box
+    """The same, counted from the chunk's first value."""
+
+
+def shape_of(box: Box) -> tuple[int, ...]:
+    return tuple(part.stop - part.start for part in box)
+
+
+def items_in(box: Box) -> int:
+    return math.prod(shape_of(box))
+
+
+def whole_box(shape: Sequence[int]) -> Box:
+    return tuple(slice(0, size) for size in shape)
+
+
+def relative(box: Box, to: Box) -> Box:
+    """The same place counted from the first value of ``to``: (4:6) within (3:9) is (1:3)."""
+    return tuple(
+        slice(part.start - origin.start, part.stop - origin.start) for part, origin in zip(box, to, strict=True)
+    )
+
+
+def overlap(one: Box, other: Box) -> Box | None:
+    """What both boxes hold, None where that is nothing."""
+    common = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
+    return None if any(part.start >= part.stop for part in common) else common
+
+
+def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
+    """The chunks that a box touches, in C order. The box (3:10, 0:4) and chunks of 5 x 4 that begin at 0 have in common
+
+        chunk 0,0 rows 3 and 4       in the box (0:2, 0:4), in the chunk (3:5, 0:4)
+        chunk 1,0 rows 5 to 9        in the box (2:7, 0:4), in the chunk (0:5, 0:4)
+
+    An empty box touches none; a box without axes is the only chunk of such an array.
+    """
+    if any(part.start >= part.stop for part in box):
+        return
+    ranges = [range(part.start // size, -(-part.stop // size)) for part, size in zip(box, chunks, strict=True)]
+    for numbers in itertools.product(*ranges):
+        in_box, in_chunk = [], []
+        for number, size, part in zip(numbers, chunks, box, strict=True):
+            first = number * size
+            start, stop = max(part.start, first), min(part.stop, first + size)
+            in_box.append(slice(start - part.start, stop - part.start))
+            in_chunk.append(slice(start - first, stop - first))
+        yield ChunkPart(numbers, tuple(in_box), tuple(in_chunk))
+
+
+def divided(box: Box, extents: Sequence[int]) -> Iterator[Box]:
+    """Cut a box, in C order, into boxes of ``extents``; those at its ends may be smaller."""
+    return itertools.product(
+        *(
+            [slice(start, min(start + extent, part.stop)) for start in range(part.start, part.stop, extent)]
+            for part, extent in zip(box, extents, strict=True)
+        )
+    )
