@@ -23,7 +23,7 @@ EXTRA_NAMED = 5
 
 
 @dataclass(frozen=True)
-class Create:
+class CreateListCommand:
     """Write the MD5 of every file below a folder, one 'md5  path' line each, as md5sum does.
 
     Example: python -m checksums create megatron_checkpoint --output megatron_checkpoint.md5
@@ -41,7 +41,7 @@ class Create:
 
 
 @dataclass(frozen=True)
-class Verify:
+class VerifyListCommand:
     """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
 
     The metadata.json and common.pt of a Megatron zarr checkpoint may differ, but not be missing.
@@ -85,4 +85,4 @@ class Verify:
 
 
 if __name__ == "__main__":
-    main("checksums", __doc__, {"create": Create, "verify": Verify})
+    main("checksums", __doc__, {"create": CreateListCommand, "verify": VerifyListCommand})

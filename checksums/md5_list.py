@@ -59,7 +59,7 @@ def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, s
         if size is None:
             raise InputError(f"{folder / name}: a broken link, or not a regular file; it has no sum")
         sizes[name] = size
-    return _digests(folder, sizes)
+    return _md5_of_each(folder, sizes)
 
 
 def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
@@ -96,7 +96,7 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
             sizes[name] = size
         elif (folder / name).is_file():  # in a linked folder
             sizes[name] = (folder / name).stat().st_size
-    found = _digests(folder, sizes)
+    found = _md5_of_each(folder, sizes)
     changed = [name for name in found if found[name] != listed[name]]
     may_differ = _may_differ(changed, listed)
     return ListComparison(
@@ -175,7 +175,7 @@ def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[st
     return "", dict(listed)
 
 
-def _digests(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
+def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
     """MD5 of the files, in the order of ``sizes``, by a thread per core: Python reads and hashes in parallel."""
     threads = len(os.sched_getaffinity(0))
     batches = _batches(sizes, threads)

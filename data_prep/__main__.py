@@ -31,7 +31,7 @@ from stage.cli import main
 
 
 @dataclass(frozen=True)
-class Fetch:
+class FetchCommand:
     """Bring the benchmark's inputs together, checked, and say what is missing and where it comes from.
 
     Example: python -m data_prep fetch --output c4 --what train
@@ -60,7 +60,7 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Preprocess:
+class PreprocessCommand:
     """Tokenise C4 files, in the order given, into OUTPUT_PREFIX.bin and OUTPUT_PREFIX.idx.
 
     Example: python -m data_prep preprocess --input en/c4-train.0076[89]*.json.gz --tokenizer sentencepiece.model
@@ -110,7 +110,7 @@ class Preprocess:
 
 
 @dataclass(frozen=True)
-class Samples:
+class SamplesCommand:
     """Write the token windows training would see, in order: int64 [count, seq_length (+1)] in a .npy file.
 
     Example: python -m data_prep samples --data-path 0.5 c4_en_6_c4_spm_text_document 0.5 c4_en_7_c4_spm_text_document
@@ -154,7 +154,7 @@ class Samples:
 
 
 @dataclass(frozen=True)
-class Inspect:
+class InspectDatasetCommand:
     """Check every pointer of a .bin/.idx pair and show what is in it. Exit status 1: a check failed.
 
     Example: python -m data_prep inspect --data-path preprocessed_c4_spm/c4_en_6_c4_spm_text_document
@@ -194,7 +194,7 @@ class Inspect:
 
 
 @dataclass(frozen=True)
-class TrainTokenizer:
+class TrainTokenizerCommand:
     """Train a SentencePiece BPE model with the reference's options.
 
     Example: python -m data_prep train-tokenizer --input en/c4-train.*.json.gz --output sentencepiece.model
@@ -219,7 +219,7 @@ class TrainTokenizer:
 
 
 @dataclass(frozen=True)
-class ValidationSubset:
+class ValidationSubsetCommand:
     """Choose the validation documents, by their hashes or every N/COUNT-th of the inputs. Writes OUTPUT.hashes as well.
 
     Example: python -m data_prep validation-subset --input en/c4-validation.*.json.gz
@@ -252,7 +252,7 @@ class ValidationSubset:
 
 
 @dataclass(frozen=True)
-class MakePlan:
+class PlanPreparationCommand:
     """How long the benchmark's data takes to prepare, and what limits each stage. Reads nothing, needs nothing.
 
     Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
@@ -278,7 +278,7 @@ class MakePlan:
 
 
 @dataclass(frozen=True)
-class SyntheticCorpus:
+class SyntheticCorpusCommand:
     """Write a small made-up corpus in C4's format: OUTPUT/en/c4-train.*.json.gz and OUTPUT/c4-validation.json.
 
     Example: python -m data_prep synthetic-corpus --output corpus --seed 1
@@ -303,13 +303,13 @@ if __name__ == "__main__":
         "data_prep",
         __doc__,
         {
-            "plan": MakePlan,
-            "fetch": Fetch,
-            "preprocess": Preprocess,
-            "samples": Samples,
-            "inspect": Inspect,
-            "train-tokenizer": TrainTokenizer,
-            "validation-subset": ValidationSubset,
-            "synthetic-corpus": SyntheticCorpus,
+            "plan": PlanPreparationCommand,
+            "fetch": FetchCommand,
+            "preprocess": PreprocessCommand,
+            "samples": SamplesCommand,
+            "inspect": InspectDatasetCommand,
+            "train-tokenizer": TrainTokenizerCommand,
+            "validation-subset": ValidationSubsetCommand,
+            "synthetic-corpus": SyntheticCorpusCommand,
         },
     )

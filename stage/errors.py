@@ -27,11 +27,11 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         status = command() or 0
         sys.stdout.flush()
     except InputError as error:
-        status = _complain(str(error), 2)
+        status = _print_error(str(error), 2)
     except CheckFailed as error:
-        status = _complain(str(error), 1)
+        status = _print_error(str(error), 1)
     except KeyboardInterrupt:
-        status = _complain("interrupted", 130)
+        status = _print_error("interrupted", 130)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
@@ -39,10 +39,10 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         if error.filename is None and error.errno is None:
             raise
         where = f"{error.filename}: " if error.filename is not None else ""
-        status = _complain(f"{where}{error.strerror or error}", 2)
+        status = _print_error(f"{where}{error.strerror or error}", 2)
     sys.exit(status)
 
 
-def _complain(message: str, status: int) -> int:
+def _print_error(message: str, status: int) -> int:
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return status

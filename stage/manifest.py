@@ -1,8 +1,8 @@
 """The manifest beside a stage's output: what it read, with which options and versions, and what it wrote.
 
 A folder counts as one record: the number of its files, the sum of their bytes, and the MD5 of its md5sum-style list
-(``checksums``). A stage whose manifest still holds need not run again; the next stage refuses inputs whose manifest
-does not hold.
+(``checksums``). A stage (see the package's text) whose manifest still holds need not run again; the next stage refuses
+inputs whose manifest does not hold.
 """
 
 import importlib.metadata
@@ -38,10 +38,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Manifest:
-    """See the module's text. ``options`` holds JSON values only."""
+    """See the module's text."""
 
     stage: str
+    """The name by which the stage calls itself."""
     options: Mapping[str, Any]
+    """JSON values only."""
     inputs: Sequence[Record]
     outputs: Sequence[Record]
     versions: Mapping[str, str]

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.events.event import Event
-from stage.optional import optional
+from stage.optional_packages import import_optional
 
 SCALARS = {
     "step": {
@@ -27,7 +27,7 @@ class TensorBoard:
     name = "TensorBoard"
 
     def __init__(self, folder: Path) -> None:
-        writer = optional("tensorboardX", "tensorboardX", "--tensorboard")
+        writer = import_optional("tensorboardX", "tensorboardX", "--tensorboard")
         self._writer: Any = writer.SummaryWriter(str(folder))
 
     def write(self, event: Event) -> None:

@@ -92,10 +92,10 @@ def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: 
     with published_folder(output) as folder:
         for shard in range(size.shards):
             name = f"c4-train.{shard:05d}-of-{size.shards:05d}.json.gz"
-            text = _json_lines(_documents(draw, language, size, size.documents_per_shard), shard)
+            text = _json_lines(_make_documents(draw, language, size, size.documents_per_shard), shard)
             (folder / "en").mkdir(exist_ok=True)
             (folder / "en" / name).write_bytes(stored_gzip(text))
-        text = _json_lines(_documents(draw, language, size, size.validation_documents), size.shards)
+        text = _json_lines(_make_documents(draw, language, size, size.validation_documents), size.shards)
         (folder / "c4-validation.json").write_bytes(text)
     files = [*sorted((output / "en").iterdir()), output / "c4-validation.json"]
     outputs = [record_of(path, str(path.relative_to(output.parent)), md5_file(path)) for path in files]
@@ -134,7 +134,7 @@ def _invent(draw: _Draw) -> _Language:
     return _Language(words(480), words(160), words(160, "ed"), words(120, capital=True), words(60, capital=True))
 
 
-def _documents(draw: _Draw, language: _Language, size: CorpusSize, count: int) -> Iterable[str]:
+def _make_documents(draw: _Draw, language: _Language, size: CorpusSize, count: int) -> Iterable[str]:
     for _ in range(count):
         topic = draw.below(16)
         nouns = language.nouns[topic::16]

@@ -70,12 +70,25 @@ def write_validation_subset(
     require_files(sources)
     if output.exists() and not force:
         raise InputError(f"{output} exists and was made otherwise; choose another --output or pass --force")
-    chosen: Iterable[Document]
     if hash_list is None:
-        total = sum(1 for _ in _documents(inputs))
-        chosen = _evenly_spread(inputs, total, count)
+        total, chosen = _evenly_spread(inputs, count)
     else:
-        total, chosen = _listed(inputs, hash_list)
+        total, chosen = _chosen_by_hash(inputs, hash_list)
+    subset = _write_documents(output, chosen, total)
+    write_manifest(
+        output,
+        stage="validation-subset",
+        options=options,
+        inputs=[record_of(path, str(path), md5_file(path)) for path in sources],
+        outputs=[record_of(path, path.name, md5_file(path)) for path in (output, hashes_path(output))],
+        packages=[],
+        started=started,
+    )
+    return subset
+
+
+def _write_documents(output: Path, chosen: Iterable[Document], total: int) -> Subset:
+    """The documents' lines and the list of their hashes; ``total`` is the number of documents to choose from."""
     hashes: list[str] = []
     lengths: list[int] = []
     text_lines = 0
@@ -87,16 +100,6 @@ def write_validation_subset(
                 lengths.append(len(document.text))
                 text_lines += document.text.count(b"\n") + 1
         write_text(hashes_path(output), "".join(f"{digest}\n" for digest in hashes))
-    made = [output, hashes_path(output)]
-    write_manifest(
-        output,
-        stage="validation-subset",
-        options=options,
-        inputs=[record_of(path, str(path), md5_file(path)) for path in sources],
-        outputs=[record_of(path, path.name, md5_file(path)) for path in made],
-        packages=[],
-        started=started,
-    )
     return Subset(len(lengths), total, sum(lengths), text_lines, min(lengths), max(lengths))
 
 
@@ -108,18 +111,20 @@ def chosen_places(total: int, count: int) -> list[int]:
     return [int(i * step) for i in range(count)]
 
 
-def _evenly_spread(inputs: Sequence[Path], total: int, count: int) -> Iterator[Document]:
+def _evenly_spread(inputs: Sequence[Path], count: int) -> tuple[int, Iterable[Document]]:
+    """Number of documents in the inputs, and those at the reference's places, read as they are asked for."""
+    total = sum(1 for _ in _read_documents(inputs))
     places = set(chosen_places(total, count))
-    return (document for place, document in enumerate(_documents(inputs)) if place in places)
+    return total, (document for place, document in enumerate(_read_documents(inputs)) if place in places)
 
 
-def _listed(inputs: Sequence[Path], hash_list: Path) -> tuple[int, list[Document]]:
+def _chosen_by_hash(inputs: Sequence[Path], hash_list: Path) -> tuple[int, Iterable[Document]]:
     """Number of documents in the inputs, and those that the list names, in its order."""
     listed = _read_hashes(hash_list)
     wanted = set(listed)
     found: dict[str, Document] = {}
     total = 0
-    for document in _documents(inputs):
+    for document in _read_documents(inputs):
         total += 1
         if document.md5 in wanted:
             found.setdefault(document.md5, document)
@@ -142,7 +147,7 @@ def _read_hashes(path: Path) -> list[str]:
     return hashes
 
 
-def _documents(inputs: Sequence[Path]) -> Iterator[Document]:
+def _read_documents(inputs: Sequence[Path]) -> Iterator[Document]:
     for path in inputs:
         for line, text in documents_of(path):
             # A lone surrogate has no UTF-8 form; the tokeniser refuses such a document, in words of its own.

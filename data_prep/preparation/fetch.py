@@ -21,7 +21,7 @@ from stage.manifest import Record, read_manifest, record_of, write_manifest
 from stage.progress import progress
 from stage.publish import finish, partial_path, published_file, published_folder
 
-STAGING = ".fetch"
+ARRIVING = ".fetch"
 """Below the output folder: what is being downloaded."""
 DOWNLOADS_AT_ONCE = 4
 DEFAULT_REVISION = "main"
@@ -91,19 +91,19 @@ def fetch(output: Path, wanted: Sequence[Wanted], *, source: Path | None = None,
     output.mkdir(parents=True, exist_ok=True)
     with only_one_in(output, "wait for it to end", name=".fetch.lock"):
         ledger = Ledger(output)
-        shutil.rmtree(output / STAGING, ignore_errors=True)
+        shutil.rmtree(output / ARRIVING, ignore_errors=True)
         try:
             if source is not None:
-                _check_in_place(ledger, wanted)
+                _check_in_link_or_copy_all(ledger, wanted)
                 _take(ledger, source, wanted)
             else:
-                _check_in_place(ledger, [file for file in wanted if not file.artifact.public])
+                _check_in_link_or_copy_all(ledger, [file for file in wanted if not file.artifact.public])
                 _download_all(ledger, [file.name for file in wanted if file.artifact.public], revision)
         finally:
-            shutil.rmtree(output / STAGING, ignore_errors=True)
+            shutil.rmtree(output / ARRIVING, ignore_errors=True)
 
 
-def _check_in_place(ledger: Ledger, wanted: Sequence[Wanted]) -> None:
+def _check_in_link_or_copy_all(ledger: Ledger, wanted: Sequence[Wanted]) -> None:
     """Check files that are there, but that the ledger does not know as they are."""
     for file in wanted:
         path = ledger.output / file.name
@@ -118,7 +118,7 @@ def _take(ledger: Ledger, source: Path, wanted: Sequence[Wanted]) -> None:
     with progress("take", len(found), "files") as advance:
         for file, path in found.items():
             md5 = file.artifact.check(path)
-            _place(path, ledger.output / file.name)
+            _link_or_copy_all(path, ledger.output / file.name)
             ledger.add(file.name, md5=md5)
             advance(1)
 
@@ -128,7 +128,7 @@ def _find(source: Path, file: Wanted) -> Path | None:
     return next((source / name for name in names if name is not None and (source / name).exists()), None)
 
 
-def _place(found: Path, target: Path) -> None:
+def _link_or_copy_all(found: Path, target: Path) -> None:
     if found.is_dir():
         with published_folder(target) as partial:
             shutil.copytree(found, partial, copy_function=_link_or_copy, dirs_exist_ok=True)
@@ -174,10 +174,10 @@ def _download(hub: Hub, output: Path, name: str, expected: RemoteFile) -> None:
     if target.exists():
         _require_equal(target, expected, mend="delete it and fetch it again")
         return
-    staged = hub.download(name, output / STAGING)
-    _require_equal(staged, expected, mend="fetch it again")
+    arrived = hub.download(name, output / ARRIVING)
+    _require_equal(arrived, expected, mend="fetch it again")
     target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(staged, partial_path(target))
+    os.replace(arrived, partial_path(target))
     finish(target)
 
 

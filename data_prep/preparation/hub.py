@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stage.errors import InputError
-from stage.optional import optional
+from stage.optional_packages import import_optional
 
 Answer = TypeVar("Answer")
 
@@ -27,8 +27,8 @@ class Hub:
 
     def __init__(self, repository: str, revision: str) -> None:
         self.repository = repository
-        self._hub = optional("huggingface_hub", "huggingface_hub", "fetch")
-        utils = optional("huggingface_hub.utils", "huggingface_hub", "fetch")
+        self._hub = import_optional("huggingface_hub", "huggingface_hub", "fetch")
+        utils = import_optional("huggingface_hub.utils", "huggingface_hub", "fetch")
         utils.disable_progress_bars()
         utils.logging.set_verbosity_error()
         self._api = self._hub.HfApi()

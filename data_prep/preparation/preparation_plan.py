@@ -1,7 +1,8 @@
-"""How long the real data takes to prepare, stage by stage, and what limits each: arithmetic on measured rates.
+"""How long the real data takes to prepare, step by step, and what limits each: arithmetic on measured rates.
 
-Stages are counted one after the other, though one node joins parts while it still tokenises. All nodes read and
-write one file system.
+A step is the part of a command that one resource limits: ``preprocess`` takes two, tokenising and joining. (The table
+and its JSON call them stages.) They are counted one after the other, though one node joins parts while it still
+tokenises. All nodes read and write one file system.
 """
 
 import math
@@ -49,12 +50,12 @@ RATES: dict[str, Rate] = {
 
 
 @dataclass(frozen=True)
-class StageEstimate:
+class StepEstimate:
     name: str
     work: str
     seconds: float
     limit: str
-    """The resource that a faster stage would need more of."""
+    """The resource that a faster step would need more of."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,11 @@ class PreparationPlan:
     nodes: int
     cores: int
     """Per node."""
-    stages: list[StageEstimate]
+    steps: list[StepEstimate]
 
     @property
     def seconds(self) -> float:
-        return sum(stage.seconds for stage in self.stages)
+        return sum(step.seconds for step in self.steps)
 
 
 def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
@@ -96,25 +97,25 @@ def _make_plan(nodes: int, cores: int, rates: Mapping[str, Rate]) -> Preparation
     join_s = dataset_bytes / (streams * rate["join"])
     md5_s = dataset_bytes / (streams * rate["md5"])
 
-    def stage(name: str, work: str, limit: str, seconds: float, disk_bytes: float) -> StageEstimate:
+    def step(name: str, work: str, limit: str, seconds: float, disk_bytes: float) -> StepEstimate:
         disk_s = disk_bytes / rate["disk"]
-        return StageEstimate(name, work, *((disk_s, "disk") if disk_s > seconds else (seconds, limit)))
+        return StepEstimate(name, work, *((disk_s, "disk") if disk_s > seconds else (seconds, limit)))
 
     return PreparationPlan(
         nodes,
         cores,
         [
-            stage("fetch", f"{_gb(COMPRESSED_BYTES)} compressed", "network", network_s, COMPRESSED_BYTES),
-            stage(
+            step("fetch", f"{_gb(COMPRESSED_BYTES)} compressed", "network", network_s, COMPRESSED_BYTES),
+            step(
                 "tokenise",
                 f"{_gb(TEXT_BYTES)} of text to parts",
                 tokenise_limit,
                 tokenise_s,
                 COMPRESSED_BYTES + dataset_bytes,
             ),
-            stage("join", f"{_gb(dataset_bytes)} of parts", "one core per dataset", join_s, 2 * dataset_bytes),
-            stage("index", "2 x 10.7 M samples", "one core per dataset", INDEX_S, IDX_BYTES),
-            stage("verify", f"MD5 of {_gb(dataset_bytes)}", "one core per file", md5_s, dataset_bytes),
+            step("join", f"{_gb(dataset_bytes)} of parts", "one core per dataset", join_s, 2 * dataset_bytes),
+            step("index", "2 x 10.7 M samples", "one core per dataset", INDEX_S, IDX_BYTES),
+            step("verify", f"MD5 of {_gb(dataset_bytes)}", "one core per file", md5_s, dataset_bytes),
         ],
     )
 
@@ -140,17 +141,22 @@ def plans_as_json(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -
     return {
         "rates": {name: asdict(rate) for name, rate in rates.items()},
         "disk_bytes": disk_bytes(),
-        "plans": [{**asdict(plan), "seconds": plan.seconds} for plan in plans],
+        "plans": [_plan_as_json(plan) for plan in plans],
     }
 
 
+def _plan_as_json(plan: PreparationPlan) -> dict[str, Any]:
+    stages = [asdict(step) for step in plan.steps]
+    return {"nodes": plan.nodes, "cores": plan.cores, "stages": stages, "seconds": plan.seconds}
+
+
 def format_plans(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
-    """One line per stage, the plans side by side; then the rates."""
+    """One line per step, the plans side by side; then the rates."""
     titles = [f"{plan.nodes} node{'s' if plan.nodes > 1 else ''} of {plan.cores} cores" for plan in plans]
     lines = [f"{'stage':<9} {'work':<26}" + "".join(f" {title:<34}" for title in titles)]
-    for stages in zip(*(plan.stages for plan in plans), strict=True):
-        times = (f" {_duration(stage.seconds):>9}  {stage.limit:<23}" for stage in stages)
-        lines.append(f"{stages[0].name:<9} {stages[0].work:<26}" + "".join(times))
+    for steps in zip(*(plan.steps for plan in plans), strict=True):
+        times = (f" {_duration(step.seconds):>9}  {step.limit:<23}" for step in steps)
+        lines.append(f"{steps[0].name:<9} {steps[0].work:<26}" + "".join(times))
     totals = (f" {_duration(plan.seconds):>9}  {'':<23}" for plan in plans)
     lines.append(f"{'total':<9} {f'{TOKENS / 1e9:.0f}e9 tokens':<26}" + "".join(totals))
     lines.append(f"disk space: {_gb(disk_bytes())}")

@@ -46,41 +46,62 @@ def build_sample_index(
     """Build the index of one dataset for at least ``num_samples`` samples, or of exactly one epoch if it is negative.
 
     ``sizes`` [S] are the documents' lengths in tokens. ``plus_one`` reads one token more per sample (not in this
-    benchmark). Raises InputError when the dataset has no whole sample.
+    benchmark). ``keep`` says where the arrays are kept. Raises InputError when the dataset has no sample, or the index
+    would need more than 32 bits.
 
     In the one-epoch case the last sample is kept however short. The reference counts the samples there in float32,
     which is wrong from 2**24 tokens on (docs/facts/reference.md j.14); here the count is exact.
     """
     extra, num_documents = int(plus_one), len(sizes)
     cut = _cut(int(sizes.sum(dtype=np.int64)), sequence_length, num_samples, extra)
-    if cut.num_epochs * num_documents > np.iinfo(np.int32).max:
-        raise InputError(
-            f"{num_samples} samples take {cut.num_epochs} epochs of {num_documents} documents, more than the index can "
-            "number in 32 bits; request fewer samples"
-        )
-    # Each name tells what its array depends on and no more, so that another seed costs another shuffle index only.
-    dataset = _identity(sizes)
-    length, request = f"{sequence_length}{'+1' if plus_one else ''}", "all" if num_samples < 0 else num_samples
-    samples = f"{dataset}_{length}tokens_{request}samples"
+    _require_32_bits(cut, num_documents, num_samples)
+    names = _names(sizes, cut.num_epochs, sequence_length, num_samples, seed, plus_one)
     document_idx = keep(
-        f"{dataset}_{cut.num_epochs}epochs.document_idx",
+        names.document_idx,
         np.int32,
         (cut.num_epochs * num_documents,),
         lambda: np.tile(np.arange(num_documents, dtype=np.int32), cut.num_epochs),
     )
     sample_idx = keep(
-        f"{samples}.sample_idx",
-        np.int32,
-        (cut.num_samples + 1, 2),
-        lambda: _sample_starts(sizes, cut, sequence_length, extra),
+        names.sample_idx, np.int32, (cut.num_samples + 1, 2), lambda: _sample_starts(sizes, cut, sequence_length, extra)
     )
     shuffle_idx = keep(
-        f"{samples}_seed{seed}.shuffle_idx",
+        names.shuffle_idx,
         _shuffle_dtype(cut.num_samples),
         (cut.num_samples,),
         lambda: _shuffle(cut.num_samples, cut.shuffled_first, seed),
     )
     return SampleIndex(document_idx, sample_idx, shuffle_idx, cut.num_epochs, cut.separate_last_epoch)
+
+
+def _require_32_bits(cut: "_Cut", num_documents: int, num_samples: int) -> None:
+    if cut.num_epochs * num_documents > np.iinfo(np.int32).max:
+        raise InputError(
+            f"{num_samples} samples take {cut.num_epochs} epochs of {num_documents} documents, more than the index can "
+            "number in 32 bits; request fewer samples"
+        )
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Under which each array is kept."""
+
+    document_idx: str
+    sample_idx: str
+    shuffle_idx: str
+
+
+def _names(
+    sizes: npt.NDArray[np.int32], num_epochs: int, sequence_length: int, num_samples: int, seed: int, plus_one: bool
+) -> _Names:
+    """Each name tells what its array depends on and no more: another seed costs another shuffle index only."""
+    dataset = _identity(sizes)
+    length = f"{sequence_length}{'+1' if plus_one else ''}"
+    request = "all" if num_samples < 0 else num_samples
+    samples = f"{dataset}_{length}tokens_{request}samples"
+    return _Names(
+        f"{dataset}_{num_epochs}epochs.document_idx", f"{samples}.sample_idx", f"{samples}_seed{seed}.shuffle_idx"
+    )
 
 
 @dataclass(frozen=True)

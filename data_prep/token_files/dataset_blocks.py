@@ -170,7 +170,7 @@ def count_lengths(data: DatasetBlocks) -> Counts:
     counts = np.zeros(COUNTED_DIRECTLY, np.int64)
     longer: list[npt.NDArray[Any]] = []
     for sizes in data.sizes():
-        _count(counts, sizes[sizes < COUNTED_DIRECTLY])
+        _add_counts(counts, sizes[sizes < COUNTED_DIRECTLY])
         longer.append(sizes[sizes >= COUNTED_DIRECTLY])
     values = np.flatnonzero(counts)
     long_values, long_counts = np.unique(np.concatenate(longer), return_counts=True)
@@ -191,14 +191,14 @@ def count_tokens(data: DatasetBlocks, advance: Advance) -> Counts:
             raise CheckFailed(
                 f"{bin_path(data.prefix)}: document {document}, token {token}: {tokens[place]} is not a token id"
             )
-        _count(counts, tokens)
+        _add_counts(counts, tokens)
         first += len(tokens)
         advance(tokens.nbytes)
     values = np.flatnonzero(counts)
     return Counts(values, counts[values])
 
 
-def _count(counts: Int64, values: npt.NDArray[Any]) -> None:
+def _add_counts(counts: Int64, values: npt.NDArray[Any]) -> None:
     found = np.bincount(values)
     counts[: len(found)] += found
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stage.digest import md5_file
-from stage.direct import DirectWriter
+from stage.direct_writer import DirectWriter
 from stage.errors import InputError
 from stage.publish import finish, partial_path
 
@@ -105,9 +105,9 @@ class IndexedDataset:
         header = read_header(prefix)
         index = np.memmap(idx_path(prefix), dtype=np.uint8, mode="r")
         self.dtype = header.dtype
-        self.sizes: npt.NDArray[np.int32] = _array(index, "<i4", HEADER.size, header.sequences)
-        self.pointers: npt.NDArray[np.int64] = _array(index, "<i8", header.pointers_at, header.sequences)
-        self.document_ends: npt.NDArray[np.int64] = _array(
+        self.sizes: npt.NDArray[np.int32] = _unaligned_view(index, "<i4", HEADER.size, header.sequences)
+        self.pointers: npt.NDArray[np.int64] = _unaligned_view(index, "<i8", header.pointers_at, header.sequences)
+        self.document_ends: npt.NDArray[np.int64] = _unaligned_view(
             index, "<i8", header.document_ends_at, header.num_document_ends
         )
         self._tokens = self._map_tokens()
@@ -135,7 +135,7 @@ class IndexedDataset:
         return self._tokens[first + start : first + stop]
 
 
-def _array(index: npt.NDArray[np.uint8], dtype: str, offset: int, count: int) -> npt.NDArray[Any]:
+def _unaligned_view(index: npt.NDArray[np.uint8], dtype: str, offset: int, count: int) -> npt.NDArray[Any]:
     """View of ``count`` unaligned items; no copy is made."""
     kind = np.dtype(dtype)
     return index[offset : offset + count * kind.itemsize].view(kind)

@@ -20,7 +20,7 @@ from data_prep.token_files.dataset_blocks import (
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import CheckFailed, InputError
-from stage.optional import optional
+from stage.optional_packages import import_optional
 from stage.progress import progress
 from stage.publish import published_file
 
@@ -242,7 +242,7 @@ def require_picture_format(path: Path) -> None:
     """Raise InputError before hours of counting rather than after, where the picture could not be drawn."""
     if path.suffix not in PICTURE_FORMATS:
         raise InputError(f"--picture {path}: expected a name that ends in {' or '.join(PICTURE_FORMATS)}")
-    optional("matplotlib.figure", "matplotlib", "--picture")
+    import_optional("matplotlib.figure", "matplotlib", "--picture")
 
 
 def draw_lengths(lengths: dict[str, Counts], path: Path) -> None:
@@ -250,8 +250,9 @@ def draw_lengths(lengths: dict[str, Counts], path: Path) -> None:
     shortest = min(int(counts.values[0]) for counts in lengths.values())
     longest = max(int(counts.values[-1]) for counts in lengths.values())
     edges = np.unique(np.ceil(np.geomspace(shortest, longest + 1, PICTURE_BINS + 1)))
-    matplotlib = optional("matplotlib", "matplotlib", "--picture")
-    figure = optional("matplotlib.figure", "matplotlib", "--picture").Figure(figsize=(8, 4.5), layout="constrained")
+    matplotlib = import_optional("matplotlib", "matplotlib", "--picture")
+    figures = import_optional("matplotlib.figure", "matplotlib", "--picture")
+    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot(
         xscale="log", xlabel="tokens per document", ylabel="documents, % per bin", title="Document lengths"
     )

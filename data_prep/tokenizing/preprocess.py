@@ -14,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,23 +103,14 @@ def preprocess(
     _refuse_to_overwrite(output_prefix, folder, force)
 
     folder.mkdir(parents=True, exist_ok=True)
-    keep_freed_memory()
-    encoder = FastTokenizer(model, dtype)
-    if encoder.why_slow is not None:
-        print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
+    encoder = _fast_tokenizer(model, dtype, tokenizer)
     method = Method(md5_file(tokenizer), dtype.name, on_bad_line)
-    numbers = range(len(inputs)) if shard is None else range(shard.index, len(inputs), shard.count)
-    files = _plan(folder, {number: source_of(inputs[number]) for number in numbers}, method, workers)
-    try:
-        with finished_in_order(files, encoder, workers) as finished:
-            if shard is not None:
-                return _count(finished, started)
-            with only_one_in(folder, "it is being joined already"):
-                result = _join(finished, output_prefix, tokenizer, options, started)
-    except BaseException:
-        if all(path.suffix == ".lock" or path.name == "lock" for path in folder.iterdir()):
-            shutil.rmtree(folder)
-        raise
+    files = _parts_of_files(folder, _sources_of_shard(inputs, shard), method, workers)
+    with _removed_after_failure(folder), finished_in_order(files, encoder, workers) as finished:
+        if shard is not None:
+            return _result_of_shard(finished, started)
+        with only_one_in(folder, "it is being joined already"):
+            result = _join(finished, output_prefix, tokenizer, options, started)
     shutil.rmtree(folder)
     return result
 
@@ -133,7 +125,33 @@ def _refuse_to_overwrite(prefix: Path, folder: Path, force: bool) -> None:
         )
 
 
-def _plan(folder: Path, sources: Mapping[int, SourceFile], method: Method, workers: int) -> list[list[Part]]:
+def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any], path: Path) -> FastTokenizer:
+    """Says so where the model's texts have to be encoded whole; ``path`` is the model's, for the message."""
+    keep_freed_memory()
+    encoder = FastTokenizer(model, dtype)
+    if encoder.why_slow is not None:
+        print(f"{path}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
+    return encoder
+
+
+def _sources_of_shard(inputs: Sequence[Path], shard: TaskShard | None) -> dict[int, SourceFile]:
+    """The files of this task by their number in ``inputs``; without ``shard`` all of them."""
+    numbers = range(len(inputs)) if shard is None else range(shard.index, len(inputs), shard.count)
+    return {number: source_of(inputs[number]) for number in numbers}
+
+
+@contextmanager
+def _removed_after_failure(folder: Path) -> Iterator[None]:
+    """Remove the folder of parts when the block fails before any part was begun; else they are for the next run."""
+    try:
+        yield
+    except BaseException:
+        if all(path.suffix == ".lock" or path.name == "lock" for path in folder.iterdir()):
+            shutil.rmtree(folder)
+        raise
+
+
+def _parts_of_files(folder: Path, sources: Mapping[int, SourceFile], method: Method, workers: int) -> list[list[Part]]:
     """The parts of each file: as an earlier run made them, else in as many stripes as keep all workers busy."""
     whole = {number: _made_earlier(folder, number, source, method) for number, source in sources.items()}
     stripes = _stripes(sum(parts is None for parts in whole.values()), workers)
@@ -159,7 +177,8 @@ def _stripes(files: int, workers: int) -> int:
     )
 
 
-def _count(finished: Finished, started: float) -> PreprocessResult:
+def _result_of_shard(finished: Finished, started: float) -> PreprocessResult:
+    """Wait for the parts, and count what is in them."""
     records = [record for parts in finished for _, record in parts]
     documents, tokens = (sum(block[axis] for record in records for block in record.blocks) for axis in (0, 1))
     return PreprocessResult(
@@ -178,17 +197,14 @@ def _join(
         for parts in finished:
             for ids, sizes in _blocks_in_order(parts):
                 writer.append(ids, sizes)
-            source = parts[0][1].source
-            inputs.append(Record(source.path, 1, source.bytes, parts[0][1].source_md5, source.mtime_ns))
+            inputs.append(_record_of_source(parts[0][1]))
             skipped += [message for _, message in sorted(line for _, record in parts for line in record.skipped)]
     outputs = [
         record_of(bin_path(prefix), bin_path(prefix).name, writer.bin_md5.hexdigest()),
         record_of(idx_path(prefix), idx_path(prefix).name, writer.idx_md5),
     ]
     if skipped:
-        list_path = prefix.with_name(prefix.name + ".skipped.txt")
-        write_text(list_path, "".join(f"{message}\n" for message in skipped))
-        outputs.append(record_of(list_path, list_path.name, md5_file(list_path)))
+        outputs.append(_write_skipped(prefix, skipped))
     write_manifest(
         prefix,
         stage="preprocess",
@@ -199,6 +215,17 @@ def _join(
         started=started,
     )
     return PreprocessResult(writer.num_documents, writer.num_tokens, len(skipped), time.monotonic() - started)
+
+
+def _record_of_source(part: PartRecord) -> Record:
+    """The input file as it was when it was read."""
+    return Record(part.source.path, 1, part.source.bytes, part.source_md5, part.source.mtime_ns)
+
+
+def _write_skipped(prefix: Path, messages: Sequence[str]) -> Record:
+    path = prefix.with_name(prefix.name + ".skipped.txt")
+    write_text(path, "".join(f"{message}\n" for message in messages))
+    return record_of(path, path.name, md5_file(path))
 
 
 def _blocks_in_order(parts: Sequence[tuple[Part, PartRecord]]) -> Iterator[Tokens]:

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.tokenizing.cut_rules import SPACE, SPACE_SYMBOL, CutRules
-from data_prep.tokenizing.segment_table import Int64, SegmentTable, Uint64
+from data_prep.tokenizing.packed_spans import Ids, Int64, Spans, pack_spans, read_spans, spans_moved
+from data_prep.tokenizing.segment_table import SegmentTable, Uint64
 from data_prep.tokenizing.shared_segments import MOST_IDS, SharedSegments
 from data_prep.tokenizing.tokenizer import Tokenizer
 
@@ -17,17 +18,14 @@ LONGEST_REMEMBERED = 64
 MOST_OWN_SEGMENTS = 600_000
 MOST_LONG_SEGMENTS = 100_000
 MOST_OWN_IDS = 6_000_000
-COUNT = (1 << 32) - 1
-
-Ids = npt.NDArray[Any]
 
 
 class SegmentIds:
     """Segment to token ids, by a table that all workers share and, when that is full, one of this process's own.
 
-    A key is the segment's bytes and its length, in two 64-bit numbers. A value says where in a pool of ids the
-    segment's are, and how many: place * 2**32 + count. The pool begins with a copy of the shared one. Segments too long
-    for a key are looked up in a dictionary. When this process's own are too many, they are forgotten.
+    A key is the segment's bytes and its length, in two 64-bit numbers. Its value is the span of a pool of ids where the
+    segment's are (``packed_spans``). The pool begins with a copy of the shared one. Segments too long for a key are
+    looked up in a dictionary. When this process's own are too many, they are forgotten.
     """
 
     def __init__(self, tokenizer: Tokenizer, rules: CutRules, dtype: np.dtype[Any]) -> None:
@@ -58,28 +56,25 @@ class SegmentIds:
 
     def ids_of(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Ids, Int64]:
         """Token ids of segments end to end, and how many each has."""
-        if (
-            self._own_segments > MOST_OWN_SEGMENTS
-            or len(self._long) > MOST_LONG_SEGMENTS
-            or self._pooled > MOST_IDS + MOST_OWN_IDS
-        ):
+        if self._own_are_too_many():
             self._forget_own()
         self._copy_shared_ids()
         low, high = self._keys(text, starts, lengths)
-        values = self._find(low, high)
-        missing = np.flatnonzero(values == 0)
+        spans = self._find(low, high)
+        missing = np.flatnonzero(spans == 0)
         if len(missing):
-            is_short = high[missing] != 0
-            short, long = missing[is_short], missing[~is_short]
-            values[short] = self._learn(text, starts[short], lengths[short], low[short], high[short])
-            values[long] = self._find_long(text, starts[long], lengths[long])
-        counts = values & COUNT
-        values >>= 32
-        values += counts
-        values -= np.cumsum(counts)
-        places = np.repeat(values, counts)
-        places += np.arange(len(places))
-        return self._pool.take(places), counts
+            fits_a_key = high[missing] != 0
+            short, long = missing[fits_a_key], missing[~fits_a_key]
+            spans[short] = self._learn(text, starts[short], lengths[short], low[short], high[short])
+            spans[long] = self._find_long(text, starts[long], lengths[long])
+        return read_spans(self._pool, spans)
+
+    def _own_are_too_many(self) -> bool:
+        return (
+            self._own_segments > MOST_OWN_SEGMENTS
+            or len(self._long) > MOST_LONG_SEGMENTS
+            or self._pooled > MOST_IDS + MOST_OWN_IDS
+        )
 
     def _copy_shared_ids(self) -> None:
         new = self._shared.ids_since(self._seen)
@@ -98,16 +93,16 @@ class SegmentIds:
         high |= self._length_byte.take(lengths)
         return low, high
 
-    def _find(self, low: Uint64, high: Uint64) -> Int64:
-        """The value of each key, 0 where there is none."""
-        values = self._shared.find(low, high, self._seen)
+    def _find(self, low: Uint64, high: Uint64) -> Spans:
+        """The span of each key, 0 where there is none."""
+        spans = self._shared.find(low, high, self._seen)
         if self._own is not None:
-            missing = np.flatnonzero(values == 0)
-            values[missing] = self._own.find(low[missing], high[missing])
-        return values
+            missing = np.flatnonzero(spans == 0)
+            spans[missing] = self._own.find(low[missing], high[missing])
+        return spans
 
-    def _learn(self, text: bytes, starts: Int64, lengths: Int64, low: Uint64, high: Uint64) -> Int64:
-        """Values of segments that are in no table, some of them several times; puts them into one."""
+    def _learn(self, text: bytes, starts: Int64, lengths: Int64, low: Uint64, high: Uint64) -> Spans:
+        """Spans of segments that are in no table, some of them several times; puts them into one."""
         order = np.lexsort((low, high))
         low_sorted, high_sorted = low[order], high[order]
         is_new = np.ones(len(order), np.bool_)
@@ -124,23 +119,23 @@ class SegmentIds:
                 self._own.insert(low, high, new)
         else:
             self._copy_shared_ids()
-        values = np.empty(len(order), np.int64)
-        values[order] = new[np.cumsum(is_new) - 1]
-        return values
+        spans = np.empty(len(order), np.int64)
+        spans[order] = new[np.cumsum(is_new) - 1]
+        return spans
 
     def _find_long(self, text: bytes, starts: Int64, lengths: Int64) -> list[int]:
-        """Values of segments that do not fit a key, made where needed."""
+        """Spans of segments that do not fit a key, made where needed."""
         segments = [text[start : start + length] for start, length in zip(starts, lengths, strict=True)]
         new = {segment: number for number, segment in enumerate(segments) if segment not in self._long}
         numbers = np.fromiter(new.values(), np.int64, len(new))
-        made_values = self._add_to_pool(*self._encode(text, starts[numbers], lengths[numbers]))
-        made = dict(zip(new, made_values.tolist(), strict=True))
-        values = [made[segment] if segment in made else self._long[segment] for segment in segments]
-        self._long.update({segment: value for segment, value in made.items() if len(segment) <= LONGEST_REMEMBERED})
-        return values
+        made_spans = self._add_to_pool(*self._encode(text, starts[numbers], lengths[numbers]))
+        made = dict(zip(new, made_spans.tolist(), strict=True))
+        spans = [made[segment] if segment in made else self._long[segment] for segment in segments]
+        self._long.update({segment: span for segment, span in made.items() if len(segment) <= LONGEST_REMEMBERED})
+        return spans
 
-    def _encode(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Int64, Ids]:
-        """Values of segments and their ids, encoded by SentencePiece; places count from the first of these ids.
+    def _encode(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Spans, Ids]:
+        """Spans of segments and their ids, encoded by SentencePiece; places count from the first of these ids.
 
         A word is encoded as it is. A segment within a word is encoded together with the character before it, which
         may be cut off: what the character alone gives is left out.
@@ -153,13 +148,12 @@ class SegmentIds:
         counts = np.fromiter(map(len, encoded), np.int64, len(encoded))
         skipped = self._tokens_alone[characters[starts - 1]] * within
         ids = np.fromiter(itertools.chain.from_iterable(encoded), self._dtype, int(counts.sum()))
-        places = np.cumsum(counts) - counts + skipped
-        values: Int64 = (places << 32) + counts - skipped
-        return values, ids
+        firsts = np.cumsum(counts) - counts + skipped
+        return pack_spans(firsts, counts - skipped), ids
 
-    def _add_to_pool(self, values: Int64, ids: Ids) -> Int64:
-        """Append to this process's part of the pool; the values with their places there."""
-        placed = values + (self._pooled << 32)
+    def _add_to_pool(self, spans: Spans, ids: Ids) -> Spans:
+        """Append to this process's part of the pool; the spans there."""
+        placed = spans_moved(spans, self._pooled)
         self._pool = _grown(self._pool, self._pooled + len(ids))
         self._pool[self._pooled : self._pooled + len(ids)] = ids
         self._pooled += len(ids)

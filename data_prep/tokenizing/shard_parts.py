@@ -125,7 +125,7 @@ def _make_part(part: Part, tokenizer: FastTokenizer, advance: Advance) -> None:
         ):
             for number, block in enumerate(blocks_of(path, source)):
                 if number % part.stripes == part.stripe:
-                    documents = _documents(path, block, part.method.on_bad_line, skipped)
+                    documents = _texts_of_block(path, block, part.method.on_bad_line, skipped)
                     ids, sizes = tokenizer.encode_documents(documents)
                     # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
                     sizes = sizes[sizes > 0]
@@ -147,7 +147,9 @@ def _make_part(part: Part, tokenizer: FastTokenizer, advance: Advance) -> None:
     write_text(part.path("json"), json.dumps(dataclasses.asdict(record)) + "\n")
 
 
-def _documents(path: Path, block: LineBlock, on_bad_line: OnBadLine, skipped: list[tuple[int, str]]) -> list[bytes]:
+def _texts_of_block(
+    path: Path, block: LineBlock, on_bad_line: OnBadLine, skipped: list[tuple[int, str]]
+) -> list[bytes]:
     documents = []
     for number, line in enumerate(block.lines(), block.first_line):
         try:

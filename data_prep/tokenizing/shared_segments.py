@@ -8,22 +8,20 @@ import multiprocessing
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from data_prep.tokenizing.segment_table import TABLE_BYTES, Int64, SegmentTable, Uint64
+from data_prep.tokenizing.packed_spans import Ids, Spans, spans_moved, without_spans_from
+from data_prep.tokenizing.segment_table import TABLE_BYTES, SegmentTable, Uint64
 
 MOST_SEGMENTS = 600_000
 """The first ones are the most frequent; what is learned later, each worker keeps to itself."""
 MOST_IDS = 4_000_000
 COUNTS_BYTES = 64
 
-Ids = npt.NDArray[Any]
-
 
 class SharedSegments:
     """A table and its pool of ids, common to this process and those forked from it. Nothing is ever removed.
 
-    A value says where in the pool the segment's ids are, and how many: place * 2**32 + count.
+    A key's value is the span of the pool where the segment's ids are (``packed_spans``).
     """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
@@ -38,21 +36,17 @@ class SharedSegments:
         with self._lock:
             return self._ids[seen : int(self._counts[1])]
 
-    def find(self, low: Uint64, high: Uint64, seen: int) -> Int64:
-        """The values of keys whose ids are within the first ``seen`` of the pool; 0 for others.
+    def find(self, low: Uint64, high: Uint64, seen: int) -> Spans:
+        """The spans of keys whose ids are within the first ``seen`` of the pool; 0 for others.
 
-        Of a segment that is being added meanwhile the value may be there already, but not its ids.
+        Of a segment that is being added meanwhile the span may be there already, but not its ids.
         """
-        values = self._table.find(low, high)
-        unseen = seen << 32
-        if values.max(initial=0) >= unseen:
-            values[values >= unseen] = 0
-        return values
+        return without_spans_from(self._table.find(low, high), seen)
 
-    def add(self, low: Uint64, high: Uint64, values: Int64, ids: Ids) -> Int64 | None:
-        """Put segments there whose ``values`` count places from the first of ``ids``; None if there is no room.
+    def add(self, low: Uint64, high: Uint64, spans: Spans, ids: Ids) -> Spans | None:
+        """Put segments there whose ``spans`` count places from the first of ``ids``; None if there is no room.
 
-        Returns their values in the common pool. Some may be those that another process has added meanwhile.
+        Returns their spans in the common pool. Some may be those that another process has added meanwhile.
         """
         with self._lock:
             segments, pooled = self._counts.tolist()
@@ -60,7 +54,7 @@ class SharedSegments:
                 return None
             found = self._table.find(low, high)
             new = found == 0
-            found[new] = values[new] + (pooled << 32)
+            found[new] = spans_moved(spans[new], pooled)
             self._ids[pooled : pooled + len(ids)] = ids
             self._table.insert(low[new], high[new], found[new])
             self._counts[:] = segments + np.count_nonzero(new), pooled + len(ids)

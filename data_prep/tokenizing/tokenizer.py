@@ -88,15 +88,9 @@ def train_tokenizer(
     if not force and is_current(output, stage="train-tokenizer", options=made_with, inputs=inputs):
         return False
     require_files(list(inputs))
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(inputs, documents), model_writer=model, minloglevel=2, **options
-        )
-    except RuntimeError as error:
-        raise InputError(f"training a tokenizer of {vocab_size} pieces failed: {error}") from error
+    model = _trained_model(inputs, documents, options)
     with published_file(output) as partial:
-        partial.write_bytes(model.getvalue())
+        partial.write_bytes(model)
     write_manifest(
         output,
         stage="train-tokenizer",
@@ -109,10 +103,19 @@ def train_tokenizer(
     return True
 
 
+def _trained_model(inputs: Sequence[Path], documents: int, options: dict[str, Any]) -> bytes:
+    """The bytes of a model. Raises InputError where SentencePiece cannot make one of this text."""
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_sentences(inputs, documents), model_writer=model, minloglevel=2, **options
+        )
+    except RuntimeError as error:
+        raise InputError(f"training a tokenizer of {options['vocab_size']} pieces failed: {error}") from error
+    return model.getvalue()
+
+
 def _sentences(inputs: Sequence[Path], documents: int) -> Iterator[str]:
-    for text in itertools.islice(_documents(inputs), documents):
+    texts = (text for path in inputs for _, text in documents_of(path))
+    for text in itertools.islice(texts, documents):
         yield from filter(None, text.split("\n"))
-
-
-def _documents(inputs: Sequence[Path]) -> Iterator[str]:
-    return (text for path in inputs for _, text in documents_of(path))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stage.direct import BLOCK_BYTES, DirectWriter
+from stage.direct_writer import BLOCK_BYTES, DirectWriter
 
 VALUES = np.random.default_rng(1).integers(0, 1 << 16, BLOCK_BYTES + 1000, dtype=np.uint16)
 

@@ -6,7 +6,7 @@ from typing import Any
 from stage.errors import InputError
 
 
-def optional(module: str, package: str, purpose: str) -> Any:
+def import_optional(module: str, package: str, purpose: str) -> Any:
     """Import ``module``. Raises InputError, saying how to install ``package``, where it is not installed."""
     try:
         return importlib.import_module(module)
