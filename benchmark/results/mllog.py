@@ -1,7 +1,7 @@
 """MLPerf result files as data: a tolerant reader that keeps line numbers and says what it could not read.
 
-It reads what the official tools read (mlperf_review facts 2): of every line that holds ``:::MLLOG `` the JSON after the
-last of these tokens. Where those tools stop with a traceback, or silently leave something out, there is a
+It reads what the official tools read (docs/facts/mlperf_review.md 2.3): of every line that holds ``:::MLLOG `` the JSON
+after the last of these tokens. Where those tools stop with a traceback, or silently leave something out, there is a
 :class:`Problem` here, and the rest of the file is read all the same. Nothing in a file is executed.
 """
 
@@ -26,7 +26,7 @@ REQUIRED = ("key", "value", "time_ms", "metadata")
 """Fields without which the official checker stops with a KeyError."""
 EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
 RAW_TEXT_KEYS = ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark")
-"""Words that the official RCP checker looks for in the raw text of every record (facts 4)."""
+"""Words that the official RCP checker looks for in the raw text of every record (docs/facts/mlperf_review.md 4.14)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The result of a set of runs: score, tokens, speed (mlperf_review facts 4, 5; peers facts 1.0)."""
+"""The result of a set of runs: score, tokens, speed.
+
+Sources: docs/facts/mlperf_review.md 4.11, 5.6 (score); docs/facts/peers.md 1.0 (speed).
+"""
 
 import json
 import statistics

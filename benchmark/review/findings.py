@@ -32,7 +32,7 @@ class Rule(Generic[Subject]):
     name: str
     severity: Severity
     source: str
-    """Where the rule stands: a section of the MLPerf rules, or of the mlperf_review facts."""
+    """Where the rule stands: sections of docs/facts/mlperf_review.md, and their topic in words."""
     check: Callable[[Subject], Iterable[Deviation]]
 
 

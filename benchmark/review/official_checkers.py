@@ -1,4 +1,6 @@
-"""Which official tool applies to what, how it is called, and what proves that it ran and passed (facts 4).
+"""Which official tool applies to what, how it is called, and what proves that it ran and passed.
+
+Commands and proofs: docs/facts/mlperf_review.md 4.10.
 
 Tools get copies in a scratch folder, under names that crash none of them: the package checker and the summarizer write
 into what they check, and the summarizer reads the scaling.json that the package checker wrote.

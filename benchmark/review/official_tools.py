@@ -1,8 +1,8 @@
 """The official checkers, each in a fresh process, believed only when their text proves that they ran and passed.
 
 Four of them exit with 0 whatever they find; the package checker prints SUCCESS over a benchmark it skipped; some crash
-on a word or a character (mlperf_review facts 1, 4). So every tool has a proof here: what must stand in its output, as
-often as there are files, and what must not.
+on a word or a character (docs/facts/mlperf_review.md 1.4, 4.10, 4.14). So every tool has a proof here: what must stand
+in its output, as often as there are files, and what must not.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 systems/SYSTEM.json   results/SYSTEM/gpt3/result_{0,1,2}.txt   benchmarks/gpt3/implementations/{IMPLEMENTATION,SYSTEM}/
 
-The layout is that of mlperf_review facts 4. The folder has its final name only when ``review`` has passed it.
+The layout is that of docs/facts/mlperf_review.md 4.1. The folder has its final name only when ``review`` has passed it.
 """
 
 import json

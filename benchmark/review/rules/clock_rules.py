@@ -1,4 +1,7 @@
-"""Order and times of events: the clock, the initialisation, restarts (mlperf_review facts 3, 6, 7)."""
+"""Order and times of events: the clock, the initialisation, restarts.
+
+Sources: docs/facts/mlperf_review.md 3.3, 3.9, 6.6, 7.3, 7.4.
+"""
 
 import itertools
 from collections.abc import Iterator

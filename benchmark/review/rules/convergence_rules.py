@@ -1,4 +1,4 @@
-"""What the recomputed convergence test says of three runs (mlperf_review facts 5)."""
+"""What the recomputed convergence test says of three runs (docs/facts/mlperf_review.md 5)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Evaluations: where they come, what they say, and the end of the run (mlperf_review facts 3, 6, 7)."""
+"""Evaluations: where they come, what they say, and the end of the run.
+
+Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.5, 7.8.
+"""
 
 from collections.abc import Iterator
 

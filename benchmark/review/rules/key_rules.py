@@ -1,4 +1,4 @@
-"""Records that a log must hold, and the values they must have (mlperf_review facts 2, 3)."""
+"""Records that a log must hold, and the values they must have (docs/facts/mlperf_review.md 2, 3)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -214,7 +214,7 @@ def misleading(run: Run) -> Iterator[Deviation]:
 
 
 def block_metadata(run: Run) -> Iterator[Deviation]:
-    """What the official checker wants of blocks and epochs (facts 3)."""
+    """What the official checker wants of blocks and epochs (docs/facts/mlperf_review.md 3.4)."""
     for event in run.log.all("block_start"):
         fields = event.metadata
         count = as_number(fields.get("epoch_count", fields.get("samples_count")))

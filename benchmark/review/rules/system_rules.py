@@ -1,4 +1,4 @@
-"""System descriptions: fields, their types and values (mlperf_review facts 4)."""
+"""System descriptions: fields, their types and values (docs/facts/mlperf_review.md 4.5, 4.6, 4.7, 4.8)."""
 
 import re
 from collections.abc import Iterator
