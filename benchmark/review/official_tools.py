@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from benchmark.results.printable import shortened
+
 TIMEOUT_S = 300.0
 MOST_OUTPUT = 4 << 20
 """Bytes of a tool's output that are read; a failing checker prints the whole log."""
@@ -93,7 +95,7 @@ def run_task(task: Task, timeout_s: float = TIMEOUT_S) -> ToolVerdict:
         return check("did not run", [f"no answer within {timeout_s:g} s"])
     if re.search(CRASH, text):
         last = [line for line in text.splitlines() if line.strip()][-1]
-        return check("did not run", [f"the tool crashed: {_line(last)}", *_complaints(text)])
+        return check("did not run", [f"the tool crashed: {shortened(last, MOST_WIDTH)}", *_complaints(text)])
     if status != 0:
         return check("failed", _complaints(text) or [f"exit status {status}"])
     missing = task.proof.missing(text)
@@ -140,15 +142,10 @@ NOISE = re.compile(
 
 def _complaints(text: str) -> list[str]:
     """The lines that say something: no progress, no dumps of the checker's state."""
-    lines = [_line(line) for line in text.splitlines() if line.strip() and not NOISE.match(line)]
+    lines = [shortened(line, MOST_WIDTH) for line in text.splitlines() if line.strip() and not NOISE.match(line)]
     lines = list(dict.fromkeys(lines))
     left_out = len(lines) - MOST_COMPLAINTS
     return lines[:MOST_COMPLAINTS] + ([f"… and {left_out} more lines"] if left_out > 0 else [])
-
-
-def _line(text: str) -> str:
-    text = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
-    return text if len(text) <= MOST_WIDTH else f"{text[: MOST_WIDTH - 1]}…"
 
 
 def _rename(text: str, renamed: Mapping[str, str]) -> str:
