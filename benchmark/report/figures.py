@@ -1,4 +1,4 @@
-"""The figures of a report as plain data: what ``page/figures.js`` draws."""
+"""The figures of a report as plain data: what ``template/figures.js`` draws."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -139,7 +139,7 @@ def _lines(runs: Sequence[RecordedRun], points_of: Callable[[RecordedRun], Point
         finite = [point for point in points_of(run) if all(map(math.isfinite, point))]
         if finite:
             points = thinned(sorted(finite))
-            lines.append(Line(number, [_short(x) for x, _ in points], [_short(y) for _, y in points]))
+            lines.append(Line(number, [_rounded(x) for x, _ in points], [_rounded(y) for _, y in points]))
     return lines
 
 
@@ -151,7 +151,7 @@ def _broken_at(line: Line, breaks: Sequence[float]) -> Line:
     return Line(line.run, [x for x, _ in values], [y for _, y in values])
 
 
-def _short(value: float) -> float:
+def _rounded(value: float) -> float:
     return float(f"{value:.{DIGITS}g}") if abs(value) < 1e15 and value != int(value) else value
 
 
@@ -216,5 +216,5 @@ def _marks(runs: Sequence[RecordedRun], timelines: Sequence[Timeline]) -> list[M
         kinds = (("evaluation", times.evaluations), ("checkpoint", times.checkpoints), ("restart", times.restarts))
         for kind, all_ms in kinds:
             placed = [minutes(run, time_ms) for time_ms in all_ms]
-            marks += [Mark(number, kind, _short(x)) for x in placed if x is not None]
+            marks += [Mark(number, kind, _rounded(x)) for x in placed if x is not None]
     return marks

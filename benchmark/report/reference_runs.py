@@ -11,7 +11,7 @@ def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
     """From the fastest to the slowest reference run at the runs' batch size, or interpolated between two points.
 
     None where the runs differ in batch size or benchmark, or nothing is known of it. Reference runs that are no
-    measurements (mlperf_review facts 5) are left out.
+    measurements (docs/facts/mlperf_review.md 5.10) are left out.
     """
     sizes = {(run.global_batch_size, run.judged) for run in runs}
     if len(sizes) != 1:

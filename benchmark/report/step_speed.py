@@ -1,4 +1,4 @@
-"""Arithmetic of a run's steps: model FLOP/s per accelerator, and their share of the peak (peers facts 1.0)."""
+"""Arithmetic of a run's steps: model FLOP/s per accelerator, and their share of the peak (docs/facts/peers.md 1.0)."""
 
 from dataclasses import dataclass
 

@@ -18,7 +18,8 @@ from markupsafe import Markup
 
 from benchmark.report.figures import Figure, figures
 from benchmark.report.judgement import judge
-from benchmark.report.page_content import Page, make_page
+from benchmark.report.page_content import make_page
+from benchmark.report.page_model import Page
 from benchmark.report.reference_runs import reference_band
 from benchmark.report.step_speed import speed_of
 from benchmark.report.timeline import timeline
@@ -46,13 +47,21 @@ class Report:
     """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
 
     def run(self) -> int:
-        if self.output.is_dir():
-            raise InputError(f"{self.output}: a folder; --output is the HTML file to write")
-        page = report_on([result for path in self.paths for result in _results_in(path)], self.ruleset)
-        text = render(page)
-        write_text(self.output, text)
-        print(f"{self.output}: {page.headline}; {page.verdict.word.lower()}; {len(text.encode()) / 1000:,.0f} kB")
+        print(write_report(self.paths, self.output, ruleset=self.ruleset))
         return 0
+
+
+def write_report(paths: Sequence[Path], output: Path, *, ruleset: str | None = None) -> str:
+    """Write the page about folders of runs or of results, or result files; returns what it says in a line.
+
+    Raises InputError where there is nothing to report on, or ``output`` is a folder.
+    """
+    if output.is_dir():
+        raise InputError(f"{output}: a folder; --output is the HTML file to write")
+    page = report_on([result for path in paths for result in _results_in(path)], ruleset)
+    text = render(page)
+    write_text(output, text)
+    return f"{output}: {page.headline}; {page.verdict.word.lower()}; {len(text.encode()) / 1000:,.0f} kB"
 
 
 def report_on(paths: Sequence[Path], ruleset: str | None) -> Page:

@@ -1,4 +1,4 @@
-"""The convergence test against reference points (RCP), recomputed (mlperf_review facts 5).
+"""The convergence test against reference points (RCP), recomputed (docs/facts/mlperf_review.md 5).
 
 Three runs stand against reference runs at the same batch size, between two of them, or below the smallest. A result
 that needs fewer tokens than a one-sided t test at 5 % allows fails; one between that and the reference mean passes and
@@ -23,7 +23,10 @@ KEPT_SUBMITTED = SUBMITTED_RUNS - 2
 INTERPOLATED_RUNS = 2 * SUBMITTED_RUNS
 """Reference runs that the official checker assumes of an interpolated point."""
 NOT_CONVERGED = 1e9
-"""What it takes for a run without success: meant as infinity, but fewer tokens than any converged run (facts 5.8)."""
+"""What it takes for a run without success: meant as infinity, but fewer tokens than any converged run.
+
+Source: docs/facts/mlperf_review.md 5.8.
+"""
 OUTLIER = 2.0
 """A reference run this many times slower than its point's median is no measurement: 274 evaluations among 24."""
 

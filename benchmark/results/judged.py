@@ -1,6 +1,6 @@
 """What a log is judged by: the numbers of the official benchmark, and of its rehearsal, as data.
 
-Sources: mlperf_review facts 3 (checked values), 7 (hyperparameters of the rules) and 5 (reference points).
+Sources: docs/facts/mlperf_review.md 3.2, 5.9, 7.6.
 """
 
 import math

@@ -1,7 +1,7 @@
 """MLPerf result files as data: a tolerant reader that keeps line numbers and says what it could not read.
 
-It reads what the official tools read (mlperf_review facts 2): of every line that holds ``:::MLLOG `` the JSON after the
-last of these tokens. Where those tools stop with a traceback, or silently leave something out, there is a
+It reads what the official tools read (docs/facts/mlperf_review.md 2.3): of every line that holds ``:::MLLOG `` the JSON
+after the last of these tokens. Where those tools stop with a traceback, or silently leave something out, there is a
 :class:`Problem` here, and the rest of the file is read all the same. Nothing in a file is executed.
 """
 
@@ -14,19 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.printable import shortened
+
 TOKEN = ":::MLLOG "
 BARE_TOKEN = ":::MLLOG"
 MOST_BYTES = 256 << 20
 """The largest published GPT-3 log has 5 MB; a file beyond this is not read into memory."""
 MOST_RECORD_CHARACTERS = 1 << 20
 """The largest published record has under 1,000."""
+MOST_SHOWN = 80
+"""Characters of a line that a problem quotes."""
 MOST_PROBLEMS = 200
 """Kept per file: a file of another kind would give one per line."""
 REQUIRED = ("key", "value", "time_ms", "metadata")
 """Fields without which the official checker stops with a KeyError."""
 EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
 RAW_TEXT_KEYS = ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark")
-"""Words that the official RCP checker looks for in the raw text of every record (facts 4)."""
+"""Words that the official RCP checker looks for in the raw text of every record (docs/facts/mlperf_review.md 4.14)."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
     before, token, record = line.rpartition(TOKEN)
     if not token:
         mend = "write it with mllog, which puts a space after the token"
-        return None, [Problem(number, _short(line), "':::MLLOG ' with a space before the JSON", mend)]
+        return None, [Problem(number, shortened(line, MOST_SHOWN), "':::MLLOG ' with a space before the JSON", mend)]
     if BARE_TOKEN in before:
         expected = "one record per line: the official tools read only the last"
         problems.append(Problem(number, "two records on one line", expected, "log from one process, a line at a time"))
@@ -181,7 +185,7 @@ def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
     try:
         fields = json.loads(record, object_pairs_hook=lambda pairs: _object(pairs, repeated))
     except (ValueError, RecursionError) as error:
-        found = f"{_short(record)} ({_why(error)})"
+        found = f"{shortened(record, MOST_SHOWN)} ({_why(error)})"
         mend = "the line is cut or mixed with other output: keep stdout out of the file, and flush at each event"
         return None, [*problems, Problem(number, found, "one JSON object after the token", mend)]
     for name in repeated:
@@ -193,7 +197,7 @@ def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
 
 def _as_event(number: int, record: str, fields: Any, problems: list[Problem]) -> LogEvent | None:
     if not isinstance(fields, dict):
-        problems.append(Problem(number, _short(record), "a JSON object", "write it with mllog"))
+        problems.append(Problem(number, shortened(record, MOST_SHOWN), "a JSON object", "write it with mllog"))
         return None
     missing = [name for name in REQUIRED if name not in fields]
     if missing:
@@ -217,14 +221,15 @@ def _as_event(number: int, record: str, fields: Any, problems: list[Problem]) ->
         if not good
     ]
     for name, value, expected in wrong:
-        problems.append(Problem(number, f"{name} {_short(repr(value))}", f"{name}: {expected}", "write it with mllog"))
+        found = f"{name} {shortened(repr(value), MOST_SHOWN)}"
+        problems.append(Problem(number, found, f"{name}: {expected}", "write it with mllog"))
     if wrong or time is None:
         return None
     kind = fields.get("event_type")
     if kind not in EVENT_TYPES:
         expected = f"event_type {', '.join(EVENT_TYPES)}"
         mend = "write it with mllog's start, end or event"
-        problems.append(Problem(number, f"event_type {_short(repr(kind))}", expected, mend, fatal=False))
+        problems.append(Problem(number, f"event_type {shortened(repr(kind), MOST_SHOWN)}", expected, mend, fatal=False))
     return LogEvent(number, key, fields["value"], int(time), str(kind), metadata, record)
 
 
@@ -245,8 +250,3 @@ def misleading_words(event: LogEvent) -> Iterator[str]:
 
 def _why(error: ValueError | RecursionError) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def _short(text: str, most: int = 80) -> str:
-    text = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -37,6 +37,15 @@ class RecordedRun:
         """Data and checkpoint with their digests, as the run stamped them."""
         return last_note(self.events, "inputs")
 
+    @property
+    def digests(self) -> Mapping[str, Any]:
+        """MD5 of each file it read, by name; None for data or a checkpoint without a manifest, by its own name."""
+        found: dict[str, Any] = {}
+        for path, entry in self.inputs.items():
+            digests = entry.get("md5") if isinstance(entry, dict) else None
+            found.update(digests if isinstance(digests, dict) else {path.rpartition("/")[2]: None})
+        return found
+
     @cached_property
     def environment(self) -> Mapping[str, Any]:
         """Commit, versions and devices, likewise."""

@@ -8,7 +8,7 @@ from benchmark.results.judged import JUDGED, Judged
 from benchmark.results.mllog import LogEvent, ResultLog, as_number
 
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
-"""Names that published logs give the seconds of a training step in tracked_stats (mlperf_review facts 6)."""
+"""Names that published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md 6.3)."""
 VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s")
 LOSS = ("reduced_train_loss", "train_loss", "loss")
 
@@ -168,8 +168,6 @@ class RunSummary:
 def summarize(log: ResultLog) -> RunSummary:
     """The summary of a log; never raises for what is in it."""
     stop = log.first("run_stop")
-    init_starts = [event.time_ms for event in log.all("init_start")]
-    init_stop = log.first("init_stop")
     return RunSummary(
         log=log,
         benchmark=log.text("submission_benchmark"),
@@ -181,20 +179,14 @@ def summarize(log: ResultLog) -> RunSummary:
         global_batch_size=_positive(log.number("global_batch_size")),
         gradient_accumulation_steps=log.number("gradient_accumulation_steps"),
         sequence_length=_positive(log.number("max_sequence_length")),
-        learning_rate=LearningRate(
-            base=log.number("opt_base_learning_rate"),
-            end=log.number("opt_end_learning_rate"),
-            warmup_steps=log.number("opt_learning_rate_warmup_steps"),
-            decay_steps=log.number("opt_learning_rate_decay_steps"),
-            schedule=log.text("opt_learning_rate_decay_schedule"),
-        ),
+        learning_rate=_learning_rate(log),
         init_checkpoint_step=log.number("init_checkpoint_step"),
         eval_samples=log.number("eval_samples"),
         evaluations=tuple(_evaluations(log)),
-        init_start_ms=min(init_starts, default=None),
-        init_stop_ms=None if init_stop is None else init_stop.time_ms,
-        run_start_ms=_run_start(log, stop),
-        run_stop_ms=None if stop is None else stop.time_ms,
+        init_start_ms=min((event.time_ms for event in log.all("init_start")), default=None),
+        init_stop_ms=_time(log.first("init_stop")),
+        run_start_ms=_time(_run_start(log, stop)),
+        run_stop_ms=_time(stop),
         status=_text(None if stop is None else stop.metadata.get("status")),
         logged_tokens=log.number("train_samples"),
         throughput=tuple(_tracked(log, ("throughput",))),
@@ -204,13 +196,24 @@ def summarize(log: ResultLog) -> RunSummary:
     )
 
 
-def _run_start(log: ResultLog, stop: LogEvent | None) -> int | None:
+def _learning_rate(log: ResultLog) -> LearningRate:
+    return LearningRate(
+        base=log.number("opt_base_learning_rate"),
+        end=log.number("opt_end_learning_rate"),
+        warmup_steps=log.number("opt_learning_rate_warmup_steps"),
+        decay_steps=log.number("opt_learning_rate_decay_steps"),
+        schedule=log.text("opt_learning_rate_decay_schedule"),
+    )
+
+
+def _time(event: LogEvent | None) -> int | None:
+    return None if event is None else event.time_ms
+
+
+def _run_start(log: ResultLog, stop: LogEvent | None) -> LogEvent | None:
     """The start that the official summarizer takes: the last one before the first run_stop, or the first after it."""
-    starts = log.all("run_start")
-    before = [event for event in starts if stop is None or event.line < stop.line]
-    if before:
-        return before[-1].time_ms
-    return starts[0].time_ms if starts else None
+    before = [event for event in log.all("run_start") if stop is None or event.line < stop.line]
+    return before[-1] if before else log.first("run_start")
 
 
 def _evaluations(log: ResultLog) -> Iterator[LoggedEvaluation]:

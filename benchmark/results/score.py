@@ -1,10 +1,14 @@
-"""The result of a set of runs: score, tokens, speed (mlperf_review facts 4, 5; peers facts 1.0)."""
+"""The result of a set of runs: score, tokens, speed.
+
+Sources: docs/facts/mlperf_review.md 4.11, 5.6 (score); docs/facts/peers.md 1.0 (speed).
+"""
 
 import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
 from benchmark.results.run_summary import RunSummary
@@ -35,6 +39,9 @@ class RunScore:
     evaluation_share: float | None
     """Of the run's time."""
     restarts: int
+
+
+Timed = TypeVar("Timed", RunSummary, RunScore)
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ def score(one: ResultSet) -> Score:
     runs = one.runs
     measured, why = _measured(runs)
     factor = one.convergence.factor
-    middle = _middle(runs)
+    middle = middle_run(runs)
     count, model = _accelerators(one)
     name = None if model is None else accelerator_named(model)
     known = None if name is None else ACCELERATORS[name]
@@ -108,7 +115,8 @@ def _measured(runs: Sequence[RunSummary]) -> tuple[float | None, str | None]:
     return good[1], None
 
 
-def _middle(runs: Sequence[RunSummary]) -> RunSummary | None:
+def middle_run(runs: Sequence[Timed]) -> Timed | None:
+    """The run whose time is the middle one; None where no run has a time."""
     timed = sorted((run for run in runs if run.minutes is not None), key=lambda run: run.minutes or 0)
     return timed[len(timed) // 2] if timed else None
 

@@ -1,4 +1,4 @@
-"""What there is to review: single results, the runs of one system, whole packages (mlperf_review facts 4)."""
+"""What there is to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
 
 import os
 import re
@@ -49,7 +49,7 @@ class ResultSet:
 
     @property
     def is_open(self) -> bool:
-        """In the open division: neither seeds nor convergence are tested (facts 4)."""
+        """In the open division: neither seeds nor convergence are tested (docs/facts/mlperf_review.md 4.3)."""
         return any(run.division == "open" for run in self.runs)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A system description, ``systems/NAME.json``, as data with line numbers (mlperf_review facts 4)."""
+"""A system description, ``systems/NAME.json``, as data with line numbers (docs/facts/mlperf_review.md 4.5)."""
 
 import json
 import re

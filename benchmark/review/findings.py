@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
+from benchmark.results.mllog import LogEvent
 from benchmark.results.run_summary import RunSummary
 
 Severity = Literal["error", "warning", "note"]
@@ -25,6 +26,11 @@ class Deviation:
     mend: str
 
 
+def at(run: Run, event: LogEvent, found: str, due: str, mend: str) -> Deviation:
+    """A deviation in the line of one record."""
+    return Deviation(run.log.path, event.line, found, due, mend)
+
+
 @dataclass(frozen=True)
 class Rule(Generic[Subject]):
     """One check of ours, as data."""
@@ -32,7 +38,7 @@ class Rule(Generic[Subject]):
     name: str
     severity: Severity
     source: str
-    """Where the rule stands: a section of the MLPerf rules, or of the mlperf_review facts."""
+    """Where the rule stands: sections of docs/facts/mlperf_review.md, and their topic in words."""
     check: Callable[[Subject], Iterable[Deviation]]
 
 
@@ -57,5 +63,5 @@ class Finding:
 def apply(rules: Iterable[Rule[Subject]], subject: Subject) -> Iterator[Finding]:
     """What every rule finds in ``subject``."""
     for rule in rules:
-        for at in rule.check(subject):
-            yield Finding(rule.name, rule.severity, rule.source, str(at.path), at.line, at.found, at.due, at.mend)
+        for one in rule.check(subject):
+            yield Finding(rule.name, rule.severity, rule.source, str(one.path), one.line, one.found, one.due, one.mend)

@@ -1,30 +1,29 @@
-"""Which official tool applies to what, how it is called, and what proves that it ran and passed (facts 4).
+"""Which official tool applies to what, how it is called, and what proves that it ran and passed.
 
-Tools get copies in a scratch folder, under names that crash none of them: the package checker and the summarizer write
-into what they check, and the summarizer reads the scaling.json that the package checker wrote.
+Commands and proofs: docs/facts/mlperf_review.md 4.10.
+
+Tools get copies (scratch_copies.py). The summarizer reads the scaling.json that the package checker wrote.
 """
 
 import json
 import os
 import re
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from benchmark.results.convergence import SUBMITTED_RUNS
-from benchmark.results.mllog import MOST_BYTES
 from benchmark.results.score import score
-from benchmark.results.subjects import BENCHMARK, MOST_FILES, ResultSet, Subject, SubmissionPackage, subfolders
+from benchmark.results.subjects import BENCHMARK, MOST_FILES, ResultSet, Subject, SubmissionPackage
 from benchmark.review.official_tools import Proof, Task, ToolVerdict, run_task
 from benchmark.review.rehearsal_rules import rehearsal_rules
+from benchmark.review.scratch_copies import PackageCopy, copy_file, copy_package, copy_results
 
 SEED_CHECK = Path(__file__).with_name("seed_check.py")
 MOST_PARALLEL = 4
-SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
 MINUTES_TOLERANCE = 0.01
 
 
@@ -99,14 +98,14 @@ def _set_tasks(one: ResultSet, scratch: Path) -> list[list[Task]]:
     folder = scratch / "runs" / BENCHMARK
     for tool, task in ((SEED, _seed_task), (RCP, _rcp_task)):
         if tool.declines(one) is None:
-            chains.append([task(one, folder, _copy_results(one, folder))])
+            chains.append([task(one, folder, copy_results(one, folder))])
     return chains
 
 
 def _compliance_tasks(one: ResultSet, scratch: Path) -> Iterator[list[Task]]:
     for number, path in enumerate(one.files):
         folder = scratch / f"file_{number}"
-        renamed = _copy(path, folder / "result_0.txt")
+        renamed = copy_file(path, folder / "result_0.txt")
         copied = folder / "result_0.txt"
         arguments = ["-m", COMPLIANCE.module, "--usage", "training", "--ruleset", one.ruleset, *NO_LOG]
         notes: tuple[str, ...] = ()
@@ -146,20 +145,33 @@ def _subject(one: ResultSet) -> str:
 
 
 def _package_tasks(package: SubmissionPackage, scratch: Path) -> list[list[Task]]:
-    """Tools for the parts, and a chain for the whole: the package checker, then the summarizer on what it leaves."""
+    """Tools for the parts, a chain for the whole, and the repository checker, which alone gets the package itself."""
     chains = [chain for number, one in enumerate(package.sets) for chain in _set_tasks(one, scratch / f"set_{number}")]
-    copied, renamed, notes = _copy_package(package, scratch / "package")
-    descriptions = sorted((copied / "systems").glob("*.json"))
-    for path in descriptions:
+    copy = copy_package(package, scratch / "package")
+    descriptions = _description_tasks(package, copy)
+    chains += [[task] for task in descriptions]
+    checker = _package_task(package, copy, len(descriptions))
+    chains.append([checker, _summarizer_task(package, copy, scratch / "s.csv")])
+    chains.append([_repository_task(package)])
+    return chains
+
+
+def _description_tasks(package: SubmissionPackage, copy: PackageCopy) -> list[Task]:
+    tasks = []
+    for path in sorted((copy.path / "systems").glob("*.json")):
         proof = Proof({r"(?m)^INFO -   System description checker passed for ": 1}, ("(?m)^ERROR",))
         arguments = ["-m", DESCRIPTION.module, str(path), "training", package.ruleset, *NO_LOG]
-        subject = renamed.get(str(path), str(path))
-        chains.append([Task(DESCRIPTION.name, subject, arguments, proof, renamed)])
+        subject = copy.renamed.get(str(path), str(path))
+        tasks.append(Task(DESCRIPTION.name, subject, arguments, proof, copy.renamed))
+    return tasks
+
+
+def _package_task(package: SubmissionPackage, copy: PackageCopy, descriptions: int) -> Task:
     files = sum(len(one.files) for one in package.sets)
     closed = [one for one in package.sets if one.system is not None and one.system.string("division") == "closed"]
     proof = Proof(
         must={
-            "(?m)^INFO -   System description checker passed for ": len(descriptions),
+            "(?m)^INFO -   System description checker passed for ": descriptions,
             "(?m)^INFO -  Running compliance checks in dir ": max(1, len(package.sets)),
             "(?m)^INFO - Running compliance on file: ": files,
             "(?m)^INFO -  Compliance checks: .*_gpt3.yaml": files,
@@ -169,30 +181,28 @@ def _package_tasks(package: SubmissionPackage, scratch: Path) -> list[list[Task]
         },
         must_not=("Skipping benchmark", "(?i)bypass", "PACKAGE CHECKER FOUND ERRORS", "(?m)^ERROR"),
     )
-    checker = ["-m", PACKAGE.module, str(copied), "training", package.ruleset, *NO_LOG]
-    csv = scratch / "s.csv"
-    summarizer = ["-m", SUMMARIZER.module, str(copied), "training", package.ruleset]
-    chains.append(
-        [
-            Task(PACKAGE.name, str(package.path), checker, proof, renamed, notes),
-            Task(
-                SUMMARIZER.name,
-                str(package.path),
-                [*summarizer, "--csv", str(csv)],
-                Proof(must_not=("ERROR:",)),
-                renamed,
-                notes,
-                afterwards=lambda: _score_differs(package, csv, renamed),
-            ),
-        ]
-    )
-    repository = ["-m", REPOSITORY.module, str(package.path), "training", package.ruleset, *NO_LOG]
+    arguments = ["-m", PACKAGE.module, str(copy.path), "training", package.ruleset, *NO_LOG]
+    return Task(PACKAGE.name, str(package.path), arguments, proof, copy.renamed, copy.notes)
+
+
+def _summarizer_task(package: SubmissionPackage, copy: PackageCopy, csv: Path) -> Task:
+    """To be run after the package checker, on what that leaves."""
+    arguments = ["-m", SUMMARIZER.module, str(copy.path), "training", package.ruleset, "--csv", str(csv)]
+    proof = Proof(must_not=("ERROR:",))
+
+    def differs() -> list[str]:
+        return _score_differs(package, csv, copy.renamed)
+
+    return Task(SUMMARIZER.name, str(package.path), arguments, proof, copy.renamed, copy.notes, differs)
+
+
+def _repository_task(package: SubmissionPackage) -> Task:
+    arguments = ["-m", REPOSITORY.module, str(package.path), "training", package.ruleset, *NO_LOG]
     proof = Proof({r"(?m)^INFO - ALL CHECKS PASSED\.$": 1}, ("CHECKS FAILED", "(?m)^ERROR"))
-    chains.append([Task(REPOSITORY.name, str(package.path), repository, proof, {})])
-    return chains
+    return Task(REPOSITORY.name, str(package.path), arguments, proof, {})
 
 
-def _score_differs(package: SubmissionPackage, csv: Path, renamed: dict[str, str]) -> list[str]:
+def _score_differs(package: SubmissionPackage, csv: Path, renamed: Mapping[str, str]) -> list[str]:
     """Whether the summarizer's table lacks a system, or has another time than ours."""
     path = csv.with_name("s_detailed.json")
     if not path.is_file():
@@ -211,80 +221,3 @@ def _score_differs(package: SubmissionPackage, csv: Path, renamed: dict[str, str
     if not package.sets:
         wrong.append(f"no {BENCHMARK} results to summarize")
     return wrong
-
-
-def _copy_package(package: SubmissionPackage, scratch: Path) -> tuple[Path, dict[str, str], tuple[str, ...]]:
-    """systems/, results/ of gpt3 and of folders no tool knows, under safe names; real name of each copy, and notes."""
-    notes: list[str] = []
-    renamed: dict[str, str] = {}
-
-    def copy_as(path: Path, stand_in: str) -> str:
-        if SAFE_NAME.fullmatch(path.name):
-            return path.name
-        notes.append(f"{path.name!r} went to the tools as {stand_in}: they take its characters for a pattern")
-        return stand_in
-
-    root = scratch / copy_as(package.path, "SUBMITTER")
-    renamed[str(root)] = str(package.path)
-    for name in ("systems", "results"):
-        if (package.path / name).is_dir():
-            (root / name).mkdir(parents=True)
-    for description in package.descriptions:
-        renamed |= _copy(description.path, root / "systems" / _safe_stem(description.path))
-    for system in subfolders(package.results):
-        folder = root / "results" / copy_as(system, _safe(system.name))
-        folder.mkdir()
-        renamed[str(folder)] = str(system)
-        _copy_parameters(system, folder)
-        for benchmark in subfolders(system):
-            if benchmark.name == BENCHMARK or not _is_other_benchmark(benchmark.name, package.ruleset):
-                _copy_tree(benchmark, folder / _safe(benchmark.name), renamed)
-    return root, renamed, tuple(notes)
-
-
-def _is_other_benchmark(name: str, ruleset: str) -> bool:
-    from mlperf_logging.benchmark_meta import get_allowed_benchmarks
-
-    return name in get_allowed_benchmarks("training", ruleset)
-
-
-def _safe(name: str) -> str:
-    return name if SAFE_NAME.fullmatch(name) else re.sub(r"[^A-Za-z0-9._+-]", "_", f"_{name}")
-
-
-def _safe_stem(path: Path) -> str:
-    return f"{_safe(path.stem)}{path.suffix}"
-
-
-def _copy_parameters(source: Path, folder: Path) -> None:
-    path = source / "package_checker_params"
-    if path.is_file():
-        _copy(path, folder / path.name)
-
-
-def _copy_tree(source: Path, folder: Path, renamed: dict[str, str], depth: int = 3) -> None:
-    """Regular files and links to them; power logs lie two folders deeper."""
-    folder.mkdir(parents=True, exist_ok=True)
-    renamed[str(folder)] = str(source)
-    for path in sorted(source.iterdir()):
-        if path.is_file() and path.stat().st_size <= MOST_BYTES:
-            renamed |= _copy(path, folder / _safe(path.name))
-        elif path.is_dir() and not path.is_symlink() and depth > 0:
-            _copy_tree(path, folder / _safe(path.name), renamed, depth - 1)
-
-
-def _copy_results(one: ResultSet, folder: Path) -> dict[str, str]:
-    renamed: dict[str, str] = {}
-    for number, path in enumerate(one.files):
-        renamed |= _copy(path, folder / f"result_{number}.txt")
-    return renamed
-
-
-def _copy(path: Path, target: Path) -> dict[str, str]:
-    """Copy a file that is not too large, else leave an empty one: the tools then fail on it, as they should."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if path.stat().st_size <= MOST_BYTES:
-        shutil.copyfile(path, target)
-    else:
-        target.touch()
-    return {str(target): str(path)}

@@ -1,8 +1,8 @@
 """The official checkers, each in a fresh process, believed only when their text proves that they ran and passed.
 
 Four of them exit with 0 whatever they find; the package checker prints SUCCESS over a benchmark it skipped; some crash
-on a word or a character (mlperf_review facts 1, 4). So every tool has a proof here: what must stand in its output, as
-often as there are files, and what must not.
+on a word or a character (docs/facts/mlperf_review.md 1.4, 4.10, 4.14). So every tool has a proof here: what must stand
+in its output, as often as there are files, and what must not.
 """
 
 import os
@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from benchmark.results.printable import shortened
 
 TIMEOUT_S = 300.0
 MOST_OUTPUT = 4 << 20
@@ -93,7 +95,7 @@ def run_task(task: Task, timeout_s: float = TIMEOUT_S) -> ToolVerdict:
         return check("did not run", [f"no answer within {timeout_s:g} s"])
     if re.search(CRASH, text):
         last = [line for line in text.splitlines() if line.strip()][-1]
-        return check("did not run", [f"the tool crashed: {_line(last)}", *_complaints(text)])
+        return check("did not run", [f"the tool crashed: {shortened(last, MOST_WIDTH)}", *_complaints(text)])
     if status != 0:
         return check("failed", _complaints(text) or [f"exit status {status}"])
     missing = task.proof.missing(text)
@@ -140,15 +142,10 @@ NOISE = re.compile(
 
 def _complaints(text: str) -> list[str]:
     """The lines that say something: no progress, no dumps of the checker's state."""
-    lines = [_line(line) for line in text.splitlines() if line.strip() and not NOISE.match(line)]
+    lines = [shortened(line, MOST_WIDTH) for line in text.splitlines() if line.strip() and not NOISE.match(line)]
     lines = list(dict.fromkeys(lines))
     left_out = len(lines) - MOST_COMPLAINTS
     return lines[:MOST_COMPLAINTS] + ([f"… and {left_out} more lines"] if left_out > 0 else [])
-
-
-def _line(text: str) -> str:
-    text = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
-    return text if len(text) <= MOST_WIDTH else f"{text[: MOST_WIDTH - 1]}…"
 
 
 def _rename(text: str, renamed: Mapping[str, str]) -> str:

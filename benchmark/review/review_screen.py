@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmark.results.convergence import Convergence, ReferencePoint, prune
+from benchmark.results.printable import printable
 from benchmark.results.score import RunScore, Score
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import SEVERITIES, Review, SubjectReview
@@ -197,8 +198,7 @@ def _print_findings(findings: Sequence[Finding], out: Console) -> None:
 
 def _say(out: Console, text: str, style: str = "") -> None:
     """One line as it is: no markup, no control characters from a stranger's file."""
-    clean = "".join(letter if letter.isprintable() else "?" for letter in text)
-    out.print(Text(clean, style=style), soft_wrap=True)
+    out.print(Text(printable(text), style=style), soft_wrap=True)
 
 
 def _near(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmark.results.score import Score
+from benchmark.results.score import Score, middle_run
 from benchmark.results.subjects import ResultSet
 from benchmark.review.verdict import SubjectReview
 from stage.errors import InputError
@@ -33,12 +33,10 @@ def _of_score(name: str) -> Callable[[Side], Any]:
     return lambda side: getattr(side[1], name)
 
 
-def _middle(name: str) -> Callable[[Side], Any]:
-    """Of the run whose time is the middle one."""
-
+def _of_middle_run(name: str) -> Callable[[Side], Any]:
     def value(side: Side) -> Any:
-        timed = sorted((run for run in side[1].runs if run.minutes is not None), key=lambda run: run.minutes or 0)
-        return getattr(timed[len(timed) // 2], name) if timed else None
+        middle = middle_run(side[1].runs)
+        return None if middle is None else getattr(middle, name)
 
     return value
 
@@ -63,14 +61,14 @@ ROWS = (
     ComparedFigure("factor of the reference points", _of_score("factor"), "{:.4f}"),
     ComparedFigure("minutes of each run", _minutes),
     ComparedFigure("convergence", lambda side: side[0].convergence.standing),
-    ComparedFigure("tokens", _middle("tokens"), "{:,.0f}"),
-    ComparedFigure("evaluations", _middle("evaluations"), "{:,}"),
-    ComparedFigure("last log perplexity", _middle("last_log_perplexity"), "{:.5f}"),
-    ComparedFigure("init, s", _middle("init_s"), "{:,.0f}"),
-    ComparedFigure("share of init", _middle("init_share"), "{:.1%}"),
-    ComparedFigure("step, s", _middle("step_s"), "{:.3f}"),
-    ComparedFigure("share of evaluation", _middle("evaluation_share"), "{:.1%}"),
-    ComparedFigure("tokens/s", _middle("tokens_per_s"), "{:,.0f}"),
+    ComparedFigure("tokens", _of_middle_run("tokens"), "{:,.0f}"),
+    ComparedFigure("evaluations", _of_middle_run("evaluations"), "{:,}"),
+    ComparedFigure("last log perplexity", _of_middle_run("last_log_perplexity"), "{:.5f}"),
+    ComparedFigure("init, s", _of_middle_run("init_s"), "{:,.0f}"),
+    ComparedFigure("share of init", _of_middle_run("init_share"), "{:.1%}"),
+    ComparedFigure("step, s", _of_middle_run("step_s"), "{:.3f}"),
+    ComparedFigure("share of evaluation", _of_middle_run("evaluation_share"), "{:.1%}"),
+    ComparedFigure("tokens/s", _of_middle_run("tokens_per_s"), "{:,.0f}"),
     ComparedFigure("tokens/s per accelerator", _of_score("tokens_per_s_per_accelerator"), "{:,.1f}"),
     ComparedFigure("TFLOP/s per accelerator", _of_score("tflops_per_accelerator"), "{:,.1f}"),
     ComparedFigure("MFU (BF16, dense)", _of_score("mfu"), "{:.1%}"),

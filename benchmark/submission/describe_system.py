@@ -26,20 +26,26 @@ class DescribeSystem:
     """File to write; printed unless given."""
 
     def run(self) -> int:
-        if self.output is not None and self.output.exists():
-            raise InputError(f"{self.output}: exists, perhaps filled in by hand; choose another --output or delete it")
-        description = describe_this_machine()
-        text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-        if self.output is None:
-            print(text, end="")
-            return 0
-        write_text(self.output, text)
-        left = marked_fields(description)
-        total = len(description)
-        print(f"{self.output}: {total - len(left)} of {total} fields read, {len(left)} left for you:")
-        for name in left:
-            print(f"  {name:33} {description[name]}")
+        print(describe_system(self.output))
         return 0
+
+
+def describe_system(output: Path | None = None) -> str:
+    """The description of this machine as JSON; or, written to ``output``, the fields that are left for a person.
+
+    Raises InputError where ``output`` exists.
+    """
+    if output is not None and output.exists():
+        raise InputError(f"{output}: exists, perhaps filled in by hand; choose another --output or delete it")
+    description = describe_this_machine()
+    text = json.dumps(description, indent=2, ensure_ascii=False)
+    if output is None:
+        return text
+    write_text(output, text + "\n")
+    left = marked_fields(description)
+    total = len(description)
+    told = [f"{output}: {total - len(left)} of {total} fields read, {len(left)} left for you:"]
+    return "\n".join(told + [f"  {name:33} {description[name]}" for name in left])
 
 
 def describe_this_machine() -> dict[str, Any]:

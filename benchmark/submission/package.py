@@ -2,7 +2,7 @@
 
 systems/SYSTEM.json   results/SYSTEM/gpt3/result_{0,1,2}.txt   benchmarks/gpt3/implementations/{IMPLEMENTATION,SYSTEM}/
 
-The layout is that of mlperf_review facts 4. The folder has its final name only when ``review`` has passed it.
+The layout is that of docs/facts/mlperf_review.md 4.1. The folder has its final name only when ``review`` has passed it.
 """
 
 import json
@@ -53,33 +53,42 @@ class Package:
     """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
 
     def run(self) -> int:
-        if self.output.exists():
-            raise InputError(f"{self.output}: exists; choose another --output or delete it")
-        if not PLAIN_NAME.fullmatch(self.org):
-            raise InputError(f"--org {self.org!r}: expected letters, digits and _.+- as in a folder's name")
-        description = read_description(self.system_json)
-        results = read_results(self.results)
-        commit = commit_of()
-        require_same_origin(results, commit)
-        with published_folder(self.output) as folder:
-            assemble(folder, self.org, self.system_json, description, results)
-            accepted = require_accepted(folder, self.ruleset, self._given(folder, results))
-        files = sum(path.is_file() for path in self.output.rglob("*"))
-        print(f"{self.output}: {files} files; review passed: {accepted.told}")
-        for warning in accepted.warnings:
-            print(f"  warning: {warning}")
-        for note in notes_on_origin(results, commit):
-            print(f"  note: {note}")
+        print(make_package(self.org, self.system_json, self.results, self.output, ruleset=self.ruleset))
         return 0
 
-    def _given(self, folder: Path, results: Sequence[RecordedRun]) -> dict[str, str]:
-        """Where what stands in the folder came from."""
-        folder, system = folder.absolute(), self.system_json.stem
-        logs = folder / "results" / system / "gpt3"
-        given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(results)}
-        given[str(folder / "systems" / f"{system}.json")] = str(self.system_json)
-        given[str(folder)] = str(self.output)
-        return given
+
+def make_package(
+    org: str, system_json: Path, results: Sequence[Path], output: Path, *, ruleset: str = NEWEST_RULESET
+) -> str:
+    """Make the folder ``output``; returns what review says of it, with its warnings and notes in lines of their own.
+
+    Raises InputError for input that makes no submission; nothing is left behind then.
+    """
+    if output.exists():
+        raise InputError(f"{output}: exists; choose another --output or delete it")
+    if not PLAIN_NAME.fullmatch(org):
+        raise InputError(f"--org {org!r}: expected letters, digits and _.+- as in a folder's name")
+    description = read_description(system_json)
+    runs = read_results(results)
+    commit = commit_of()
+    require_same_origin(runs, commit)
+    with published_folder(output) as folder:
+        assemble(folder, org, system_json, description, runs)
+        given = {**_given(folder.absolute(), system_json, runs), str(folder.absolute()): str(output)}
+        accepted = require_accepted(folder, ruleset, given)
+    files = sum(path.is_file() for path in output.rglob("*"))
+    told = [f"{output}: {files} files; review passed: {accepted.told}"]
+    told += [f"  warning: {warning}" for warning in accepted.warnings]
+    return "\n".join(told + [f"  note: {note}" for note in notes_on_origin(runs, commit)])
+
+
+def _given(folder: Path, system_json: Path, results: Sequence[RecordedRun]) -> dict[str, str]:
+    """Where the files that stand in the folder came from."""
+    system = system_json.stem
+    logs = folder / "results" / system / "gpt3"
+    given = {str(logs / f"result_{number}.txt"): str(result.path) for number, result in enumerate(results)}
+    given[str(folder / "systems" / f"{system}.json")] = str(system_json)
+    return given
 
 
 def read_description(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from benchmark.config.run_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.results.recorded_run import RecordedRun, settings
 from stage.git import commit_of
@@ -27,14 +28,7 @@ def write_documents(
     manifests: Sequence[str],
 ) -> None:
     """README.md and the scripts of one system. What comes from logs and JSON is quoted for where it stands."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=False,  # Markdown and shell, each with the filter of its own
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(md=_markdown, sh=lambda value: shlex.quote(str(value)), comment=_one_line)
-    first = results[0]
+    first, templates = results[0], _templates()
     content = {
         "org": org,
         "implementation": implementation,
@@ -50,9 +44,20 @@ def write_documents(
     }
     for name in ("README.md", *SCRIPTS):
         path = folder / name
-        path.write_text(environment.get_template(f"{name}.j2").render(content), encoding="utf-8")
+        path.write_text(templates.get_template(f"{name}.j2").render(content), encoding="utf-8")
         if name in SCRIPTS:
             path.chmod(0o755)
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=False,  # Markdown and shell, each with the filter of its own
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(md=_markdown, sh=lambda value: shlex.quote(str(value)), comment=_one_line)
+    return environment
 
 
 def precision_of(result: RecordedRun) -> str:
@@ -75,7 +80,7 @@ def _run(result: RecordedRun, number: int) -> list[str]:
 
 def _variables(result: RecordedRun, org: str) -> dict[str, Any]:
     """Environment of run_gpt3.sh for such a run."""
-    summary, config = result.summary, result.config
+    summary = result.summary
     found = {"GBS": summary.global_batch_size, "LR": summary.learning_rate.base}
     variables = {
         name: f"{value:g}" if name != "GBS" else int(value) for name, value in found.items() if value is not None
@@ -83,20 +88,23 @@ def _variables(result: RecordedRun, org: str) -> dict[str, Any]:
     if summary.learning_rate.base is not None:
         variables["MIN_LR"] = f"{summary.learning_rate.base / 10:g}"  # by the rules; some log the ratio instead
     variables["USE_BF16"] = "true" if precision_of(result) == "bf16" else "false"
-    options = [f"--submission-org={org}"]
-    if config:
-        system = config.get("system", {})
-        named = SYSTEMS.get(str(system.get("name")))
-        if named is not None:
-            variables["SYSTEM"] = named.name
-            usual = asdict(named)
-            options += [
-                _option(name, value)
-                for name, value in system.items()
-                if name not in NOT_OPTIONS and name in usual and usual[name] != value
-            ]
-    variables["TRAIN_OPTIONS"] = " ".join(options)
+    system = result.config.get("system", {})
+    named = SYSTEMS.get(str(system.get("name")))
+    if named is not None:
+        variables["SYSTEM"] = named.name
+    changed = [] if named is None else _changed_options(system, named)
+    variables["TRAIN_OPTIONS"] = " ".join([f"--submission-org={org}", *changed])
     return variables
+
+
+def _changed_options(system: Mapping[str, Any], named: System) -> list[str]:
+    """Options of ``train`` for what the run's system has other than the one its name stands for."""
+    usual = asdict(named)
+    return [
+        _option(name, value)
+        for name, value in system.items()
+        if name not in NOT_OPTIONS and name in usual and usual[name] != value
+    ]
 
 
 def _option(name: str, value: Any) -> str:

@@ -55,9 +55,9 @@ def _manifests(inputs: Mapping[str, Any]) -> Iterator[Path]:
 def require_same_origin(results: Sequence[RecordedRun], commit: str | None) -> None:
     """Raises InputError where runs read other data than the first, or were made by other code than is packaged."""
     for result in results:
-        ours, first = _digests(result), _digests(results[0])
+        ours, first = result.digests, results[0].digests
         for name in sorted(ours.keys() & first.keys()):
-            if ours[name] != first[name]:
+            if None not in (ours[name], first[name]) and ours[name] != first[name]:
                 raise InputError(
                     f"{result.path}: {name} has MD5 {ours[name]}, but {first[name]} in {results[0].path}; the runs of "
                     "a submission read the same data and checkpoint"
@@ -67,14 +67,6 @@ def require_same_origin(results: Sequence[RecordedRun], commit: str | None) -> N
             raise InputError(
                 f"{result.path}: made by commit {made_by}, but the code to be packaged is {commit}; check that out"
             )
-
-
-def _digests(result: RecordedRun) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for entry in result.inputs.values():
-        if isinstance(entry, dict) and isinstance(entry.get("md5"), dict):
-            found.update(entry["md5"])
-    return found
 
 
 def notes_on_origin(results: Sequence[RecordedRun], commit: str | None) -> Iterator[str]:

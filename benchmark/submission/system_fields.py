@@ -1,6 +1,6 @@
 """The MLPerf description of a system, ``systems/NAME.json``: its fields, and the mark of what is not filled in yet.
 
-Names and conditions: mlperf_review facts 4. Every field must be there; those that are ``optional`` may be empty.
+Names and conditions: docs/facts/mlperf_review.md 4.5. Every field must be there; ``optional`` ones may be empty.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""The checks of our own, by concern; ``table.py`` lists them all."""
+"""The checks of our own, by concern; ``rule_table.py`` lists them all."""

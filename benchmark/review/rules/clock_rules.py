@@ -1,10 +1,13 @@
-"""Order and times of events: the clock, the initialisation, restarts (mlperf_review facts 3, 6, 7)."""
+"""Order and times of events: the clock, the initialisation, restarts.
+
+Sources: docs/facts/mlperf_review.md 3.3, 3.9, 6.6, 7.3, 7.4.
+"""
 
 import itertools
 from collections.abc import Iterator
 
 from benchmark.results.mllog import LogEvent
-from benchmark.review.findings import Deviation, Run
+from benchmark.review.findings import Deviation, Run, at
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}
 """Strictly less. The rules' text of round 3.0 says 60 min for gpt3, but every checker enforces 30."""
@@ -31,18 +34,18 @@ def order(run: Run) -> Iterator[Deviation]:
     events = [event for event in chain if event is not None]
     for earlier, later in itertools.pairwise(events):
         if later.line < earlier.line:
-            yield _at(run, later, f"{later.key} before {earlier.key}", _order(earlier, later), "log events in order")
+            yield at(run, later, f"{later.key} before {earlier.key}", _order(earlier, later), "log events in order")
         elif later.time_ms < earlier.time_ms:
             found = f"{later.key} {_seconds(earlier.time_ms - later.time_ms)} before {earlier.key} on the clock"
             if not (earlier.key == "init_start" and later.time_ms >= log.all("init_start")[0].time_ms):
                 mend = "take all times from one clock"
-                yield _at(run, later, found, _order(earlier, later), mend)
+                yield at(run, later, found, _order(earlier, later), mend)
     start = log.first("run_start")
     for key in ("block_start", "epoch_start", "eval_start", "eval_accuracy"):
         event = log.first(key)
         if start is not None and event is not None and event.line < start.line:
             mend = "start the clock before anything is trained or evaluated"
-            yield _at(run, event, f"{key} before run_start", f"run_start first (line {start.line})", mend)
+            yield at(run, event, f"{key} before run_start", f"run_start first (line {start.line})", mend)
 
 
 def evaluated_after_stop(run: Run) -> Iterator[Deviation]:
@@ -50,14 +53,14 @@ def evaluated_after_stop(run: Run) -> Iterator[Deviation]:
     for event in run.log.all("eval_accuracy"):
         if stop is not None and event.line > stop.line:
             found, mend = "eval_accuracy after run_stop", "log run_stop after the evaluation that meets the target"
-            yield _at(run, event, found, f"run_stop last (line {stop.line})", mend)
+            yield at(run, event, found, f"run_stop last (line {stop.line})", mend)
 
 
 def plausible_times(run: Run) -> Iterator[Deviation]:
     for event in run.log.events:
         if not EARLIEST_MS <= event.time_ms <= LATEST_MS:
             due = "milliseconds since 1970, between 2018 and 2100"
-            yield _at(run, event, f"time_ms {event.time_ms}", due, "log milliseconds of the system's clock")
+            yield at(run, event, f"time_ms {event.time_ms}", due, "log milliseconds of the system's clock")
             return
 
 
@@ -89,7 +92,7 @@ def _steps_back(run: Run) -> Iterator[tuple[LogEvent, LogEvent, bool]]:
 def _stepped_back(run: Run, before: LogEvent, event: LogEvent) -> Deviation:
     found = f"{event.key} is {_seconds(before.time_ms - event.time_ms)} earlier than {before.key} in line {before.line}"
     mend = "do not edit or reorder a log; keep the clock from being set during a run"
-    return _at(run, event, found, "times that do not go backwards", mend)
+    return at(run, event, found, "times that do not go backwards", mend)
 
 
 def init_time(run: Run) -> Iterator[Deviation]:
@@ -98,7 +101,7 @@ def init_time(run: Run) -> Iterator[Deviation]:
         return
     if run.init_s >= limit:
         mend = "shorten the initialisation, or start the clock when the limit is reached"
-        yield _at(run, event, f"init_stop {run.init_s:.0f} s after the first init_start", f"less than {limit} s", mend)
+        yield at(run, event, f"init_stop {run.init_s:.0f} s after the first init_start", f"less than {limit} s", mend)
 
 
 def _untimed_gap(run: Run) -> tuple[LogEvent, int] | None:
@@ -120,14 +123,14 @@ def long_gap(run: Run) -> Iterator[Deviation]:
 
 def _gap(run: Run, start: LogEvent, milliseconds: int) -> Deviation:
     found, due = f"{_seconds(milliseconds)} between init_stop and run_start", "back to back"
-    return _at(run, start, found, due, "let run_start follow init_stop at once: nothing is free of time between them")
+    return at(run, start, found, due, "let run_start follow init_stop at once: nothing is free of time between them")
 
 
 def no_time(run: Run) -> Iterator[Deviation]:
     stop = run.log.first("run_stop")
     if stop is not None and run.run_ms is not None and run.run_ms <= 0:
         found = f"run_stop {_seconds(-run.run_ms)} before run_start on the clock"
-        yield _at(run, stop, found, "after it", "take both times from one clock")
+        yield at(run, stop, found, "after it", "take both times from one clock")
 
 
 def slow_blocks(run: Run) -> Iterator[Deviation]:
@@ -152,7 +155,7 @@ def slow_stop(run: Run) -> Iterator[Deviation]:
     gap = stop.time_ms - reached.time_ms
     if gap > SLOW_STOP_MS and run.evaluations[-1].line == reached.line:
         found = f"run_stop {_seconds(gap)} after the evaluation that met the target"
-        yield _at(run, stop, found, "at once", "log run_stop as soon as the target is known to be met")
+        yield at(run, stop, found, "at once", "log run_stop as soon as the target is known to be met")
 
 
 def restarts(run: Run) -> Iterator[Deviation]:
@@ -175,10 +178,6 @@ def restart_tokens(run: Run) -> Iterator[Deviation]:
 
 def _order(earlier: LogEvent, later: LogEvent) -> str:
     return f"{earlier.key} (line {earlier.line}), then {later.key}"
-
-
-def _at(run: Run, event: LogEvent, found: str, due: str, mend: str) -> Deviation:
-    return Deviation(run.log.path, event.line, found, due, mend)
 
 
 def _seconds(milliseconds: float) -> str:

@@ -1,11 +1,14 @@
-"""Evaluations: where they come, what they say, and the end of the run (mlperf_review facts 3, 6, 7)."""
+"""Evaluations: where they come, what they say, and the end of the run.
+
+Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.5, 7.8.
+"""
 
 from collections.abc import Iterator
 
 from benchmark.results.judged import GPT3
 from benchmark.results.mllog import LogEvent
 from benchmark.results.run_summary import LoggedEvaluation
-from benchmark.review.findings import Deviation, Run
+from benchmark.review.findings import Deviation, Run, at
 
 MOST_FALL = (0.03, 0.012)
 """Below the best value so far, in the first five evaluations and later. In published logs at most 0.0152 and 0.0058."""
@@ -22,14 +25,14 @@ def has_tokens(run: Run) -> Iterator[Deviation]:
         if event.tokens is None:
             found = f"eval_accuracy with epoch_num {event.metadata.get('epoch_num')!r}"
             mend = "log epoch_num = steps since the checkpoint x global_batch_size x sequence length"
-            yield _at(run, event, found, "metadata epoch_num, a number of tokens", mend)
+            yield at(run, event, found, "metadata epoch_num, a number of tokens", mend)
 
 
 def is_number(run: Run) -> Iterator[Deviation]:
     for event in run.log.all("eval_accuracy"):
         if event.number is None:
             mend = "log a plain float; a run with NaN has failed"
-            yield _at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number", mend)
+            yield at(run, event, f"eval_accuracy {event.value!r:.60}", "a finite number", mend)
 
 
 def meets_target(run: Run) -> Iterator[Deviation]:
@@ -41,7 +44,7 @@ def meets_target(run: Run) -> Iterator[Deviation]:
     values = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
     best = f"best value {min(values)}" if values else "no value"
     due = f"one above {judged.floor} and at most {judged.target}"
-    yield _at(run, last, best, due, "train until the target is met; a run that never meets it does not count")
+    yield at(run, last, best, due, "train until the target is met; a run that never meets it does not count")
 
 
 def below_floor(run: Run) -> Iterator[Deviation]:
@@ -77,7 +80,7 @@ def blocks_match(run: Run) -> Iterator[Deviation]:
         count = event.metadata.get("epoch_count")
         if isinstance(count, int | float) and count not in (interval, run.trained_tokens):
             found = f"block_start with epoch_count {count}"
-            yield _at(run, event, found, f"{interval:.0f} tokens, from evaluation to evaluation", CADENCE_MEND)
+            yield at(run, event, found, f"{interval:.0f} tokens, from evaluation to evaluation", CADENCE_MEND)
             return
 
 
@@ -88,16 +91,16 @@ def eval_pairs(run: Run) -> Iterator[Deviation]:
     for event in run.log.events:
         if event.key == "eval_start":
             if opened is not None:
-                yield _at(run, opened, "eval_start without eval_stop", "one of each", "log eval_stop after the value")
+                yield at(run, opened, "eval_start without eval_stop", "one of each", "log eval_stop after the value")
             opened, values = event, 0
         elif event.key == "eval_accuracy":
             values += 1
         elif event.key == "eval_stop":
             if opened is None:
-                yield _at(run, event, "eval_stop without eval_start", "one of each", "log eval_start first")
+                yield at(run, event, "eval_stop without eval_start", "one of each", "log eval_start first")
             elif values != 1:
                 found = f"{values} eval_accuracy between eval_start and eval_stop"
-                yield _at(run, event, found, "one", "log one value per evaluation")
+                yield at(run, event, found, "one", "log one value per evaluation")
             opened = None
 
 
@@ -153,7 +156,7 @@ def stops_at_target(run: Run) -> Iterator[Deviation]:
         yield Deviation(run.log.path, later[0].line, found, due, mend)
     if stop is not None and stop.line < reached.line:
         found = f"run_stop before the evaluation that meets the target (line {reached.line})"
-        yield _at(run, stop, found, "after it", "stop the clock when the target is known to be met")
+        yield at(run, stop, found, "after it", "stop the clock when the target is known to be met")
 
 
 def stop_status(run: Run) -> Iterator[Deviation]:
@@ -163,14 +166,14 @@ def stop_status(run: Run) -> Iterator[Deviation]:
     status = stop.metadata.get("status")
     if status not in ("success", "aborted"):
         due = "metadata status 'success' or 'aborted'"
-        yield _at(run, stop, f"run_stop with status {status!r:.40}", due, "log how the run ended with run_stop")
+        yield at(run, stop, f"run_stop with status {status!r:.40}", due, "log how the run ended with run_stop")
     elif status == "success" and run.reached is None:
         found, due = "status success", "aborted: no evaluation met the target"
-        yield _at(run, stop, found, due, "log success only when the target is met")
+        yield at(run, stop, found, due, "log success only when the target is met")
     elif status == "aborted":
         found = "status aborted: the run did not converge"
         mend = "at most one run of three may, and it counts as the slowest; run again for the others"
-        yield _at(run, stop, found, "success", mend)
+        yield at(run, stop, found, "success", mend)
 
 
 def trained_tokens(run: Run) -> Iterator[Deviation]:
@@ -180,7 +183,7 @@ def trained_tokens(run: Run) -> Iterator[Deviation]:
         event = run.log.first(key)
         if event is not None and event.number is not None and last is not None and event.number != last:
             found, due = f"{key} {event.number:,.0f}", f"{last:,.0f}, the tokens at the last evaluation"
-            yield _at(run, event, found, due, "log the tokens trained since the checkpoint")
+            yield at(run, event, found, due, "log the tokens trained since the checkpoint")
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:
@@ -201,7 +204,7 @@ def too_few_eval_samples(run: Run) -> Iterator[Deviation]:
 
 def _eval_samples(run: Run, event: LogEvent) -> Deviation:
     due = "11590004 (tokens) or 24567 (documents): the whole validation subset"
-    return _at(run, event, f"eval_samples {event.value!r}", due, "evaluate the whole subset, and log one of these")
+    return at(run, event, f"eval_samples {event.value!r}", due, "evaluate the whole subset, and log one of these")
 
 
 def throughput(run: Run) -> Iterator[Deviation]:
@@ -216,7 +219,3 @@ def throughput(run: Run) -> Iterator[Deviation]:
 
 def _value(run: Run, one: LoggedEvaluation, found: str, due: str, mend: str) -> Deviation:
     return Deviation(run.log.path, one.line, f"eval_accuracy {one.log_perplexity}: {found}", due, mend)
-
-
-def _at(run: Run, event: LogEvent, found: str, due: str, mend: str) -> Deviation:
-    return Deviation(run.log.path, event.line, found, due, mend)

@@ -1,4 +1,6 @@
-"""Hyperparameters that the rules derive from the batch size, and that no official tool checks (facts 7).
+"""Hyperparameters that the rules derive from the batch size, and that no official tool checks.
+
+The rules: docs/facts/mlperf_review.md 7.5, 7.6, 7.7.
 
 Published logs round some of them in their own way (warm-up at batch size 2048: 198, 199 and 200), so what is within
 :data:`ROUNDING` of the formula is a warning, and only what is farther off an error.
@@ -89,7 +91,7 @@ def end_learning_rate(run: Run) -> Iterator[Deviation]:
         yield Deviation(run.log.path, event.line, f"opt_end_learning_rate {event.value!r}", f"{due:g}", mend)
 
 
-def end_learning_rate_as_ratio(run: Run) -> Iterator[Deviation]:
+def end_rate_as_ratio(run: Run) -> Iterator[Deviation]:
     event, base = run.log.first("opt_end_learning_rate"), run.learning_rate.base
     if event is None or event.number is None or base is None:
         return

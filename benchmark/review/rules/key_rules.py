@@ -1,12 +1,13 @@
-"""Records that a log must hold, and the values they must have (mlperf_review facts 2, 3)."""
+"""Records that a log must hold, and the values they must have (docs/facts/mlperf_review.md 2, 3)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from benchmark.results.judged import GPT3, Judged
-from benchmark.results.mllog import LogEvent, as_number, misleading_words
-from benchmark.review.findings import Deviation, Run
+from benchmark.results.mllog import as_number, misleading_words
+from benchmark.results.printable import shortened
+from benchmark.review.findings import Deviation, Run, at
 
 Anchor = tuple[str, str]
 """A key and where it belongs."""
@@ -27,6 +28,8 @@ POSITIVE = ("global_batch_size", "gradient_accumulation_steps", "init_checkpoint
 WHOLE = ("global_batch_size", "gradient_accumulation_steps", "init_checkpoint_step", "max_sequence_length")
 STARTS = ("init_start", "run_start", "block_start", "epoch_start", "eval_start")
 STOPS = ("init_stop", "run_stop", "block_stop", "epoch_stop", "eval_stop")
+MOST_SHOWN = 60
+"""Characters of a value."""
 DROPOUTS = ("hidden_dropout", "attention_dropout", "dropout")
 
 
@@ -76,7 +79,7 @@ def well_formed(run: Run) -> Iterator[Deviation]:
         if due is not None and event.event_type != due:
             method = "start" if due == "INTERVAL_START" else "end"
             mend = f"log it with mllog's {method}()"
-            yield _at(run, event, f"{event.key} as {event.event_type}", due, mend)
+            yield at(run, event, f"{event.key} as {event.event_type}", due, mend)
 
 
 def present(run: Run) -> Iterator[Deviation]:
@@ -106,14 +109,14 @@ def not_repeated(run: Run) -> Iterator[Deviation]:
             values = list(dict.fromkeys(repr(event.value) for event in events))
             found = f"{len(events)} times {key}, values {', '.join(values[:4])}"
             mend = "log it from one process only, and keep stdout out of the file; a new run starts a new file"
-            yield _at(run, events[1], found, "once", mend)
+            yield at(run, events[1], found, "once", mend)
 
 
 def fixed(run: Run) -> Iterator[Deviation]:
     for rule in fixed_values(run.judged or GPT3):
         for event in run.log.all(rule.key):
             if event.value != rule.value or isinstance(event.value, bool):
-                yield _at(run, event, f"{rule.key} {event.value!r}", repr(rule.value), rule.mend)
+                yield at(run, event, f"{rule.key} {event.value!r}", repr(rule.value), rule.mend)
 
 
 def numbers(run: Run) -> Iterator[Deviation]:
@@ -122,12 +125,12 @@ def numbers(run: Run) -> Iterator[Deviation]:
             value = event.number
             if value is None or value <= 0 or (key in WHOLE and value != int(value)):
                 due = "a whole number above 0" if key in WHOLE else "a number above 0"
-                yield _at(run, event, f"{key} {_short(event.value)}", due, f"log {key} as a plain number")
+                yield at(run, event, f"{key} {_shown(event.value)}", due, f"log {key} as a plain number")
     for key in ("opt_end_learning_rate", "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps"):
         for event in run.log.all(key):
             if event.number is None or event.number < 0:
-                found = f"{key} {_short(event.value)}"
-                yield _at(run, event, found, "a number of at least 0", f"log {key} as a plain number")
+                found = f"{key} {_shown(event.value)}"
+                yield at(run, event, found, "a number of at least 0", f"log {key} as a plain number")
 
 
 def names(run: Run) -> Iterator[Deviation]:
@@ -135,22 +138,22 @@ def names(run: Run) -> Iterator[Deviation]:
     for key in ("submission_org", "submission_platform"):
         for event in log.all(key):
             if not isinstance(event.value, str) or not event.value.strip():
-                yield _at(run, event, f"{key} {_short(event.value)}", "a name", "log the name, not an empty string")
+                yield at(run, event, f"{key} {_shown(event.value)}", "a name", "log the name, not an empty string")
     for event in log.all("submission_division"):
         if event.value not in ("closed", "open"):
             mend = "write it in lower case: anything else crashes the official checker"
-            yield _at(run, event, f"submission_division {_short(event.value)}", "'closed' or 'open'", mend)
+            yield at(run, event, f"submission_division {_shown(event.value)}", "'closed' or 'open'", mend)
     for event in log.all("submission_benchmark"):
         if run.judged is None:
             mend = "log 'gpt3'; other names crash the official checker, or are judged by other rules"
-            yield _at(run, event, f"submission_benchmark {_short(event.value)}", "'gpt3'", mend)
+            yield at(run, event, f"submission_benchmark {_shown(event.value)}", "'gpt3'", mend)
 
 
 def status(run: Run) -> Iterator[Deviation]:
     for event in run.log.all("submission_status"):
         if event.value not in STATUSES:
-            found, due = f"submission_status {_short(event.value)}", ", ".join(STATUSES)
-            yield _at(run, event, found, due, "log one of these; rulesets before 4.1.0 check it")
+            found, due = f"submission_status {_shown(event.value)}", ", ".join(STATUSES)
+            yield at(run, event, found, due, "log one of these; rulesets before 4.1.0 check it")
 
 
 def weight_decay(run: Run) -> Iterator[Deviation]:
@@ -159,11 +162,11 @@ def weight_decay(run: Run) -> Iterator[Deviation]:
     due = (run.judged or GPT3).benchmark.optimizer.weight_decay
     for event in run.log.all("opt_weight_decay"):
         if event.value != due:
-            yield _at(run, event, f"opt_weight_decay {_short(event.value)}", repr(due), "train with it, and log it")
+            yield at(run, event, f"opt_weight_decay {_shown(event.value)}", repr(due), "train with it, and log it")
     for key in DROPOUTS:
         for event in run.log.all(key):
             if event.number != 0:
-                yield _at(run, event, f"{key} {_short(event.value)}", "0.0", "train without dropout")
+                yield at(run, event, f"{key} {_shown(event.value)}", "0.0", "train without dropout")
 
 
 def weight_decay_logged(run: Run) -> Iterator[Deviation]:
@@ -180,20 +183,20 @@ def seeds(run: Run) -> Iterator[Deviation]:
     if log.events and not log.all("seed"):
         stop = log.first("init_stop") or log.events[0]
         mend = "log the run's seed with mllog, drawn from the clock or the system's randomness"
-        yield _at(run, stop, "no seed", "at least one whole number", mend)
+        yield at(run, stop, "no seed", "at least one whole number", mend)
     for event in log.all("seed"):
         if type(event.value) is not int:
-            yield _at(run, event, f"seed {_short(event.value)}", "a whole number", "log the seed as a plain integer")
+            yield at(run, event, f"seed {_shown(event.value)}", "a whole number", "log the seed as a plain integer")
         missing = [name for name in ("file", "lineno") if name not in event.metadata]
         if missing:
             mend = "log it with mllog: the seed checker compares where seeds come from"
-            yield _at(run, event, f"seed without {' and '.join(missing)}", "metadata with file and lineno", mend)
+            yield at(run, event, f"seed without {' and '.join(missing)}", "metadata with file and lineno", mend)
 
 
 def one_seed(run: Run) -> Iterator[Deviation]:
     events = run.log.all("seed")
     if len(events) > 1:
-        yield _at(run, events[1], f"{len(events)} seeds", "one per run", "log one seed, or be ready to explain each")
+        yield at(run, events[1], f"{len(events)} seeds", "one per run", "log one seed, or be ready to explain each")
 
 
 def late(run: Run) -> Iterator[Deviation]:
@@ -202,7 +205,7 @@ def late(run: Run) -> Iterator[Deviation]:
         for event in run.log.all(key) if start is not None else ():
             if start is not None and event.line > start.line:
                 mend = "log the configuration before the clock starts"
-                yield _at(run, event, f"{key} after run_start", "before init_stop", mend)
+                yield at(run, event, f"{key} after run_start", "before init_stop", mend)
 
 
 def misleading(run: Run) -> Iterator[Deviation]:
@@ -210,31 +213,26 @@ def misleading(run: Run) -> Iterator[Deviation]:
         for word in misleading_words(event):
             found = f"the word {word} in a record of {event.key}"
             mend = "rename the key, the field or the source file: the official RCP checker reads it as that record"
-            yield _at(run, event, found, f"{word} in its own records only", mend)
+            yield at(run, event, found, f"{word} in its own records only", mend)
 
 
 def block_metadata(run: Run) -> Iterator[Deviation]:
-    """What the official checker wants of blocks and epochs (facts 3)."""
+    """What the official checker wants of blocks and epochs (docs/facts/mlperf_review.md 3.4)."""
     for event in run.log.all("block_start"):
         fields = event.metadata
         count = as_number(fields.get("epoch_count", fields.get("samples_count")))
         if count is None or ("epoch_count" in fields and (count <= 0 or "first_epoch_num" not in fields)):
             due = "metadata epoch_count above 0 and first_epoch_num, in tokens"
-            yield _at(run, event, f"block_start with {_short(dict(fields))}", due, "log both with block_start")
+            yield at(run, event, f"block_start with {_shown(dict(fields))}", due, "log both with block_start")
     for event in run.log.all("block_stop"):
         if "first_epoch_num" not in event.metadata and "samples_count" not in event.metadata:
-            found, due = f"block_stop with {_short(dict(event.metadata))}", "metadata first_epoch_num, in tokens"
-            yield _at(run, event, found, due, "log the block_start's first_epoch_num")
+            found, due = f"block_stop with {_shown(dict(event.metadata))}", "metadata first_epoch_num, in tokens"
+            yield at(run, event, found, due, "log the block_start's first_epoch_num")
     for key in ("epoch_start", "epoch_stop", "eval_start", "eval_stop"):
         for event in run.log.all(key):
             if not {"epoch_num", "samples_count", "step_num"} & set(event.metadata):
-                yield _at(run, event, f"{key} without epoch_num", "metadata epoch_num, in tokens", "log the tokens")
+                yield at(run, event, f"{key} without epoch_num", "metadata epoch_num, in tokens", "log the tokens")
 
 
-def _at(run: Run, event: LogEvent, found: str, due: str, mend: str) -> Deviation:
-    return Deviation(run.log.path, event.line, found, due, mend)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
+def _shown(value: Any) -> str:
+    return shortened(repr(value), MOST_SHOWN)

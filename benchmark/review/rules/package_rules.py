@@ -1,4 +1,4 @@
-"""The folder of a submission: layout, names, files (mlperf_review facts 4, 7)."""
+"""The folder of a submission: layout, names, files (docs/facts/mlperf_review.md 4.1, 4.2, 4.12, 7.12)."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the runs of one result have in common, and what they must not (mlperf_review facts 4, 7)."""
+"""What the runs of one result have in common, and what they must not (docs/facts/mlperf_review.md 4.4, 7.9)."""
 
 import hashlib
 import itertools

@@ -1,4 +1,4 @@
-"""System descriptions: fields, their types and values (mlperf_review facts 4)."""
+"""System descriptions: fields, their types and values (docs/facts/mlperf_review.md 4.5, 4.6, 4.7, 4.8)."""
 
 import re
 from collections.abc import Iterator
@@ -61,45 +61,45 @@ def strings(subject: Described) -> Iterator[Deviation]:
         value = subject.description.content.get(name, "")
         if not isinstance(value, str):
             mend = f"put it in quotes: {value!r:.40} kills the official checkers"
-            yield _at(subject, name, value, "a string", mend)
+            yield _wrong(subject, name, value, "a string", mend)
         elif not value.isprintable():
-            yield _at(subject, name, value, "printable characters", "write it on one line: tools print it as it is")
+            yield _wrong(subject, name, value, "printable characters", "write it on one line: tools print it as it is")
 
 
 def status(subject: Described) -> Iterator[Deviation]:
     """Four long strings since round 4.0; free text before."""
     value = subject.description.content.get("status")
     if isinstance(value, str) and not subject.ruleset.startswith("3.") and value not in STATUSES:
-        yield _at(subject, "status", value, " | ".join(STATUSES), "write one of these, letter by letter")
+        yield _wrong(subject, "status", value, " | ".join(STATUSES), "write one of these, letter by letter")
 
 
 def division(subject: Described) -> Iterator[Deviation]:
     value = subject.description.content.get("division")
     if isinstance(value, str) and value not in ("closed", "open"):
         mend = "write it in lower case: any other spelling silently turns off the seed and RCP checks"
-        yield _at(subject, "division", value, "'closed' or 'open'", mend)
+        yield _wrong(subject, "division", value, "'closed' or 'open'", mend)
 
 
 def counts(subject: Described) -> Iterator[Deviation]:
     for name in COUNTS:
         if name in subject.description.content and as_count(subject.description.content[name]) is None:
             value = subject.description.content[name]
-            yield _at(subject, name, value, "a whole number, in quotes", "the official summarizer takes int() of it")
+            yield _wrong(subject, name, value, "a whole number, in quotes", "the official summarizer takes int() of it")
 
 
 def named(subject: Described) -> Iterator[Deviation]:
     for name in NAMES:
         value = subject.description.content.get(name)
         if isinstance(value, str) and not value.strip():
-            yield _at(subject, name, value, "a name", "fill it in: readers look for it first")
+            yield _wrong(subject, name, value, "a name", "fill it in: readers look for it first")
 
 
 def filled_in(subject: Described) -> Iterator[Deviation]:
     for name, value in subject.description.content.items():
         if isinstance(value, str) and NOT_FILLED_IN.search(value):
-            yield _at(subject, name, value, "a value, or an empty string", "fill it in, or leave it empty")
+            yield _wrong(subject, name, value, "a value, or an empty string", "fill it in, or leave it empty")
 
 
-def _at(subject: Described, name: str, value: object, due: str, mend: str) -> Deviation:
+def _wrong(subject: Described, name: str, value: object, due: str, mend: str) -> Deviation:
     description = subject.description
     return Deviation(description.path, description.line(name), f"{name} {value!r:.80}", due, mend)

@@ -1,4 +1,4 @@
-"""The convergence test: the numbers of mlperf_review facts 5, which were got by running the official checker."""
+"""The convergence test: numbers got by running the official checker (docs/facts/mlperf_review.md 5, 5.11)."""
 
 from pathlib import Path
 

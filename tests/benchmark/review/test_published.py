@@ -48,7 +48,7 @@ def test_published_logs_pass_with_the_published_times(found: Review) -> None:
 
 @pytest.mark.skipif(not (SHARED / "v4.1").is_dir(), reason="no v4.1")
 def test_scaled_score_speed_and_mfu_of_published_results(found: Review) -> None:
-    """mlperf_review facts 6, peers facts 1.1."""
+    """docs/facts/mlperf_review.md 6.1, 6.3; docs/facts/peers.md 1.1."""
     newest = [subject for subject in found.subjects if subject.ruleset == "4.1.0"]
     scores = {subject.scores[0].name: subject.scores[0] for subject in newest}
     trillium = scores["cloud-tpu-trillium-1024-maxtext"]

@@ -1,0 +1,97 @@
+"""A report as text: what ``template/report.html.j2`` lays out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmark.report.figures import Figure
+from benchmark.review.findings import Finding
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    name: str
+    colour: int
+    seeds: str
+    minutes: str
+    tokens: str
+    last: str
+    """Last log perplexity."""
+    status: str
+    evaluations: Sequence[object]
+
+
+@dataclass(frozen=True)
+class TimePart:
+    name: str
+    label: str
+    seconds: str
+    share: str
+    start: float
+    """In thousandths of the bar."""
+    width: float
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Times:
+    name: str
+    text: str
+    """All parts in one sentence."""
+    parts: Sequence[TimePart]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    kind: str
+    """good, warn or bad."""
+    sign: str
+    word: str
+    text: str
+    long: str
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """What one official tool said of one thing."""
+
+    tool: str
+    subject: str
+    kind: str
+    """good or bad."""
+    verdict: str
+    said: Sequence[str]
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """A table of the section on origin: a row has one value per run, or one for all."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class Page:
+    title: str
+    subject: str
+    headline: str
+    verdict: Verdict
+    key_figures: Sequence[KeyFigure]
+    runs: Sequence[RunRow]
+    evaluations: Sequence[tuple[str, Sequence[str]]]
+    times: Sequence[Times]
+    figures: Sequence[Figure]
+    mark_kinds: Sequence[str]
+    checks: Sequence[CheckRow]
+    findings: Sequence[Finding]
+    origin: Sequence[RunGroup]
+    footer: str
