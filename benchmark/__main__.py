@@ -190,9 +190,9 @@ class ReviewCommand:
     """Review two results and show them side by side."""
 
     def run(self) -> int:
-        from benchmark.review.review_command import run
+        from benchmark.review.review_and_print import review_and_print
 
-        return run(self.paths, self.ruleset, self.json, self.compare)
+        return review_and_print(self.paths, self.ruleset, self.json, self.compare)
 
 
 @dataclass(frozen=True)
@@ -257,9 +257,10 @@ class DescribeSystemCommand:
     """File to write; printed unless given."""
 
     def run(self) -> int:
-        from benchmark.submission.describe_system import DescribeSystem
+        from benchmark.submission.describe_system import describe_system
 
-        return DescribeSystem(self.output).run()
+        print(describe_system(self.output))
+        return 0
 
 
 @dataclass(frozen=True)
@@ -283,9 +284,10 @@ class PackageCommand:
     """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
 
     def run(self) -> int:
-        from benchmark.submission.package import Package
+        from benchmark.submission.package import make_package
 
-        return Package(self.org, self.system_json, self.results, self.output, self.ruleset).run()
+        print(make_package(self.org, self.system_json, self.results, self.output, ruleset=self.ruleset))
+        return 0
 
 
 @dataclass(frozen=True)
@@ -304,9 +306,10 @@ class ReportCommand:
     """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
 
     def run(self) -> int:
-        from benchmark.report.write_report import Report
+        from benchmark.report.write_report import write_report
 
-        return Report(self.paths, self.output, self.ruleset).run()
+        print(write_report(self.paths, self.output, ruleset=self.ruleset))
+        return 0
 
 
 def parse(arguments: Sequence[str]) -> Command:

@@ -22,7 +22,7 @@ from benchmark.planning.fake_world import fake_tensors, fake_world, skip_handsha
 from benchmark.planning.tracker import GRADIENT_SUMS, Tracker
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline import Pipeline
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import accumulate, update
 from model.flops import part_flops_per_token

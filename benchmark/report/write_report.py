@@ -8,11 +8,10 @@ import base64
 import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -29,26 +28,6 @@ from stage.publish import write_text
 
 HERE = Path(__file__).parent
 PAGE, VENDOR = HERE / "template", HERE / "vendor"
-
-
-@dataclass(frozen=True)
-class Report:
-    """Write one self-contained HTML page about runs: verdict and score, accuracy, training, speed, where the time went,
-    origin, every finding of review. Several runs overlay. Exit status 0 if it is written, whatever the verdict.
-
-    Example: python -m benchmark report runs/rehearsal/run_0 --output report.html
-    """
-
-    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs or of results, or result files, published ones too."""
-    output: Path
-    """HTML file to write."""
-    ruleset: str | None = None
-    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
-
-    def run(self) -> int:
-        print(write_report(self.paths, self.output, ruleset=self.ruleset))
-        return 0
 
 
 def write_report(paths: Sequence[Path], output: Path, *, ruleset: str | None = None) -> str:

@@ -1,7 +1,6 @@
 """``describe-system``: the MLPerf description of this machine, with a mark where it takes a person to know."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +11,6 @@ from stage.errors import InputError
 from stage.publish import write_text
 
 LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,ROTA,TRAN")
-
-
-@dataclass(frozen=True)
-class DescribeSystem:
-    """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
-    them in by hand: package and review refuse a description with marks.
-
-    Example: python -m benchmark describe-system --output dgxh100_n64.json
-    """
-
-    output: Path | None = None
-    """File to write; printed unless given."""
-
-    def run(self) -> int:
-        print(describe_system(self.output))
-        return 0
 
 
 def describe_system(output: Path | None = None) -> str:

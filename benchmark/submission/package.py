@@ -32,31 +32,6 @@ PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """Neither hidden nor with spaces, which the repository checker refuses, nor a path."""
 
 
-@dataclass(frozen=True)
-class Package:
-    """Make a submission of three results: system description, logs, code, scripts, manifests. What review would
-    refuse is refused, in a line each, and nothing is left behind.
-
-    Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
-    --output ACME
-    """
-
-    org: str
-    """The submitting organisation."""
-    system_json: Path
-    """Description of the system, as describe-system begins it; its file name names the system."""
-    results: tuple[Path, ...]
-    """Three result files, or folders of runs."""
-    output: Path
-    """Folder to make."""
-    ruleset: str = NEWEST_RULESET
-    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
-
-    def run(self) -> int:
-        print(make_package(self.org, self.system_json, self.results, self.output, ruleset=self.ruleset))
-        return 0
-
-
 def make_package(
     org: str, system_json: Path, results: Sequence[Path], output: Path, *, ruleset: str = NEWEST_RULESET
 ) -> str:

@@ -6,7 +6,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, load_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate

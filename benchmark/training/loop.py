@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.training.engine.progress import Evaluation, Progress
+from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.step import EvaluationResult, StepResult
 from model.flops import train_flops_per_token
 

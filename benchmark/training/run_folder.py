@@ -23,7 +23,7 @@ from benchmark.events.mlperf_log import MlperfLog, log_configuration
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.machine.run_environment import run_environment
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
-from benchmark.training.engine.progress import Evaluation, Progress, starting_progress
+from benchmark.training.engine.run_progress import Evaluation, Progress, starting_progress
 from benchmark.training.loop import Status
 from stage.errors import InputError
 from stage.lock import only_one_in

@@ -74,7 +74,8 @@ class EvaluationResult:
 
 
 def evaluate(state: TrainState, world: World, validation: TokenWindows) -> EvaluationResult:
-    """Log perplexity of the whole validation set: token-weighted, sums kept in float64 (docs/facts/reference.md c.3)."""
+    """Log perplexity of the whole validation set: token-weighted, sums in float64
+    (docs/facts/reference.md c.3)."""
     ids = evaluation_sample_ids(
         len(validation),
         micro_batch_size=state.config.system.micro_batch_size,

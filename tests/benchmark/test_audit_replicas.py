@@ -13,7 +13,7 @@ from benchmark.training.audit_replicas import audit_replicas, fingerprint
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint

@@ -20,7 +20,7 @@ from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import run, system_of

@@ -14,7 +14,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from checkpoint_convert.export.to_dcp import to_dcp
 from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS

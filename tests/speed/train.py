@@ -28,7 +28,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import World, build_mesh
 from benchmark.training.engine.micro_batches import MicroBatch
-from benchmark.training.engine.progress import starting_progress
+from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.step import train_step
 from model.gpt3_config import GPT3Config

@@ -1,7 +1,7 @@
 """Where a run's checkpoints lie, and what is in each besides its shards.
 
     RUN_DIR/checkpoints/step_00000064/   PyTorch DCP shards of weights and moments
-                        progress.json    everything else (engine/progress.py)
+                        progress.json    everything else (engine/run_progress.py)
                         digests.md5      of all these files: python -m checksums verify reads it
 
 A folder that has its name is whole: it is written aside and renamed.
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmark.training.engine.progress import Evaluation, Progress
+from benchmark.training.engine.run_progress import Evaluation, Progress
 from checkpoint_convert.formats.dcp_arrays import METADATA
 from checksums.md5_list import format_list, read_list
 from stage.digest import md5_file

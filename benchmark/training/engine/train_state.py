@@ -12,7 +12,7 @@ from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.forward_backward import ForwardBackward, WholeModel
 from benchmark.training.engine.pipeline import Pipeline
-from benchmark.training.engine.progress import Progress
+from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.tied_table import TABLE, TiedTable
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.parallelize import Spread, parallelize, parameters_by_name

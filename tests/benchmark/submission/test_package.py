@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tyro
 
-from benchmark.submission.package import Package
+from benchmark.__main__ import parse
 from benchmark.submission.system_fields import MARK
 from stage.errors import InputError
 from stage.git import commit_of
@@ -57,7 +56,7 @@ def refused(folder: Path, options: list[str], *phrases: str) -> None:
     """The same in this process, for what is refused before anything is made."""
     words = [*options, "--output", str(folder / "package" / ORG)]
     with pytest.raises(InputError) as caught:
-        tyro.cli(Package, args=words).run()
+        parse(["package", *words]).run()
     for phrase in phrases:
         assert phrase in str(caught.value)
 
