@@ -42,7 +42,7 @@ class ModelSizes:
     positions: int = 2048
 
     def by_axis(self) -> dict[str, int]:
-        """Sizes under the axis names of ``arrays.py``. Raises InputError when the heads do not divide the width."""
+        """Sizes by axis (``array_table.py``). Raises InputError when the heads do not divide the width."""
         if self.hidden % self.heads:
             raise InputError(f"{self.heads} heads do not divide the hidden size {self.hidden}")
         return {
