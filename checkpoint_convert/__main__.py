@@ -4,7 +4,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import tyro
 
@@ -260,7 +260,8 @@ class RandomPaxmlCommand:
         print(f"{self.output}: {self.sizes.layers} layers" if made else f"{self.output}: already made")
 
 
-if __name__ == "__main__":
+def console() -> NoReturn:
+    """``python -m checkpoint_convert``, and the script ``checkpoint_convert`` of an installation."""
     main(
         "checkpoint_convert",
         __doc__,
@@ -275,3 +276,7 @@ if __name__ == "__main__":
             "random-paxml": RandomPaxmlCommand,
         },
     )
+
+
+if __name__ == "__main__":
+    console()

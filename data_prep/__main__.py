@@ -4,7 +4,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import tyro
 
@@ -298,7 +298,8 @@ class SyntheticCorpusCommand:
         print(f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made")
 
 
-if __name__ == "__main__":
+def console() -> NoReturn:
+    """``python -m data_prep``, and the script ``data_prep`` of an installation."""
     main(
         "data_prep",
         __doc__,
@@ -313,3 +314,7 @@ if __name__ == "__main__":
             "synthetic-corpus": SyntheticCorpusCommand,
         },
     )
+
+
+if __name__ == "__main__":
+    console()
