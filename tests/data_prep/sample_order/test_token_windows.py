@@ -1,4 +1,4 @@
-"""The order of samples: index, blend and windows, against the recorded outputs and against the rules as they read."""
+"""The windows that training reads, against the recorded outputs and cut from the documents."""
 
 import hashlib
 import shutil
@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.sample_order import blend
-from data_prep.sample_order.sample_index import build_sample_index
 from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
 from stage.errors import InputError
 from tests.support import SHARED_GOLDEN, golden, needs_shared, write_dataset, write_golden_corpora
@@ -100,50 +98,6 @@ def test_recorded_arrays_one_by_one(case: dict[str, Any], corpora: Path) -> None
                 np.testing.assert_array_equal(windows.window(int(sample)), tokens)
 
 
-def _walk(sizes: list[int], epochs: int, length: int, total: int, extra: int) -> list[tuple[int, int]]:
-    """The reference's walk through the documents (item 5 of docs/facts/reference.md b.2), one sample at a time."""
-    documents = list(range(len(sizes))) * epochs
-    position, offset = 0, 0
-    starts = [(0, 0)]
-    for _ in range(total):
-        remaining = length + extra
-        while True:
-            here = sizes[documents[position]] - offset
-            remaining -= here
-            if remaining <= 0:
-                offset += remaining + here - extra
-                break
-            if position + 1 == len(documents):
-                offset = sizes[documents[position]] - extra
-                break
-            position, offset = position + 1, 0
-        starts.append((position, offset))
-    return starts
-
-
-@settings(max_examples=200, deadline=None)
-@given(
-    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
-    length=st.integers(1, 20),
-    num_samples=st.integers(-1, 60),
-    plus_one=st.booleans(),
-)
-def test_sample_starts_are_those_of_the_walk(sizes: list[int], length: int, num_samples: int, plus_one: bool) -> None:
-    extra = int(plus_one)
-    if sum(sizes) <= extra:
-        return
-    index = build_sample_index(
-        np.array(sizes, np.int32), sequence_length=length, num_samples=num_samples, seed=5, plus_one=plus_one
-    )
-    total = len(index.shuffle_idx)
-    expected = _walk(sizes, index.num_epochs, length, total, extra)
-    assert [tuple(row) for row in index.sample_idx.tolist()] == expected
-    assert sorted(index.shuffle_idx.tolist()) == list(range(total))
-    assert total >= num_samples
-    if index.num_epochs > 1:  # one epoch less would not have been enough
-        assert ((index.num_epochs - 1) * sum(sizes) - extra) // length < num_samples
-
-
 @settings(max_examples=50, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
@@ -160,56 +114,6 @@ def test_windows_are_cut_from_the_documents_end_to_end(
     stream = np.concatenate([np.tile(tokens, windows.index.num_epochs), np.full(length, -1)])
     for sample, k in enumerate(windows.index.shuffle_idx.tolist()):
         np.testing.assert_array_equal(windows.window(sample), stream[k * length : (k + 1) * length])
-
-
-def test_epochs_are_shuffled_apart_only_when_the_last_is_needed_in_part() -> None:
-    sizes = np.full(10, 10, np.int32)  # 20 samples of 5 tokens per epoch
-    for num_samples, separate in ((21, True), (35, True), (36, False), (40, False)):
-        index = build_sample_index(sizes, sequence_length=5, num_samples=num_samples, seed=1)
-        assert (index.num_epochs, index.separate_last_epoch) == (2, separate), num_samples
-        if separate:
-            assert sorted(index.shuffle_idx[:20].tolist()) == list(range(20))
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    weights=st.lists(st.floats(0.001, 1000), min_size=2, max_size=2),
-    start=st.integers(0, 2000),
-)
-def test_the_shortcut_for_two_datasets_chooses_as_the_rule_does(weights: list[float], start: int) -> None:
-    share = blend.normalized(weights)
-    before = blend._choose_one_by_one(share, [0, 0], slice(0, start))
-    counts = [int(np.count_nonzero(before == index)) for index in range(2)]
-    block = slice(start, start + 300)
-    shortcut = blend._choose_of_two(share, counts[0], block)
-    assert shortcut is not None
-    np.testing.assert_array_equal(shortcut, blend._choose_one_by_one(share, counts, block))
-
-
-@pytest.mark.parametrize("weights", [[0.3, 0.7], [0.1, 0.9], [0.5, 0.5], [1.0, 0.0]])
-def test_ties_in_the_blend_are_broken_in_float64(weights: list[float]) -> None:
-    shortcut = blend._choose_of_two(weights, 0, slice(0, 20_000))
-    assert shortcut is not None
-    np.testing.assert_array_equal(shortcut, blend._choose_one_by_one(weights, [0, 0], slice(0, 20_000)))
-
-
-def test_blend_counts_each_dataset_through() -> None:
-    dataset, sample = blend.blend_index(blend.normalized([2, 1, 1]), 1000)
-    for index in range(3):
-        np.testing.assert_array_equal(sample[dataset == index], np.arange(np.count_nonzero(dataset == index)))
-    np.testing.assert_allclose(np.bincount(dataset) / 1000, [0.5, 0.25, 0.25], atol=0.002)
-
-
-def test_blend_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = blend.blend_index([0.3, 0.7], 1000)
-    monkeypatch.setattr(blend, "BLOCK", 7)
-    for array, expected in zip(blend.blend_index([0.3, 0.7], 1000), whole, strict=True):
-        np.testing.assert_array_equal(array, expected)
-
-
-def test_margin_of_the_benchmark() -> None:
-    assert blend.samples_per_dataset(20_000_000, [0.5, 0.5]) == [10_050_000, 10_050_000]
-    assert blend.samples_per_dataset(-1, [0.5, 0.5]) == [-1, -1]  # the reference: 0 (docs/facts/reference.md j.16)
 
 
 def test_evaluating_two_validation_sets_reads_both_whole(tmp_path: Path) -> None:
@@ -234,12 +138,6 @@ def test_reading_past_the_shorter_dataset_is_an_error(tmp_path: Path) -> None:
 def test_bad_data_paths_are_refused(data_path: list[str]) -> None:
     with pytest.raises(InputError, match="expected one prefix, or weights and prefixes in turn"):
         open_token_windows(data_path, sequence_length=4, num_samples=1, seed=1)
-
-
-@pytest.mark.parametrize("weights", [[-1.0, 2.0], [0.0, 0.0], [float("nan"), 1.0]])
-def test_bad_weights_are_refused(weights: list[float]) -> None:
-    with pytest.raises(InputError, match="expected numbers >= 0 with a positive sum"):
-        blend.normalized(weights)
 
 
 def test_an_empty_dataset_is_refused(tmp_path: Path) -> None:

@@ -1,57 +1,20 @@
 """fetch: from a hub, from a folder, and what is never left behind."""
 
 import gzip
-import hashlib
 import json
 import os
-import random
-import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from data_prep.preparation import artifacts
-from data_prep.preparation.artifacts import ARTIFACTS, train_shard
+from data_prep.preparation.artifacts import ARTIFACTS
 from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all, wanted_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
-from tests.data_prep.fake_hub import COMMITS, FakeHub, fake_hub
-from tests.support import assert_refused, command, fresh_command
-
-NAMES = [train_shard(number) for number in (768, 769, 770)]
-FILES = {name: gzip.compress(f'{{"text": "tree {name}"}}\n'.encode(), mtime=0) for name in NAMES}
-
-
-@pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    pytest.importorskip("huggingface_hub")
-    with fake_hub(dict(FILES)) as server:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-        yield server
-
-
-def fetched(output: Path, *more: object, run: Any = command) -> Any:
-    return run("data_prep", "fetch", "--output", output, "--what", "train", "--shards", "768-770", *more)
-
-
-def all_files(output: Path) -> list[str]:
-    hidden = {".fetch.lock", "fetch.manifest.json"}
-    return sorted(
-        str(path.relative_to(output)) for path in output.rglob("*") if path.is_file() and path.name not in hidden
-    )
-
-
-def test_the_table_names_what_the_benchmark_needs() -> None:
-    train = ARTIFACTS["train"].files
-    assert len(train) == 256
-    assert train[0] == "en/c4-train.00768-of-01024.json.gz"
-    assert train[-1] == "en/c4-train.01023-of-01024.json.gz"
-    assert ARTIFACTS["validation"].files[-1] == "en/c4-validation.00007-of-00008.json.gz"
-    assert ARTIFACTS["dataset"].files[0] == "preprocessed_c4_spm/c4_en_6_c4_spm_text_document.bin"
-    assert len(ARTIFACTS["dataset"].files) == 6
+from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fetched
+from tests.support import assert_refused, command
 
 
 def test_files_of_the_hub_are_fetched_once(hub: FakeHub, tmp_path: Path) -> None:
@@ -69,18 +32,6 @@ def test_files_of_the_hub_are_fetched_once(hub: FakeHub, tmp_path: Path) -> None
     assert again.returncode == 0, again.stderr
     assert hub.requests == []
     assert "train                  3     3" in again.stdout
-
-
-def test_a_connection_that_breaks_is_taken_up_again(hub: FakeHub, tmp_path: Path) -> None:
-    hub.files[NAMES[0]] = random.Random(0).randbytes(21_000_000)
-    hub.announced[NAMES[0]] = hashlib.sha256(hub.files[NAMES[0]]).hexdigest()
-    hub.break_after = 15_000_000
-    done = command("data_prep", "fetch", "--output", tmp_path / "c4", "--what", "train", "--shards", "768")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "c4" / NAMES[0]).read_bytes() == hub.files[NAMES[0]]
-    (_, begun), (_, resumed) = hub.downloads
-    assert begun == ""
-    assert 0 < int(resumed.removeprefix("bytes=").split("-")[0]) <= 15_000_000
 
 
 def test_a_file_that_differs_from_the_hubs_word_is_not_kept(hub: FakeHub, tmp_path: Path) -> None:
@@ -104,39 +55,6 @@ def test_files_that_are_there_are_checked_and_never_replaced(hub: FakeHub, tmp_p
     assert_refused(fetched(output), "the hub has", "delete it and fetch it again", status=1)
     assert (output / NAMES[0]).read_bytes()[:1] == b"x"
     assert (output / NAMES[1]).read_bytes() == b"short"
-
-
-def test_the_commit_stays_the_same(hub: FakeHub, tmp_path: Path) -> None:
-    output = tmp_path / "c4"
-    shard = ["fetch", "--output", output, "--what", "train", "--shards"]
-    assert command("data_prep", *shard, "768", "--revision", "older").returncode == 0
-    assert command("data_prep", *shard, "769").returncode == 0
-    assert all("/resolve/" + COMMITS["older"] in path for _, path, _ in hub.requests if "/resolve/" in path)
-    assert_refused(fetched(output, "--revision", "none"), "Hugging Face, dataset allenai/c4: RevisionNotFoundError")
-
-
-def test_a_file_that_the_hub_lacks_is_named(hub: FakeHub, tmp_path: Path) -> None:
-    del hub.files[NAMES[2]]
-    assert_refused(fetched(tmp_path / "c4"), "no large file " + NAMES[2], "--revision")
-    assert all_files(tmp_path / "c4") == []
-
-
-def test_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("huggingface_hub")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        done = fetched(tmp_path / "c4")
-    assert_refused(done, "Hugging Face, dataset allenai/c4: ConnectError", "check the network", "--from")
-    assert all_files(tmp_path / "c4") == []
-
-
-def test_huggingface_hub_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "huggingface_hub.py").write_text("raise ImportError('not here')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert_refused(
-        fetched(tmp_path / "c4", run=fresh_command), "fetch needs huggingface_hub: pip install huggingface_hub"
-    )
 
 
 def write_tokenizer(path: Path, pieces: int) -> None:
@@ -256,9 +174,3 @@ def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkey
     require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
     manifest = json.loads((tmp_path / "c4" / "fetch.manifest.json").read_text())
     assert manifest["outputs"][0]["md5"] == md5_file(tmp_path / name)
-
-
-@pytest.mark.parametrize("shards", ["1024", "5-4", "-3", "3-", "a-b", "1-2-3", ""])
-def test_shards_that_do_not_exist_are_refused(shards: str, tmp_path: Path) -> None:
-    done = command("data_prep", "fetch", "--output", tmp_path / "c4", f"--shards={shards}", "--list")
-    assert_refused(done, f"--shards {shards}: expected FIRST-LAST or one number, from 0 to 1023")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_prep.token_files import indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path, token_dtype
 from stage.digest import md5_file
 from stage.errors import InputError
@@ -74,3 +75,14 @@ def test_damaged_files_are_named(damage: object, complaint: str, tmp_path: Path)
     damage(tmp_path / "x")
     with pytest.raises(InputError, match=complaint):
         IndexedDataset(tmp_path / "x")
+
+
+def test_index_is_written_in_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(indexed_dataset, "BLOCK_DOCUMENTS", 7)
+    sizes = np.random.default_rng(0).integers(1, 50, size=100).astype(np.int32)
+    with indexed_dataset.IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
+        writer.append(np.arange(sizes.sum(), dtype="<u2"), sizes)
+    dataset = IndexedDataset(tmp_path / "x")
+    np.testing.assert_array_equal(dataset.sizes, sizes)
+    np.testing.assert_array_equal(dataset.pointers, 2 * (np.cumsum(sizes) - sizes))
+    np.testing.assert_array_equal(dataset.document_ends, np.arange(101))
