@@ -1,18 +1,47 @@
 """Whatever is wrong with a submission is found, with file, line and mend; what is without fault passes."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmark.results.subjects import SubmissionPackage, find_subjects
-from benchmark.review.findings import Finding
+from benchmark.review.findings import Finding, Rule
+from benchmark.review.rules.rule_table import (
+    CONVERGENCE_RULES,
+    LOG_RULES,
+    PACKAGE_RULES,
+    SET_RULES,
+    SYSTEM_RULES,
+    facts,
+)
 from benchmark.review.verdict import own_findings
 from tests.benchmark.review.damage import Damage, all_damages, spoilt
 from tests.benchmark.review.fixture import records, write_package
+from tests.support import REPOSITORY
 
 DAMAGES = all_damages()
 WHOLE_FILE = ("empty file", "not a text file", "results without gpt3/")
 """Damages that have no line."""
+
+
+SECTIONS = (REPOSITORY / "docs" / "facts" / "mlperf_review.md").read_text()
+
+
+def test_every_rule_names_its_sections_and_no_name_comes_twice() -> None:
+    rules: list[Rule[Any]] = [*LOG_RULES, *SET_RULES, *CONVERGENCE_RULES, *SYSTEM_RULES, *PACKAGE_RULES]
+    assert len({rule.name for rule in rules}) == len(rules)
+    for rule in rules:
+        found = re.fullmatch(r"docs/facts/mlperf_review\.md (\d[\d., ]*)(?:; \S.*)?", rule.source)
+        assert found, rule.source
+        for section in found[1].split(", "):
+            assert re.search(rf"(?m)^(### {re.escape(section)} |- \*\*{re.escape(section)}\*\*)", SECTIONS), rule
+
+
+def test_source_is_path_sections_and_topic() -> None:
+    assert facts("4.4, 7.10", "seeds") == "docs/facts/mlperf_review.md 4.4, 7.10; seeds"
+    assert facts("3.2") == "docs/facts/mlperf_review.md 3.2"
 
 
 def errors(package: Path) -> list[Finding]:

@@ -1,20 +1,16 @@
 """The convergence test: numbers got by running the official checker (docs/facts/mlperf_review.md 5, 5.11)."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmark.results.convergence import Convergence, judge_convergence, make_point, official_points, points_for, prune
 from benchmark.results.judged import GPT3, REHEARSED
-from benchmark.results.mllog import parse_log
-from benchmark.results.run_summary import summarize
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import as_text, records
+from tests.benchmark.review.fixture import records, summary_of
 
 
 def judge(size: int, evaluations: int, ruleset: str) -> Convergence:
-    log = parse_log(Path("x"), as_text(records(1, batch_size=size, evaluations=evaluations)).encode())
-    return judge_convergence([summarize(log)] * 3, official_points(ruleset))
+    run = summary_of(records(1, batch_size=size, evaluations=evaluations))
+    return judge_convergence([run] * 3, official_points(ruleset))
 
 
 def test_reference_points_of_the_rulesets() -> None:
@@ -87,12 +83,12 @@ def test_failed_run_counts_as_the_fastest() -> None:
         log = Log(records(number, evaluations=evaluations))
         if evaluations == 25:
             log.metadata("run_stop", status="aborted")
-        runs.append(summarize(parse_log(Path("x"), as_text(log.records).encode())))
+        runs.append(summary_of(log.records))
     assert judge_convergence(runs, official_points("4.1.0")).median == 23 * 50_331_648
 
 
 def test_number_of_runs_that_is_not_three_is_not_tested() -> None:
-    run = summarize(parse_log(Path("x"), as_text(records(1)).encode()))
+    run = summary_of(records(1))
     assert judge_convergence([run], official_points("4.1.0")).standing == "not tested"
 
 
