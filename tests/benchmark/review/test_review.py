@@ -17,9 +17,9 @@ from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjec
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import own_findings
 from stage.errors import InputError
+from tests.benchmark.events.written_log import write_log
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package
-from tests.benchmark.test_mlperf_log import write_log
 from tests.support import assert_refused, command
 
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
