@@ -7,7 +7,6 @@ from torch import Tensor
 
 from model import losses
 from model.losses import OutputLayer, cross_entropy, token_losses
-from model.model_parts import layers_of_pipeline_stages
 
 B, S, H, V = 2, 16, 8, 50
 
@@ -55,11 +54,3 @@ def test_second_backward_pass_is_an_error_not_a_wrong_gradient() -> None:
     loss.backward(retain_graph=True)  # type: ignore[no-untyped-call]
     with pytest.raises(AssertionError, match="second backward pass"):
         loss.backward()  # type: ignore[no-untyped-call]
-
-
-@pytest.mark.parametrize(("layers", "stages"), [(96, 8), (4, 3), (5, 5), (7, 2), (96, 1)])
-def test_every_layer_is_in_one_stage_and_the_first_have_what_is_left(layers: int, stages: int) -> None:
-    parts = layers_of_pipeline_stages(layers, stages)
-    assert [layer for part in parts for layer in part] == list(range(layers))
-    sizes = [len(part) for part in parts]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] <= 1

@@ -15,10 +15,10 @@ from benchmark.results.run_summary import summarize
 from benchmark.results.subjects import ResultSet, find_subjects
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import own_findings
+from tests.benchmark.events.written_log import write_log
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import as_text, records, summary_of, write_run
 from tests.benchmark.review.reviews import review_of, verdict
-from tests.benchmark.test_mlperf_log import write_log
 
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
 

@@ -47,7 +47,10 @@ def test_blend_does_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch
 
 def test_margin_of_the_benchmark() -> None:
     assert blend.samples_per_dataset(20_000_000, [0.5, 0.5]) == [10_050_000, 10_050_000]
-    assert blend.samples_per_dataset(-1, [0.5, 0.5]) == [-1, -1]  # the reference asks for 0 (facts j 16)
+    assert blend.samples_per_dataset(-1, [0.5, 0.5]) == [
+        -1,
+        -1,
+    ]  # the reference asks for 0 (docs/facts/reference.md j.16)
 
 
 @pytest.mark.parametrize("weights", [[-1.0, 2.0], [0.0, 0.0], [float("nan"), 1.0]])

@@ -8,7 +8,7 @@ from data_prep.sample_order.sample_index import build_sample_index
 
 
 def _walk(sizes: list[int], epochs: int, length: int, total: int, extra: int) -> list[tuple[int, int]]:
-    """The reference's walk through the documents (facts b.2 item 5), one sample at a time."""
+    """The reference's walk through the documents (item 5 of docs/facts/reference.md b.2), one sample at a time."""
     documents = list(range(len(sizes))) * epochs
     position, offset = 0, 0
     starts = [(0, 0)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.review_command import review_and_print
+from benchmark.review.review_and_print import review_and_print
 from stage.errors import InputError
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import SYSTEM, records, write_package, write_run

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,66 +11,13 @@ import pytest
 import yaml
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.config.run_config import Benchmark, RunConfig
-from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.events.mlperf_log import MlperfLog
 from benchmark.results.subjects import RULESETS
 from benchmark.review.official_checkers import check_file
 from benchmark.review.rehearsal_rules import REHEARSAL_RULES
-from benchmark.training.loop import Status, run_loop
-from benchmark.training.run_folder import open_run_folder
-from benchmark.training.step import EvaluationResult, StepResult
-
-CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
-
-
-@dataclasses.dataclass(frozen=True)
-class MadeUpWork:
-    """What the loop calls, of functions."""
-
-    step: Callable[[], StepResult]
-    evaluate: Callable[[], EvaluationResult]
-    save: Callable[[], None]
-
-    def audit(self) -> list[str]:
-        return []
-
-    def memory_bytes(self) -> int:
-        return 0
-
-
-def write_log(
-    run_dir: Path,
-    benchmark: Benchmark = GPT3_175B,
-    values: list[float] = CURVE,
-    stop_at_step: int | None = None,
-    error_at_step: int | None = None,
-) -> tuple[Status | None, list[dict[str, Any]]]:
-    """The log of a run whose steps do nothing and whose evaluations give ``values``."""
-    system = SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]
-    config = RunConfig(benchmark=benchmark, system=system, run_dir=run_dir, log_interval=10**9)
-    supplied = iter(values)
-
-    def evaluate() -> EvaluationResult:
-        return EvaluationResult(next(supplied), 11_584_344)
-
-    status: Status | None = None
-    with open_run_folder(config, rank=0) as folder:
-
-        def step() -> StepResult:
-            if folder.progress.steps == error_at_step:
-                raise ZeroDivisionError
-            return StepResult(2.7, 0.3, 2e-5, False, folder.progress.steps == stop_at_step)
-
-        try:
-            folder.begin_init(config)
-            with folder.run_clock(config, eval_tokens=11_590_004, barrier=lambda: None):
-                work = MadeUpWork(step, evaluate, folder.mark_log)
-                status = run_loop(config, folder.progress, folder.events, work)
-                folder.close_run(status)
-        except ZeroDivisionError:
-            pass
-    lines = (run_dir / "result_0.txt").read_text().splitlines()
-    return status, [json.loads(line.removeprefix(":::MLLOG ")) for line in lines]
+from benchmark.training.loop import Status
+from tests.benchmark.events.recorder import event
+from tests.benchmark.events.written_log import write_log
 
 
 @pytest.mark.parametrize("size", [1536, 2048, 3072])
@@ -203,3 +150,31 @@ def test_damaged_logs_fail(tmp_path: Path) -> None:
         path = tmp_path / "result_0.txt"
         path.write_text("\n".join(damaged) + "\n")
         assert not check_file(path, "4.1.0").passed, name
+
+
+def test_the_bytes_of_a_record_and_what_is_left_out(tmp_path: Path) -> None:
+    log = MlperfLog(tmp_path / "result_0.txt")
+    log.write(event("eval_accuracy", 2.69, epoch_num=4096))
+    log.write(dataclasses.replace(event("step", loss=2.5), mlperf=False))
+    log.close()
+    expected = (
+        ':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME", "key": "eval_accuracy", '
+        '"value": 2.69, "metadata": {"file": "benchmark/training/loop.py", "lineno": 7, "epoch_num": 4096}}\n'
+    )
+    assert (tmp_path / "result_0.txt").read_text() == expected
+
+
+def test_a_log_is_continued_where_the_checkpoint_was_or_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    log = MlperfLog(path)
+    log.write(event("a"))
+    first = log.size()
+    log.write(event("b"))
+    log.close()
+    continued = MlperfLog(path, continue_at=first)
+    assert continued.size() == first
+    continued.write(event("c"))
+    assert [json.loads(line[len(":::MLLOG ") :])["key"] for line in path.read_text().splitlines()] == ["a", "c"]
+    continued.close()
+    MlperfLog(path).close()
+    assert path.read_bytes() == b""

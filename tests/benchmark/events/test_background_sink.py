@@ -1,0 +1,62 @@
+"""Sinks that fail: reported once, tried again, and never felt by who reports events."""
+
+import errno
+import os
+import threading
+import time
+
+import pytest
+
+from benchmark.events.background_sink import Background
+from benchmark.events.event import Event
+from tests.benchmark.events.recorder import Recorder, event
+
+
+def test_full_disk_is_told_once_and_nothing_is_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    failures = iter([OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))] * 4)
+
+    def fail_four_times(_: Event) -> None:
+        for failure in failures:
+            raise failure
+
+    sink = Recorder(fail_four_times)
+    background = Background(sink, retry_s=0.01)
+    for number in range(50):
+        background.write(event(str(number)))
+    background.close()
+    assert sink.keys == [str(number) for number in range(50)]
+    assert sink.closed
+    told = capfd.readouterr().err.splitlines()
+    expected = "warning: recorder: No space left on device; training goes on, and it is tried again"
+    assert told == [expected, "warning: recorder: works again"]
+
+
+def test_sink_that_hangs_slows_nobody(capfd: pytest.CaptureFixture[str]) -> None:
+    released = threading.Event()
+    sink = Recorder(lambda _: None if released.wait(60) else pytest.fail("never released"))
+    background = Background(sink)
+    started = time.perf_counter()
+    for number in range(1000):
+        background.write(event(str(number)))
+    assert time.perf_counter() - started < 1.0
+    background.close(patience_s=0.2)
+    assert time.perf_counter() - started < 5.0
+    assert "warning: recorder: 1000 events could not be written" in capfd.readouterr().err
+    assert not sink.closed
+    released.set()
+
+
+def test_event_that_a_sink_cannot_take_does_not_block_the_next(capfd: pytest.CaptureFixture[str]) -> None:
+    def refuse_odd(one: Event) -> None:
+        if one.key == "odd":
+            raise TypeError("cannot be encoded")
+
+    sink = Recorder(refuse_odd)
+    background = Background(sink, retry_s=0.01)
+    for key in ("a", "odd", "b"):
+        background.write(event(key))
+    background.close()
+    assert sink.keys == ["a", "b"]
+    told = capfd.readouterr().err
+    assert told.count("cannot be encoded") == 1
+    assert "1 events could not be written" in told

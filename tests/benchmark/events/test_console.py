@@ -1,0 +1,53 @@
+"""Lines for people."""
+
+import pytest
+
+from benchmark.events.console import Console
+from tests.benchmark.events.recorder import event
+
+STEP = {
+    "consumed_samples": 6_145_536,
+    "loss": 2.75,
+    "grad_norm": 0.25,
+    "learning_rate": 2e-5,
+    "step_s": 1.5,
+    "tokens_per_s": 2_097_152.0,
+    "tflops_per_device": 400.0,
+    "mfu": 0.404,
+    "memory_gib": 60.0,
+    "skipped": False,
+}
+STEP_LINE = (
+    "step 4 | samples 6,145,536 | loss 2.7500 | grad norm 0.250 | lr 2.000e-05 | 1.500 s | 2,097,152 tokens/s "
+    "| 400.00 TFLOP/s per device | MFU 40.4% | 60.00 GiB"
+)
+
+
+def test_steps_at_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(log_interval=2)
+    for iteration in range(3, 6):
+        console.write(event("step", iteration=iteration, **STEP))
+    console.write(event("step", iteration=6, **{**STEP, "mfu": None, "skipped": True}))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == STEP_LINE
+    assert lines[1] == (
+        STEP_LINE.replace("step 4", "step 6").replace(" | MFU 40.4%", "") + " | SKIPPED: gradients are not finite"
+    )
+    assert len(lines) == 2
+
+
+def test_evaluations_checkpoints_and_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(log_interval=1)
+    evaluated = {"trained_tokens": 50_331_648, "log_perplexity": 2.7189, "seconds": 9.87}
+    console.write(event("evaluation", **evaluated, target=2.69))
+    console.write(event("evaluation", **evaluated, target=None))
+    console.write(event("checkpoint", steps=500, seconds=0.78))
+    console.write(event("message", "target reached"))
+    console.write(event("run_start"))
+    console.close()
+    assert capsys.readouterr().out.splitlines() == [
+        "evaluation after 50,331,648 tokens: log perplexity 2.71890 (target 2.69) in 9.87 s",
+        "evaluation after 50,331,648 tokens: log perplexity 2.71890 in 9.87 s",
+        "checkpoint after 500 steps: training paused 0.780 s",
+        "target reached",
+    ]

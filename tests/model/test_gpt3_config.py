@@ -1,0 +1,31 @@
+"""Sizes that do not fit together are refused, in one line wherever they come from."""
+
+import pytest
+
+from model.gpt3_config import GPT3Config
+from stage.errors import InputError
+from tests.support import assert_refused, command
+
+
+@pytest.mark.parametrize(
+    ("sizes", "complaint"),
+    [
+        ((2, 32, 4, 4096, 100, 128), "seq_length 4096 exceeds max_position_embeddings 2048; lower --seq-length"),
+        ((2, 30, 4, 16, 100, 128), "hidden_size 30 is not a multiple of num_attention_heads 4"),
+        ((2, 32, 0, 16, 100, 128), "hidden_size 32 is not a multiple of num_attention_heads 0"),
+        ((2, 32, 4, 16, 100, 64), "padded_vocab_size 64 is less than vocab_size 100"),
+    ],
+)
+def test_sizes_that_do_not_fit(sizes: tuple[int, int, int, int, int, int], complaint: str) -> None:
+    with pytest.raises(InputError, match=f"^{complaint}$"):
+        GPT3Config(*sizes)
+
+
+def test_on_the_command_line() -> None:
+    done = command("benchmark", "schedule", "rehearsal", "--padded-vocab-size", "64")
+    assert_refused(done)
+    assert done.stderr == "error: padded_vocab_size 64 is less than vocab_size 1000\n"
+
+
+def test_the_feed_forward_layer_is_four_times_as_wide() -> None:
+    assert GPT3Config(2, 32, 4, 16, 100, 128).ffn_hidden_size == 128
