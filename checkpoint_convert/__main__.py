@@ -10,10 +10,10 @@ import tyro
 
 from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
+from checkpoint_convert.conversion.memory_limit import parse_memory_limit
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.run_conversion import Converted
-from checkpoint_convert.memory_limit import parse_memory_limit
 from stage.cli import main
 
 # Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.

@@ -16,10 +16,10 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
+from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
 from checkpoint_convert.export.tensor_source import MODEL, MOMENTS, TensorSource, ZarrSource
 from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
 from checkpoint_convert.model_sizes.parameters import parameter_shapes
-from checkpoint_convert.output_records import already_made, require_apart, write_sums_and_manifest
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
 from stage.manifest import require_intact

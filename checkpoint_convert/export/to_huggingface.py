@@ -21,11 +21,11 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
 from checkpoint_convert.export.tensor_source import MODEL, TensorSource, open_tensor_source
 from checkpoint_convert.model_sizes.attention_heads import attention_heads
 from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
 from checkpoint_convert.model_sizes.parameters import layer_name, parameter_shapes
-from checkpoint_convert.output_records import already_made, require_apart, write_sums_and_manifest
 from checksums.md5_list import digest_folder, format_list
 from stage.manifest import require_intact
 from stage.progress import Advance, progress

@@ -18,11 +18,11 @@ import numpy as np
 
 from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
 from checkpoint_convert.conversion.journal import Journal
+from checkpoint_convert.conversion.memory_limit import parse_memory_limit
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
 from checkpoint_convert.conversion.streaming import run_jobs
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
-from checkpoint_convert.memory_limit import parse_memory_limit
 
 SIZES = {**BENCHMARK_SIZES, "L": 1}
 LARGEST = [array for array in ARRAYS if array.paxml.endswith(("ffn_layer1.linear.w", "combined_qkv.w"))]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from benchmark.review.review_screen import WIDTH_WITHOUT_TERMINAL, console, print_review
+from benchmark.review.review_screen import WIDTH_WITHOUT_TERMINAL, print_review, review_console
 from benchmark.review.verdict import Review
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package, write_run
@@ -81,4 +81,4 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -
 
 def test_lines_are_wide_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    assert console().width == WIDTH_WITHOUT_TERMINAL
+    assert review_console().width == WIDTH_WITHOUT_TERMINAL

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.token_files.dataset_blocks import (
+from data_prep.inspection.dataset_blocks import (
     Counts,
     DatasetBlocks,
     Difference,

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_prep.token_files import dataset_blocks
-from data_prep.token_files.dataset_blocks import Counts, DatasetBlocks, Difference, check_index, first_difference
+from data_prep.inspection import dataset_blocks
+from data_prep.inspection.dataset_blocks import Counts, DatasetBlocks, Difference, check_index, first_difference
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from stage.errors import CheckFailed, InputError
 from tests.data_prep.datasets import write_documents
