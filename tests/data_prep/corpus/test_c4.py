@@ -1,11 +1,14 @@
 """Reading C4's files: what is a document, and what is wrong with a file."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
 
+from data_prep.corpus import c4
 from data_prep.tokenizing.preprocess import preprocess
+from stage.digest import md5_file
 from tests.data_prep.shards import sums
 from tests.support import assert_refused, command
 
@@ -55,3 +58,33 @@ def test_lines_of_any_ending(corpus_tokenizer: Path, tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(text, newline="")
         preprocess([tmp_path / f"{name}.json"], corpus_tokenizer, tmp_path / name, workers=1)
     assert sums(tmp_path / "a") == sums(tmp_path / "b")
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
+def test_blocks_are_whole_lines(
+    block_bytes: int, packed: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(c4, "BLOCK_BYTES", block_bytes)
+    lines = [json.dumps({"text": "tree " * count}).encode() for count in range(20)]
+    content = b"\n".join(lines)  # the last one without its newline
+    path = tmp_path / ("x.json.gz" if packed else "x.json")
+    path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    source = c4.HashedFile(path)
+    blocks = list(c4.blocks_of(path, source))
+    source.close()
+    assert b"".join(block.data for block in blocks) == content
+    assert all(block.data.endswith(b"\n") for block in blocks[:-1])
+    numbered = [line for block in blocks for line in enumerate(block.lines(), block.first_line)]
+    assert numbered == list(enumerate(lines, 1))
+    assert sum(block.read_bytes for block in blocks) == path.stat().st_size
+    assert source.md5.hexdigest() == md5_file(path)
+    assert [text for _, text in c4.documents_of(path)] == ["tree " * count for count in range(20)]
+
+
+def test_what_only_pythons_reader_takes_is_read(tmp_path: Path) -> None:
+    assert c4.text_of(b'{"text": "a", "score": NaN}', "x:1") == "a"
+    assert c4.text_of(b'{"text": "\\ud83d\\ude00"}', "x:1") == "\U0001f600"
+    assert c4.text_of(b'{"text": "\\ud800"}', "x:1") == "\ud800"
+    with pytest.raises(c4.BadLine, match="x:1: the text holds a lone surrogate"):
+        c4.utf8_of(b'{"text": "\\ud800"}', "x:1")

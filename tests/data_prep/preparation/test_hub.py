@@ -14,6 +14,7 @@ from tests.data_prep.fake_hub import COMMITS, NAMES, FakeHub, all_files, fetched
 from tests.support import assert_refused, command
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_is_taken_up_again(hub: FakeHub, tmp_path: Path) -> None:
     hub.files[NAMES[0]] = random.Random(0).randbytes(21_000_000)
     hub.announced[NAMES[0]] = hashlib.sha256(hub.files[NAMES[0]]).hexdigest()

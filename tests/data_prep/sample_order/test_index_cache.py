@@ -87,34 +87,40 @@ def test_another_seed_costs_another_shuffle_only(prefix: Path) -> None:
     assert len(_kept(prefix)) == 4
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    data=st.lists(
-        st.tuples(
-            st.lists(st.integers(1, 9), min_size=1, max_size=3),
-            st.integers(1, 5),
-            st.integers(-1, 12),
-            st.integers(0, 2),
-            st.booleans(),
-        ),
-        min_size=2,
-        max_size=6,
-    )
+REQUESTS = st.lists(
+    st.tuples(
+        st.lists(st.integers(1, 9), min_size=1, max_size=3),
+        st.integers(1, 5),
+        st.integers(-1, 12),
+        st.integers(0, 2),
+        st.booleans(),
+    ),
+    min_size=2,
+    max_size=6,
 )
+"""Documents' lengths, sequence length, number of samples, seed, and whether to read one token more."""
+
+
+@pytest.mark.parametrize("examples", [5, pytest.param(30, marks=pytest.mark.slow)])
 def test_no_option_and_no_other_dataset_is_mistaken_for_another(
-    data: list[tuple[list[int], int, int, int, bool]], tmp_path_factory: pytest.TempPathFactory
+    examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    prefix = tmp_path_factory.mktemp("data") / "x"
-    for sizes, length, num_samples, seed, plus_one in data:
-        if sum(sizes) <= int(plus_one):
-            continue
-        write_dataset(prefix, sizes)
-        options = {"sequence_length": length, "num_samples": num_samples, "seed": seed, "plus_one": plus_one}
-        windows = open_token_windows([str(prefix)], **options)  # type: ignore[arg-type]
-        expected = build_sample_index(np.array(sizes, np.int32), **options)  # type: ignore[arg-type]
-        assert isinstance(windows, SingleDataset)
-        for name in ARRAYS:
-            np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
+    @settings(max_examples=examples, deadline=None)
+    @given(requests=REQUESTS)
+    def check(requests: list[tuple[list[int], int, int, int, bool]]) -> None:
+        prefix = tmp_path_factory.mktemp("data") / "x"
+        for sizes, length, num_samples, seed, plus_one in requests:
+            if sum(sizes) <= int(plus_one):
+                continue
+            write_dataset(prefix, sizes)
+            options = {"sequence_length": length, "num_samples": num_samples, "seed": seed, "plus_one": plus_one}
+            windows = open_token_windows([str(prefix)], **options)  # type: ignore[arg-type]
+            expected = build_sample_index(np.array(sizes, np.int32), **options)  # type: ignore[arg-type]
+            assert isinstance(windows, SingleDataset)
+            for name in ARRAYS:
+                np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
+
+    check()
 
 
 def test_blends_are_kept_by_weight_and_size(tmp_path: Path) -> None:

@@ -98,22 +98,24 @@ def test_recorded_arrays_one_by_one(case: dict[str, Any], corpora: Path) -> None
                 np.testing.assert_array_equal(windows.window(int(sample)), tokens)
 
 
-@settings(max_examples=50, deadline=None)
-@given(
-    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
-    length=st.integers(1, 20),
-    num_samples=st.integers(-1, 40),
-)
-def test_windows_are_cut_from_the_documents_end_to_end(
-    sizes: list[int], length: int, num_samples: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    prefix = tmp_path_factory.mktemp("data") / "x"
-    tokens = write_dataset(prefix, sizes)
-    windows = open_token_windows([str(prefix)], sequence_length=length, num_samples=num_samples, seed=3)
-    assert isinstance(windows, SingleDataset)
-    stream = np.concatenate([np.tile(tokens, windows.index.num_epochs), np.full(length, -1)])
-    for sample, k in enumerate(windows.index.shuffle_idx.tolist()):
-        np.testing.assert_array_equal(windows.window(sample), stream[k * length : (k + 1) * length])
+@pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_windows_are_cut_from_the_documents_end_to_end(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
+        length=st.integers(1, 20),
+        num_samples=st.integers(-1, 40),
+    )
+    def check(sizes: list[int], length: int, num_samples: int) -> None:
+        prefix = tmp_path_factory.mktemp("data") / "x"
+        tokens = write_dataset(prefix, sizes)
+        windows = open_token_windows([str(prefix)], sequence_length=length, num_samples=num_samples, seed=3)
+        assert isinstance(windows, SingleDataset)
+        stream = np.concatenate([np.tile(tokens, windows.index.num_epochs), np.full(length, -1)])
+        for sample, k in enumerate(windows.index.shuffle_idx.tolist()):
+            np.testing.assert_array_equal(windows.window(sample), stream[k * length : (k + 1) * length])
+
+    check()
 
 
 def test_evaluating_two_validation_sets_reads_both_whole(tmp_path: Path) -> None:
