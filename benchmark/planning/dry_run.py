@@ -79,7 +79,7 @@ class DryRun:
 
 
 def dry_run(config: RunConfig) -> DryRun:
-    """Examine one rank of each kind. Raises InputError when model or batch cannot be dealt out at all."""
+    """Examine one rank of each kind of a run whose model and batch can be dealt out (``RunConfig.require_fit``)."""
     ranks = _kinds(config)
     with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
         reports = pool.starmap(_examine, [(config, *kind) for kind in ranks.items()], chunksize=1)

@@ -129,6 +129,7 @@ def test_impossible_speeds_are_refused(speed: dict[str, float], complaint: str) 
         plan(config(), **speed)
 
 
+@pytest.mark.slow
 def test_command() -> None:
     done = command("benchmark", "plan", "rehearsal", "--tflops", "0.02", "--json")
     assert done.returncode == 0, done.stderr
