@@ -1,4 +1,4 @@
-"""A review for machines: ``review --json F``. README.md documents the shape; ``format`` changes with it."""
+"""A review for machines: ``review --json F``. docs/review.md documents the shape; ``format`` changes with it."""
 
 from dataclasses import asdict
 from typing import Any

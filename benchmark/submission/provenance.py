@@ -10,7 +10,7 @@ from benchmark.results.recorded_run import RecordedRun
 from stage.errors import InputError
 from stage.git import REPOSITORY, tracked_files
 
-NOT_NEEDED_TO_RUN = ("tests", "docs")
+NOT_NEEDED_TO_RUN = ("tests",)
 MANIFEST = ".manifest.json"
 
 
