@@ -15,7 +15,7 @@ MANIFEST = ".manifest.json"
 
 
 def copy_code(destination: Path) -> None:
-    """The repository's files as they are now, without tests and documents, and without hidden ones, which the
+    """The repository's files as they are now, without tests and without hidden ones, which the
     official repository checker refuses."""
     for name in tracked_files():
         hidden = any(part.startswith(".") for part in name.parts)
