@@ -142,7 +142,7 @@ def _sources_of_shard(inputs: Sequence[Path], shard: TaskShard | None) -> dict[i
 
 @contextmanager
 def _removed_after_failure(folder: Path) -> Iterator[None]:
-    """Remove the folder of parts when the block fails before any part was begun; else they are for the next run."""
+    """Remove the folder of parts when the block fails before any part was made; else they are for the next run."""
     try:
         yield
     except BaseException:

@@ -1,6 +1,5 @@
 """Memory that is freed: kept for the next array, or given back."""
 
-import multiprocessing
 import resource
 from collections.abc import Callable
 from typing import Any
@@ -8,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from stage.allocator import give_freed_memory_back, keep_freed_memory
+from tests.forked import fork_server
 
-FORK = multiprocessing.get_context("fork")
 ARRAYS, ARRAY_BYTES = 8, 3 << 20
 """Less than NumPy asks large pages for."""
 
@@ -29,8 +28,9 @@ def _count_fresh_pages(choose: Callable[[], None], found: Any) -> None:
 
 def share_of_fresh_pages(choose: Callable[[], None]) -> float:
     """Of the memory of several arrays, made after as many were freed: how much the system had to clear again."""
-    found = FORK.Queue()
-    process = FORK.Process(target=_count_fresh_pages, args=(choose, found))
+    server = fork_server()  # a fork of this process would begin with the heap that earlier tests have left
+    found = server.Queue()
+    process = server.Process(target=_count_fresh_pages, args=(choose, found))
     process.start()
     pages: int = found.get(timeout=60)
     process.join()
