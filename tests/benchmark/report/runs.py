@@ -108,3 +108,21 @@ def write_run(folder: Path, values: Sequence[float] = (5.5, 3.5, 2.43), **head: 
             run.save()
         run.evaluate(value)
     return run.end()
+
+
+def restarted_run(folder: Path) -> Path:
+    """Eight steps that count, three lost ones of 0.4 s, 30 s without a process, and a second nobody tells of."""
+    made = MadeRun(folder)
+    made.begin()
+    for _ in range(4):
+        made.step()
+    made.evaluate(5.5)
+    made.save()
+    for _ in range(3):
+        made.step(seconds=0.4)
+    made.restart(steps=4, waiting=30.0)
+    made.wait(1.0)
+    for _ in range(4):
+        made.step()
+    made.evaluate(2.43)
+    return made.end()

@@ -1,4 +1,4 @@
-"""Score and speed of three runs; those of published results are in tests/benchmark/review/test_verdict.py."""
+"""Score and speed of three runs; those of published results are in tests/benchmark/review/test_published.py."""
 
 import json
 from pathlib import Path

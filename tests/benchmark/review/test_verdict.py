@@ -1,4 +1,4 @@
-"""What our rules say of runs of ours, of odd ones, and of files that are no logs; published logs."""
+"""What our rules say of runs of ours, of odd ones, and of files that are no logs."""
 
 import dataclasses
 import random

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.__main__ import parse
+from benchmark.submission.package import make_package
 from benchmark.submission.system_fields import MARK
 from stage.errors import InputError
 from stage.git import commit_of
@@ -54,9 +54,8 @@ def package(folder: Path, options: list[str]) -> "subprocess.CompletedProcess[st
 
 def refused(folder: Path, options: list[str], *phrases: str) -> None:
     """The same in this process, for what is refused before anything is made."""
-    words = [*options, "--output", str(folder / "package" / ORG)]
     with pytest.raises(InputError) as caught:
-        parse(["package", *words]).run()
+        make_package(options[1], Path(options[3]), [Path(path) for path in options[5:]], folder / "package" / ORG)
     for phrase in phrases:
         assert phrase in str(caught.value)
 
@@ -73,6 +72,7 @@ def made(done: "subprocess.CompletedProcess[str]") -> Path:
     return Path(done.args[-1])
 
 
+@pytest.mark.slow
 def test_every_official_checker_ran_and_passed(done: "subprocess.CompletedProcess[str]", made: Path) -> None:
     tools = "compliance, seed, RCP, system description, package, summarizer, repository"
     first, *rest = done.stdout.splitlines()
@@ -81,6 +81,7 @@ def test_every_official_checker_ran_and_passed(done: "subprocess.CompletedProces
     assert not [line for line in rest if "warning" in line]
 
 
+@pytest.mark.slow
 def test_package_holds_logs_description_code_and_manifests(made: Path) -> None:
     inputs = made.parents[1]
     for number in range(3):
@@ -100,6 +101,7 @@ def test_package_holds_logs_description_code_and_manifests(made: Path) -> None:
     assert not list(made.parent.glob("*.partial"))
 
 
+@pytest.mark.slow
 def test_packaged_code_runs(made: Path) -> None:
     code = made / CODE / ".." / "pytorch"
     words = [sys.executable, "-m", "benchmark", "schedule", "gpt3_175b", "--global-batch-size", "2048", "--json"]
@@ -109,6 +111,7 @@ def test_packaged_code_runs(made: Path) -> None:
     assert not (code / "tests").exists()
 
 
+@pytest.mark.slow
 def test_scripts_ask_for_such_a_run(made: Path, tmp_path: Path) -> None:
     for script in ("setup.sh", "init_datasets.sh", "run_and_time.sh"):
         subprocess.run(["bash", "-n", made / CODE / script], check=True)
@@ -127,6 +130,7 @@ def test_scripts_ask_for_such_a_run(made: Path, tmp_path: Path) -> None:
     assert expected | {f"TRAIN_OPTIONS=--submission-org={ORG} --micro-batch-size=2"} <= set(variables)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="../shared/real_logs is not there")
 def test_published_results_make_a_package(tmp_path: Path) -> None:
     org, name = "Google", "cloud-tpu-trillium-1024-maxtext"
@@ -149,6 +153,7 @@ def set_value(key: str, value: Any) -> Callable[[list[Record]], None]:
     return change
 
 
+@pytest.mark.slow
 def test_what_review_refuses_is_refused_in_a_line_each(tmp_path: Path) -> None:
     options = write_inputs(tmp_path, set_value("opt_base_learning_rate", 3e-5))
     description = tmp_path / f"{SYSTEM}.json"

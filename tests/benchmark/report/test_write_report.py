@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.report.figures import MOST_POINTS, thinned
-from benchmark.report.write_report import distinct_names
+from benchmark.report.write_report import distinct_names, write_report
+from stage.errors import InputError
 from tests.benchmark.report.runs import write_run
 from tests.chromium import PROGRAM, Browser, headless
 from tests.support import assert_refused, command
@@ -18,9 +18,7 @@ HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window
 
 
 def report(output: Path, *paths: Path) -> Path:
-    done = command("benchmark", "report", *paths, "--output", output)
-    assert done.returncode == 0, done.stderr
-    assert str(output) in done.stdout
+    assert write_report(paths, output).startswith(f"{output}: ")
     return output
 
 
@@ -33,7 +31,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    return report(folder / "report.html", write_run(folder / "run_0"))
+    output = folder / "report.html"
+    done = command("benchmark", "report", write_run(folder / "run_0"), "--output", output)
+    assert done.returncode == 0, done.stderr
+    size = f"{len(output.read_bytes()) / 1000:,.0f} kB"
+    assert done.stdout == f"{output}: Target 2.44 reached in 11.0 seconds; review failed; {size}\n"
+    return output
 
 
 def key_figures(browser: Browser) -> dict[str, str]:
@@ -176,23 +179,17 @@ def test_file_that_is_no_log_gets_a_page_that_says_so(tmp_path: Path) -> None:
 
 def test_bad_usage_is_one_line(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    done = command("benchmark", "report", tmp_path / "none", "--output", tmp_path / "r.html")
+    output = tmp_path / "r.html"
+    done = command("benchmark", "report", tmp_path / "none", "--output", output)
     assert_refused(done, "none: expected a result file, or a folder with one result_*.txt")
-    assert_refused(command("benchmark", "report", run, "--output", tmp_path), "a folder; --output is the HTML file")
-    assert_refused(command("benchmark", "report", "--output", tmp_path / "r.html"), "nothing to report on; give")
-    done = command("benchmark", "report", run, "--output", tmp_path / "r.html", "--ruleset", "5.0.0")
-    assert_refused(done, "--ruleset 5.0.0: gpt3 is in 3.0.0, 3.1.0, 4.0.0, 4.1.0 only")
-    assert not (tmp_path / "r.html").exists()
-
-
-def test_long_lines_keep_their_extremes() -> None:
-    points = [(float(x), 1.0) for x in range(100_000)]
-    points[34_567] = (34_567.0, 9.0)
-    points[71_111] = (71_111.0, -9.0)
-    kept = thinned(points)
-    assert len(kept) <= MOST_POINTS
-    assert {(34_567.0, 9.0), (71_111.0, -9.0)} <= set(kept)
-    assert kept == sorted(kept)
+    for paths, file, ruleset, complaint in (
+        ([run], tmp_path, None, "a folder; --output is the HTML file"),
+        ([], output, None, "nothing to report on; give"),
+        ([run], output, "5.0.0", r"--ruleset 5\.0\.0: gpt3 is in 3\.0\.0, 3\.1\.0, 4\.0\.0, 4\.1\.0 only"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            write_report(paths, file, ruleset=ruleset)
+    assert not output.exists()
 
 
 def test_names_are_as_short_as_tells_them_apart() -> None:

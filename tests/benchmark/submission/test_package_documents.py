@@ -1,0 +1,72 @@
+"""README and scripts of a package; that the scripts run is in test_package.py."""
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.results.recorded_run import RecordedRun, read_recorded_run
+from benchmark.submission.package_documents import precision_of, write_documents
+from tests.benchmark.review.damage import Log
+from tests.benchmark.review.fixture import records, system_description, write_run
+
+HOSTILE = "$(touch /tmp/x) `id` | <b>\n# x"
+
+
+def run_of(folder: Path, config: dict[str, Any] | None = None, **values: object) -> RecordedRun:
+    log = Log(records(1))
+    for key, value in values.items():
+        log.set(key, value)
+    path = write_run(folder, log.records)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps({"result_number": 0, **config}))
+    return read_recorded_run(path)
+
+
+def documents(folder: Path, run: RecordedRun, org: str = "ACME", **fields: object) -> dict[str, str]:
+    folder.mkdir()
+    write_documents(folder, org, "pytorch", {**system_description(), **fields}, [run], [])
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_documents_of_a_log_alone(tmp_path: Path) -> None:
+    found = documents(tmp_path / "to", run_of(tmp_path / "run"))
+    assert set(found) == {"README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh"}
+    assert {name for name in found if os.access(tmp_path / "to" / name, os.X_OK)} == set(found) - {"README.md"}
+    last = run_of(tmp_path / "run").summary.evaluations[-1].log_perplexity
+    assert f"| result_0.txt | 1 | 52.00 | 1,207,959,552 | 24 | {last:.5f} |" in found["README.md"]
+    assert "The results came without the folders of their runs" in found["README.md"]
+    assert 'ckpt4000_bf16"' in found["init_datasets.sh"]
+    assert "sbatch --nodes=64 --ntasks-per-node=8 run_gpt3.sh" in found["run_and_time.sh"]
+    assert "export SYSTEM" not in found["run_and_time.sh"]
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("fp32", "fp32"), ("bf16", "bf16"), (None, "bf16")])
+def test_precision_of_the_run(precision: str | None, expected: str, tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {"precision": precision})
+    assert precision_of(run) == expected
+    found = documents(tmp_path / "to", run)
+    assert f"ckpt4000_{expected}" in found["init_datasets.sh"]
+    assert f"export USE_BF16={'true' if expected == 'bf16' else 'false'}" in found["run_and_time.sh"]
+
+
+def test_options_are_those_in_which_the_run_differs_from_its_system(tmp_path: Path) -> None:
+    system = {"name": "dgxh100_n64", "nodes": 9, "device": "cuda", "micro_batch_size": 2, "nothing": 3}
+    text = documents(tmp_path / "to", run_of(tmp_path / "run", {"system": system}))["run_and_time.sh"]
+    assert "export SYSTEM=dgxh100_n64\n" in text
+    assert "export TRAIN_OPTIONS='--submission-org=ACME --micro-batch-size=2'\n" in text
+
+
+def test_strangers_texts_stay_text(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run")
+    found = documents(tmp_path / "to", run, HOSTILE, system_name=HOSTILE, number_of_nodes=HOSTILE)
+    assert found["setup.sh"].splitlines()[1].startswith("# The environment of $(touch /tmp/x)")
+    assert found["setup.sh"].splitlines()[2].startswith("set -euo")
+    assert f"export TRAIN_OPTIONS={shlex.quote(f'--submission-org={HOSTILE}')}" in found["run_and_time.sh"]
+    assert shlex.quote(f"--nodes={HOSTILE}") in found["run_and_time.sh"]
+    assert found["README.md"].splitlines()[0] == (
+        r"# $(touch /tmp/x) \`id\` \| \<b\> \# x: GPT-3 175B on $(touch /tmp/x) \`id\` \| \<b\> \# x"
+    )

@@ -1,0 +1,70 @@
+"""Code, manifests and origin of a package."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.results.recorded_run import RecordedRun, read_recorded_run
+from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
+from stage.errors import InputError
+from tests.benchmark.report.runs import MadeRun
+from tests.support import REPOSITORY
+
+
+def run_of(folder: Path, inputs: dict[str, Any], commit: str | None = None) -> RecordedRun:
+    made = MadeRun(folder)
+    made.begin()
+    made.emit("inputs", inputs, mlperf=False)
+    if commit is not None:
+        made.emit("environment", {"commit": commit}, mlperf=False)
+    return read_recorded_run(made.end())
+
+
+def data(md5: str, manifest: object = "") -> dict[str, Any]:
+    return {"/c4/data": {"manifest": str(manifest), "md5": {"data.bin": md5}}}
+
+
+def test_code_without_tests_documents_and_hidden_files(tmp_path: Path) -> None:
+    copy_code(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"benchmark", "stage", "run_gpt3.sh", "requirements.lock"} <= names
+    assert not {"tests", "docs"} & names
+    assert not list(tmp_path.rglob(".*"))
+    assert (tmp_path / "run_gpt3.sh").read_bytes() == (REPOSITORY / "run_gpt3.sh").read_bytes()
+    assert (tmp_path / "run_gpt3.sh").stat().st_mode & 0o111
+
+
+def test_manifests_of_each_run_and_of_the_stages_once(tmp_path: Path) -> None:
+    manifest = tmp_path / "data.manifest.json"
+    manifest.write_text("{}")
+    runs = [run_of(tmp_path / str(number), data("5", manifest)) for number in range(2)]
+    runs.append(run_of(tmp_path / "2", {}))
+    folder = tmp_path / "manifests"
+    names = ["inputs_of_result_0.json", "data.manifest.json", "inputs_of_result_1.json"]
+    assert write_manifests(folder, runs) == names
+    assert json.loads((folder / names[0]).read_text()) == data("5", manifest)
+    assert write_manifests(tmp_path / "none", runs[2:]) == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_runs_of_other_data_or_code_are_refused(tmp_path: Path) -> None:
+    first, same, other = (run_of(tmp_path / name, data(name[0]), "c" * 40) for name in ("5a", "5b", "6"))
+    require_same_origin([first, same], "c" * 40)
+    with pytest.raises(InputError, match=r"data\.bin has MD5 6, but 5 in .*; the runs of a submission read the same"):
+        require_same_origin([first, other], "c" * 40)
+    with pytest.raises(InputError, match=f"made by commit {'c' * 40}, but the code to be packaged is None"):
+        require_same_origin([first, same], None)
+    unstamped = run_of(tmp_path / "7", {"/c4/data.bin": {"manifest": None}})
+    require_same_origin([first, unstamped], "c" * 40)  # nothing is known to differ
+
+
+def test_what_nobody_refuses_is_noted(tmp_path: Path) -> None:
+    stamped, bare = run_of(tmp_path / "a", data("5"), "c"), run_of(tmp_path / "b", {})
+    assert list(notes_on_origin([stamped], "c")) == []
+    assert list(notes_on_origin([stamped, bare], "c-dirty")) == [
+        f"no manifests of data and checkpoint: {bare.path} is not in the folder of its run",
+        "the code packaged is this repository's; whether it made these results is not in their logs",
+        "the code packaged has changes that are in no commit; commit them and package again",
+    ]

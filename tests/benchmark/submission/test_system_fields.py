@@ -1,0 +1,19 @@
+"""Fields of the system description."""
+
+from benchmark.review.rules.system_rules import NOT_FILLED_IN, REQUIRED, STATUSES
+from benchmark.submission.system_fields import FIELDS, MARK, marked_fields
+
+
+def test_fields_are_those_that_review_requires_in_its_order() -> None:
+    assert [field.name for field in FIELDS] == list(REQUIRED)
+    assert {field.name for field in FIELDS if field.optional} >= {"hw_notes", "sw_notes", "cooling"}
+
+
+def test_marks_are_found_and_refused_by_review() -> None:
+    marks = {field.name: field.marked for field in FIELDS}
+    assert marked_fields({**marks, "cooling": "air", "other_software_stack": {"a": MARK}}) == [
+        name for name in marks if name not in ("cooling", "other_software_stack")
+    ]
+    assert all(NOT_FILLED_IN.search(mark) for mark in marks.values())
+    assert marks["cooling"] == "FILL IN: air or liquid, or leave empty"
+    assert all(status in marks["status"] for status in STATUSES)
