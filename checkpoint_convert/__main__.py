@@ -2,35 +2,27 @@
 
 import json
 import os
-import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import tyro
 
 from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
+from checkpoint_convert.conversion.memory_limit import parse_memory_limit
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.run_conversion import Converted
 from stage.cli import main
-from stage.errors import InputError
 
 # Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.
 
-UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
-
-def parse_bytes(text: str) -> int:
-    """'8GiB' -> 8589934592. Raises InputError for anything else."""
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]*)\s*", text)
-    if match is None or match[2].upper() not in UNITS:
-        raise InputError(f"--memory-limit {text!r}: expected a size such as 8GiB or 500MB")
-    return int(float(match[1]) * UNITS[match[2].upper()])
-
-
-def print_converted(output: Path, converted: Converted, as_json: bool) -> None:
+def print_converted(output: Path, converted: Converted | None, as_json: bool) -> None:
+    if converted is None:
+        print(f"{output}: already made from this checkpoint")
+        return
     if as_json:
         print(json.dumps(asdict(converted)))
         return
@@ -50,7 +42,7 @@ def print_exported(output: Path, written: int | None) -> None:
 
 
 @dataclass(frozen=True)
-class PaxmlToMegatron:
+class PaxmlToMegatronCommand:
     """Convert a PAXML checkpoint to the Megatron zarr layout.
 
     Example: python -m checkpoint_convert paxml-to-megatron --input checkpoint_00004000 --output ckpt4000_bf16
@@ -87,23 +79,20 @@ class PaxmlToMegatron:
             self.output,
             dtype=self.dtype,
             workers=self.workers,
-            memory_limit=parse_bytes(self.memory_limit),
+            memory_limit=parse_memory_limit(self.memory_limit),
             missing_chunks_are_zeros=self.missing_chunks_are_zeros,
             force=self.force,
         )
-        if written is None:
-            print(f"{self.output}: already made from this checkpoint")
-        else:
-            print_converted(self.output, written, self.json)
+        print_converted(self.output, written, self.json)
 
 
 def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:
-    plans = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit))
+    plans = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=parse_memory_limit(memory_limit))
     print(format_plan(plans, disk_mb_per_s))
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConversionPlanCommand:
     """Print what converting the benchmark's own checkpoint will take, without having it.
 
     Its chunks are taken to be shards of a mesh of 1 x 64 x 24 devices; paxml-to-megatron --plan reads them from a
@@ -123,7 +112,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class MegatronToPaxml:
+class MegatronToPaxmlCommand:
     """Convert a Megatron zarr checkpoint back to PAXML's layout, bit by bit in FP32.
 
     Example: python -m checkpoint_convert megatron-to-paxml --input ckpt4000_bf16 --output checkpoint_again
@@ -150,17 +139,14 @@ class MegatronToPaxml:
             self.output,
             heads=self.heads,
             workers=self.workers,
-            memory_limit=parse_bytes(self.memory_limit),
+            memory_limit=parse_memory_limit(self.memory_limit),
             force=self.force,
         )
-        if written is None:
-            print(f"{self.output}: already made from this checkpoint")
-        else:
-            print_converted(self.output, written, self.json)
+        print_converted(self.output, written, self.json)
 
 
 @dataclass(frozen=True)
-class ToHuggingface:
+class ToHuggingfaceCommand:
     """Export the weights to Hugging Face's GPT-2 format, in FP32.
 
     Example: python -m checkpoint_convert to-huggingface --input RUN_DIR/checkpoints/step_00000192 --output gpt3_hf
@@ -182,7 +168,7 @@ class ToHuggingface:
 
 
 @dataclass(frozen=True)
-class ToDcp:
+class ToDcpCommand:
     """Export FP32 weights and moments to PyTorch's distributed checkpoint format.
 
     Example: python -m checkpoint_convert to-dcp --input ckpt4000_bf16 --output ckpt4000_dcp
@@ -202,7 +188,7 @@ class ToDcp:
 
 
 @dataclass(frozen=True)
-class Inspect:
+class InspectCheckpointCommand:
     """Show shape, dtype, chunks and figures of the values of every array of a checkpoint of any format.
 
     Example: python -m checkpoint_convert inspect ckpt4000_bf16 --array "layernorm*bias"
@@ -225,7 +211,7 @@ class Inspect:
 
 
 @dataclass(frozen=True)
-class Compare:
+class CompareCheckpointsCommand:
     """Compare two checkpoints value by value; a PAXML one with a Megatron one as the conversion maps them.
 
     Exit status 0: the same; 1: something differs, and what. Example: python -m checkpoint_convert compare
@@ -254,7 +240,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class RandomPaxml:
+class RandomPaxmlCommand:
     """Write a random PAXML checkpoint of a small model, for rehearsals and tests.
 
     Example: python -m checkpoint_convert random-paxml --output paxml --seed 1 --layers 4 --hidden 128 --heads 4
@@ -274,18 +260,23 @@ class RandomPaxml:
         print(f"{self.output}: {self.sizes.layers} layers" if made else f"{self.output}: already made")
 
 
-if __name__ == "__main__":
+def console() -> NoReturn:
+    """``python -m checkpoint_convert``, and the script ``checkpoint_convert`` of an installation."""
     main(
         "checkpoint_convert",
         __doc__,
         {
-            "paxml-to-megatron": PaxmlToMegatron,
-            "megatron-to-paxml": MegatronToPaxml,
-            "plan": Plan,
-            "to-huggingface": ToHuggingface,
-            "to-dcp": ToDcp,
-            "inspect": Inspect,
-            "compare": Compare,
-            "random-paxml": RandomPaxml,
+            "paxml-to-megatron": PaxmlToMegatronCommand,
+            "megatron-to-paxml": MegatronToPaxmlCommand,
+            "plan": ConversionPlanCommand,
+            "to-huggingface": ToHuggingfaceCommand,
+            "to-dcp": ToDcpCommand,
+            "inspect": InspectCheckpointCommand,
+            "compare": CompareCheckpointsCommand,
+            "random-paxml": RandomPaxmlCommand,
         },
     )
+
+
+if __name__ == "__main__":
+    console()

@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import tyro
 
@@ -84,5 +84,10 @@ class VerifyListCommand:
         print(f"{self.folder}: {len(result.matching)} files match, {counts}{may_differ}{extra}")
 
 
-if __name__ == "__main__":
+def console() -> NoReturn:
+    """``python -m checksums``, and the script ``checksums`` of an installation."""
     main("checksums", __doc__, {"create": CreateListCommand, "verify": VerifyListCommand})
+
+
+if __name__ == "__main__":
+    console()

@@ -4,17 +4,13 @@ import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import tyro
 
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
-from data_prep.preparation.artifacts import NEEDED, What, parse_shards
-from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, wanted_files
-from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
-from data_prep.sample_order.samples import print_texts, write_samples
-from data_prep.token_files.inspect_dataset import (
+from data_prep.inspection.inspect_dataset import (
     compare_datasets,
     draw_lengths,
     format_dataset_comparison,
@@ -24,6 +20,10 @@ from data_prep.token_files.inspect_dataset import (
     require_picture_format,
     require_same_datasets,
 )
+from data_prep.preparation.artifacts import NEEDED, What, parse_shards
+from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, wanted_files
+from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
+from data_prep.sample_order.samples import print_texts, write_samples
 from data_prep.tokenizing.preprocess import parse_shard, preprocess
 from data_prep.tokenizing.shard_parts import OnBadLine
 from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, Tokenizer, train_tokenizer
@@ -298,7 +298,8 @@ class SyntheticCorpusCommand:
         print(f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made")
 
 
-if __name__ == "__main__":
+def console() -> NoReturn:
+    """``python -m data_prep``, and the script ``data_prep`` of an installation."""
     main(
         "data_prep",
         __doc__,
@@ -313,3 +314,7 @@ if __name__ == "__main__":
             "synthetic-corpus": SyntheticCorpusCommand,
         },
     )
+
+
+if __name__ == "__main__":
+    console()

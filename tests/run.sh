@@ -1,16 +1,31 @@
 #!/usr/bin/env bash
-# Lint, types and tests. Arguments go to pytest: tests/run.sh tests/model -k gradients
+# Lint, types, import table, tests.
+#
+#   tests/run.sh                                all of it
+#   tests/run.sh --fast                         without the tests marked slow: about a minute
+#   tests/run.sh tests/model -k gradients       other arguments go to pytest
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source environment.sh
 find_python "$PWD" dev
+marks=()
+if [[ ${1:-} == --fast ]]; then
+  marks=(-m "not slow")
+  shift
+fi
+scripts=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("scripts"))')
 echo "=== ruff"
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
+echo "=== shellcheck"
+"$scripts/shellcheck" run_gpt3.sh environment.sh tests/run.sh .ci/run
 echo "=== mypy --strict"
 "$PYTHON" -m mypy
+echo "=== import-linter"
+"$scripts/lint-imports" --no-logo --no-cache
 echo "=== pytest"
 if [[ ! -d ../shared/golden ]]; then
   echo "../shared is not there: comparisons that need the original code's recorded outputs are skipped"
 fi
-"$PYTHON" -m pytest "$@"
+# A file's tests stay in one process, for they share what they compare with; one process more than cores, for some wait.
+"$PYTHON" -m pytest --numprocesses $(($(nproc) + 1)) --dist loadfile --durations 10 "${marks[@]}" "$@"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmark.review.review_json import review_as_json
-from benchmark.review.review_screen import console, print_review
+from benchmark.review.review_screen import print_review, review_console
 from benchmark.review.side_by_side import Side, compared, comparison, side_of
 from benchmark.review.verdict import Review, review
 from stage.errors import InputError
@@ -31,7 +31,7 @@ def review_and_print(
         sides = left, right
         subjects = (*found.subjects, *first.subjects, *second.subjects)
         found = Review(subjects, found.seconds + first.seconds + second.seconds)
-    print_review(found, console(), None if sides is None else comparison(*sides))
+    print_review(found, review_console(), None if sides is None else comparison(*sides))
     if json_file is not None:
         content = review_as_json(found)
         if sides is not None:

@@ -21,7 +21,7 @@ MOST_OF_A_RULE = 5
 """Findings of one rule that are shown; --json has all."""
 
 
-def console() -> Console:
+def review_console() -> Console:
     """Standard output; wide enough for the tables, and wider where it is no terminal, so that lines can be searched."""
     plain = Console(highlight=False)
     width = max(plain.width, NARROWEST) if plain.is_terminal else WIDTH_WITHOUT_TERMINAL

@@ -1,9 +1,9 @@
 """How an array is cut into blocks that fit in memory and cover whole output files.
 
-Both sides of a conversion hold the same axes (``arrays.py``), in another order, some of them merged: a *side* is the
-groups of axes that make up an array's own axes, and the array's chunks. A *unit* is the smallest part that is made of
-whole output chunks and can be merged; a *block* is units that are read at once. A block that covers whole input chunks
-too reads nothing twice; where memory does not allow that, some chunks are read in several blocks.
+Both sides of a conversion hold the same axes (``array_table.py``), in another order, some of them merged: a *side* is
+the groups of axes that make up an array's own axes, and the array's chunks. A *unit* is the smallest part that is made
+of whole output chunks and can be merged; a *block* is units that are read at once. A block that covers whole input
+chunks too reads nothing twice; where memory does not allow that, some chunks are read in several blocks.
 """
 
 import math

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.paxml_to_megatron import array_path, paxml_sizes
+from checkpoint_convert.conversion.paxml_to_megatron import array_path
 from checkpoint_convert.conversion.streaming import blocks_within
 from checkpoint_convert.formats.array_table import ARRAYS, Array, ArrayGroup, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import open_array
+from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
 MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
@@ -39,7 +40,7 @@ def plan_paxml_to_megatron(source: Path | None, *, dtype: str, workers: int, mem
 
     Raises InputError for a missing array, a wrong shape, or a memory limit that is too small.
     """
-    sizes = BENCHMARK_SIZES if source is None else paxml_sizes(source)
+    sizes = BENCHMARK_SIZES if source is None else paxml_axis_sizes(source)
     return [
         _plan(group, array, sizes, _input_chunks(source, group, array, sizes), dtype, workers, memory_limit)
         for group in groups(dtype)

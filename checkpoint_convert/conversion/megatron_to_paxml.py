@@ -18,7 +18,6 @@ from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
-    MASTER_WEIGHTS,
     REPEATS,
     WEIGHTS,
     Array,
@@ -26,8 +25,9 @@ from checkpoint_convert.formats.array_table import (
     chunk_shape,
     groups,
 )
-from checkpoint_convert.formats.parameters import attention_heads
-from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from checkpoint_convert.formats.common_files import fp32_weights_prefix
+from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
 from stage.errors import InputError
 
 
@@ -78,26 +78,8 @@ def megatron_to_paxml(
     ``heads`` may be None where the manifest or the width tells it. Raises InputError for a missing array or chunk, a
     wrong shape or dtype, a value that training cannot leave, or different work under the output's name.
     """
-    if not (source / "metadata.json").is_file():
-        raise InputError(f"{source}: not a Megatron zarr checkpoint (no metadata.json in it)")
+    weights = fp32_weights_prefix(source)
     if workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
-    weights = MASTER_WEIGHTS if any(source.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
-    conversion = MegatronToPaxmlConversion(source, weights, megatron_sizes(source, weights, heads))
+    conversion = MegatronToPaxmlConversion(source, weights, megatron_axis_sizes(source, weights, heads))
     return run_conversion(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
-
-
-def megatron_sizes(source: Path, weights: str, heads: int | None) -> dict[str, int]:
-    """Size of each axis of ``arrays.py``; the number of heads is not to be seen in the arrays."""
-    words, positions, layers = (
-        open_array(source / (weights + name)).shape
-        for name in (
-            "embedding.word_embeddings.weight",
-            "embedding.position_embeddings.weight",
-            "encoder.layers.mlp.dense_h_to_4h.weight",
-        )
-    )
-    width = int(words[1])
-    heads = attention_heads(source, width, heads)
-    sizes = {"L": layers[0], "C": 3, "N": heads, "D": width // heads, "H": width, "F": layers[1]}
-    return {**sizes, "V": words[0], "P": positions[0]}

@@ -26,7 +26,8 @@ from checkpoint_convert.formats.array_table import (
     groups,
 )
 from checkpoint_convert.formats.common_files import write_common
-from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
 
 NUMPY_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
@@ -105,22 +106,5 @@ def paxml_to_megatron(
         raise InputError(f"{source}: no such folder")
     if workers < 1:
         raise InputError(f"--workers {workers}: expected at least 1")
-    conversion = PaxmlToMegatronConversion(source, dtype, paxml_sizes(source), missing_chunks_are_zeros)
+    conversion = PaxmlToMegatronConversion(source, dtype, paxml_axis_sizes(source), missing_chunks_are_zeros)
     return run_conversion(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)
-
-
-def paxml_sizes(source: Path) -> dict[str, int]:
-    """Size of each axis of ``arrays.py``, read off the shapes of the weights."""
-    sizes: dict[str, int] = {}
-    for array in ARRAYS:
-        path = source / (groups("fp32")[0].paxml_prefix(array, REPEATS) + array.paxml)
-        shape = open_array(path).shape
-        axes = array.paxml_axes.split()
-        if len(shape) != len(axes):
-            raise InputError(f"{path}: shape {list(shape)}, expected the axes {array.paxml_axes}")
-        for axis, size in zip(axes, shape, strict=True):
-            if sizes.setdefault(axis, size) != size:
-                raise InputError(f"{path}: shape {list(shape)}, but axis {axis} is {sizes[axis]} in other arrays")
-    if sizes["C"] != 3 or sizes["N"] * sizes["D"] != sizes["H"]:
-        raise InputError(f"{source}: axes {sizes} are not those of a GPT-3 model (C = 3, N x D = H)")
-    return sizes

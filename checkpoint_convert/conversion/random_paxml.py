@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from checkpoint_convert.conversion.output_records import write_folder_manifest
 from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.zarr_arrays import create_array
-from checkpoint_convert.output_records import write_folder_manifest
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
 from stage.manifest import is_current
@@ -42,7 +42,7 @@ class ModelSizes:
     positions: int = 2048
 
     def by_axis(self) -> dict[str, int]:
-        """Sizes under the axis names of ``arrays.py``. Raises InputError when the heads do not divide the width."""
+        """Sizes by axis (``array_table.py``). Raises InputError when the heads do not divide the width."""
         if self.hidden % self.heads:
             raise InputError(f"{self.heads} heads do not divide the hidden size {self.hidden}")
         return {

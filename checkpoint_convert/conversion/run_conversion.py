@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checkpoint_convert.conversion.journal import Journal
+from checkpoint_convert.conversion.output_records import already_made, write_sums_and_manifest
 from checkpoint_convert.conversion.streaming import Job, run_jobs
-from checkpoint_convert.output_records import already_made, write_sums_and_manifest
 from checksums.md5_list import format_list
 from stage.digest import md5_file
 from stage.manifest import read_manifest, record_of

@@ -17,8 +17,8 @@ from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.parameters import Shapes, layer_name
 from checkpoint_convert.formats.zarr_arrays import open_array
+from checkpoint_convert.model_sizes.parameters import Shapes, layer_name
 from stage.errors import InputError
 from stage.manifest import require_intact
 

@@ -16,9 +16,10 @@ import torch.distributed.checkpoint as dcp
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
+from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
 from checkpoint_convert.export.tensor_source import MODEL, MOMENTS, TensorSource, ZarrSource
-from checkpoint_convert.formats.parameters import parameter_shapes, sizes_of_parameters
-from checkpoint_convert.output_records import already_made, require_apart, write_sums_and_manifest
+from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
+from checkpoint_convert.model_sizes.parameters import parameter_shapes
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
 from stage.manifest import require_intact
@@ -37,7 +38,7 @@ def to_dcp(folder: Path, output: Path, *, force: bool = False) -> int | None:
     source = ZarrSource(folder)
     shapes: dict[str, tuple[int, ...]] = {}
     for group in (MODEL, *MOMENTS):
-        sizes = sizes_of_parameters(folder, source.shapes(group))
+        sizes = parameter_axis_sizes(folder, source.shapes(group))
         shapes.update({f"{group}/{name}": shape for name, shape in parameter_shapes(sizes).items()})
     require_apart(folder, output)
     if already_made(folder, output, stage=STAGE, options={}, force=force):

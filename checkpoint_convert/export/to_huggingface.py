@@ -21,9 +21,11 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
+from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
 from checkpoint_convert.export.tensor_source import MODEL, TensorSource, open_tensor_source
-from checkpoint_convert.formats.parameters import attention_heads, layer_name, parameter_shapes, sizes_of_parameters
-from checkpoint_convert.output_records import already_made, require_apart, write_sums_and_manifest
+from checkpoint_convert.model_sizes.attention_heads import attention_heads
+from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
+from checkpoint_convert.model_sizes.parameters import layer_name, parameter_shapes
 from checksums.md5_list import digest_folder, format_list
 from stage.manifest import require_intact
 from stage.progress import Advance, progress
@@ -60,7 +62,7 @@ def qkv_bias(bias: Tensor, heads: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of ours (``arrays.py``) and GPT-2's; {layer} stands for the layer's number."""
+    """A parameter of ours (``array_table.py``) and GPT-2's; {layer} stands for the layer's number."""
 
     ours: str
     gpt2: str
@@ -101,7 +103,7 @@ def to_huggingface(
     """
     started = time.monotonic()
     source = open_tensor_source(folder)
-    sizes = sizes_of_parameters(folder, source.shapes(MODEL))
+    sizes = parameter_axis_sizes(folder, source.shapes(MODEL))
     options = {"heads": attention_heads(folder, sizes["H"], heads)}
     require_apart(folder, output)
     if already_made(folder, output, stage=STAGE, options=options, force=force):

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
 from stage.errors import InputError
 
 METADATA = '{"sharded_backend": "zarr"}'
@@ -25,6 +26,16 @@ def write_common(folder: Path, dtype: str) -> None:
     (folder / "metadata.json").write_text(METADATA)
     optimizer: dict[str, Any] = {"param_groups": [dict(PARAM_GROUP)]}
     torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, folder / "common.pt")
+
+
+def fp32_weights_prefix(folder: Path) -> str:
+    """How the FP32 weights' arrays of a Megatron zarr checkpoint begin: in a BF16 one they are the master copy.
+
+    Raises InputError where ``folder`` is no such checkpoint.
+    """
+    if not (folder / "metadata.json").is_file():
+        raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
+    return MASTER_WEIGHTS if any(folder.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
 
 
 def adam_step(folder: Path) -> int | None:

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS
 from checkpoint_convert.formats.boxes import Box, whole_box
 from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.common_files import adam_step
+from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
 from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
 from stage.errors import InputError
 
@@ -30,13 +30,11 @@ class MegatronCheckpoint:
     """
 
     def __init__(self, folder: Path) -> None:
-        if not (folder / "metadata.json").is_file():
-            raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
         self.folder = folder
         self._arrays: dict[str, StoredArray] = {}
         self._opening = Lock()
-        self.weights = MASTER_WEIGHTS if any(folder.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
-        """The FP32 weights: the master copy of a BF16 checkpoint."""
+        self.weights = fp32_weights_prefix(folder)
+        """Prefix of the arrays of the FP32 weights."""
 
     def adam_step(self) -> int | None:
         """Adam's step counter, None where the checkpoint has no common.pt."""

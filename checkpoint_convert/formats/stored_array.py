@@ -2,14 +2,14 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, shape_of, whole_box
+from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
 from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.zarr_arrays import open_array
 from stage.errors import InputError
@@ -111,32 +111,3 @@ class _RawChunks:
             return read_box(path, 0, self.chunks, self.dtype, inside, alone=True)
         except FileNotFoundError:
             return 0 if self.fill_value is None else self.dtype.type(self.fill_value)
-
-
-def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> Iterator[Box]:
-    """Cut an array into boxes of at most ``limit_bytes``, or of one chunk where only whole chunks can be read.
-
-    ``in_order``: boxes that, one behind the other, are the array's values in C order.
-    """
-    limit = max(1, limit_bytes // array.dtype.itemsize)
-    extent = [max(1, min(chunk, size)) for chunk, size in zip(array.chunks, array.shape, strict=True)]
-    if in_order or (array.in_part and math.prod(extent) > limit):
-        extent = _rows(array, limit)
-    else:
-        for axis in reversed(range(len(extent))):
-            while extent[axis] < array.shape[axis] and 2 * math.prod(extent) <= limit:
-                extent[axis] = min(2 * extent[axis], array.shape[axis])
-    return divided(whole_box(array.shape), extent)
-
-
-def _rows(array: StoredArray, limit: int) -> list[int]:
-    """One value along the first axes, some along the next, all along the others: at most ``limit`` items."""
-    extent = [1] * len(array.shape)
-    for axis in reversed(range(len(extent))):
-        inner = math.prod(extent[axis + 1 :])
-        fitting = min(limit // inner, array.shape[axis])
-        chunk = array.chunks[axis]
-        extent[axis] = max(1, fitting // chunk * chunk if chunk < fitting < array.shape[axis] else fitting)
-        if extent[axis] < array.shape[axis]:
-            break
-    return extent

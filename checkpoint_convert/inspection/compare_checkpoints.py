@@ -10,9 +10,11 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, Checkpoint, as_megatron, open_checkpoint
-from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray, blocks
-from checkpoint_convert.inspection.inspect_checkpoint import BLOCK_BYTES, PIECE, block_bytes, in_order, sizes, table
+from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray
+from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, block_bytes, blocks, results_in_order
+from checkpoint_convert.inspection.checkpoint_files import MEGATRON, PAXML, Checkpoint, as_megatron, open_checkpoint
+from checkpoint_convert.inspection.report_text import shape_text, table
+from checkpoint_convert.inspection.value_statistics import PIECE
 from stage.errors import CheckFailed, InputError
 from stage.progress import progress
 
@@ -77,7 +79,7 @@ class CheckpointComparison:
 
 
 def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0) -> CheckpointComparison:
-    """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``arrays.py``.
+    """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``array_table.py``.
 
     ``tolerance`` bounds the absolute difference; 0 asks for the same bits. Names, places and shapes are Megatron's
     where a PAXML checkpoint is compared with a Megatron one. Raises InputError where no array has the same name.
@@ -132,7 +134,7 @@ def _compare(
         return difference(one, other, tolerance, tuple(part.start for part in box)), one.nbytes
 
     total = Largest()
-    for found, read in in_order(work, blocks(cut, BLOCK_BYTES), 2 * block_bytes(cut)):
+    for found, read in results_in_order(work, blocks(cut, BLOCK_BYTES), 2 * block_bytes(cut)):
         total += found
         advance(read)
     finite = math.isfinite(total.difference)
@@ -198,7 +200,7 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
     if worst.same:
         return
     if worst.differing is None:
-        kinds = [f"{dtype} {sizes(shape)}" for shape, dtype in zip(worst.shapes, worst.dtypes, strict=True)]
+        kinds = [f"{dtype} {shape_text(shape)}" for shape, dtype in zip(worst.shapes, worst.dtypes, strict=True)]
         raise CheckFailed(f"{one} and {other} differ: {worst.name} is {kinds[0]} in one and {kinds[1]} in the other")
     assert worst.values is not None
     beyond = f" by more than {comparison.tolerance:g}" if comparison.tolerance else ""
@@ -228,7 +230,7 @@ def _cells(array: ArrayComparison) -> list[str]:
     def one_or_two(first: str, second: str) -> str:
         return first if first == second else f"{first} / {second}"
 
-    shapes, dtypes = one_or_two(*map(sizes, array.shapes)), one_or_two(*array.dtypes)
+    shapes, dtypes = one_or_two(*map(shape_text, array.shapes)), one_or_two(*array.dtypes)
     if array.differing is None or array.values is None:
         return [shapes, dtypes, *["-"] * 6]
     figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in _figures(array)]

@@ -2,70 +2,22 @@
 
 import hashlib
 import math
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.checkpoint_files import Checkpoint, open_checkpoint
-from checkpoint_convert.formats.stored_array import StoredArray, blocks
+from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, block_bytes, blocks, results_in_order
+from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_checkpoint
+from checkpoint_convert.inspection.report_text import bytes_text, shape_text, table
+from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import InputError
 from stage.progress import progress
-
-Result = TypeVar("Result")
-
-MEMORY_BYTES = 1 << 30
-BLOCK_BYTES = 64 << 20
-COPIES = 3
-"""Of a block: decoded chunks, the block itself, and what is computed of it."""
-PIECE = 1 << 20
-"""Values that are float64 at the same time."""
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Figures of some values; ``minimum`` to ``squares`` are of the finite ones."""
-
-    count: int = 0
-    zeros: int = 0
-    nan: int = 0
-    inf: int = 0
-    finite: int = 0
-    minimum: float = math.inf
-    maximum: float = -math.inf
-    mean: float = 0.0
-    squares: float = 0.0
-    """Sum of squared distances from the mean."""
-
-    def __add__(self, other: "Statistics") -> "Statistics":
-        """Of both together: means are moved, not sums added up, so that no digits are lost (Chan et al. 1979)."""
-        finite = self.finite + other.finite
-        apart = other.mean - self.mean
-        share = other.finite / max(finite, 1)
-        return Statistics(
-            self.count + other.count,
-            self.zeros + other.zeros,
-            self.nan + other.nan,
-            self.inf + other.inf,
-            finite,
-            min(self.minimum, other.minimum),
-            max(self.maximum, other.maximum),
-            self.mean + apart * share,
-            self.squares + other.squares + apart * apart * self.finite * share,
-        )
-
-    @property
-    def sd(self) -> float:
-        """Of the values as a whole, not of a sample."""
-        return math.sqrt(self.squares / max(self.finite, 1))
 
 
 @dataclass(frozen=True)
@@ -141,7 +93,7 @@ def _array_report(name: str, array: StoredArray, md5: bool, advance: Callable[[f
         values = array.read(box)
         return statistics(values), values
 
-    for part, values in in_order(read, blocks(array, BLOCK_BYTES, in_order=md5), block_bytes(array)):
+    for part, values in results_in_order(read, blocks(array, BLOCK_BYTES, in_order=md5), block_bytes(array)):
         total += part
         if digest is not None:
             digest.update(np.ascontiguousarray(values).view(np.uint8).data if values.ndim else values.tobytes())
@@ -166,52 +118,6 @@ def _array_report(name: str, array: StoredArray, md5: bool, advance: Callable[[f
     )
 
 
-def statistics(values: Values) -> Statistics:
-    """In float64, a piece at a time."""
-    total = Statistics()
-    for piece in pieces(values):
-        numbers = piece.astype(np.float64)
-        nan, inf = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
-        finite = numbers[np.isfinite(numbers)] if nan + inf else numbers
-        zeros = len(numbers) - int(np.count_nonzero(numbers))
-        part = Statistics(len(numbers), zeros, nan, inf, len(finite))
-        if len(finite):
-            mean = float(finite.mean())
-            squares = float(np.square(finite - mean).sum())
-            low, high = float(finite.min()), float(finite.max())
-            part = Statistics(len(numbers), zeros, nan, inf, len(finite), low, high, mean, squares)
-        total += part
-    return total
-
-
-def pieces(values: Values) -> Iterator[Values]:
-    flat = values.reshape(-1)
-    for start in range(0, len(flat), PIECE):
-        yield flat[start : start + PIECE]
-
-
-def block_bytes(array: StoredArray) -> int:
-    """The largest block that ``blocks`` makes of an array."""
-    return max(BLOCK_BYTES, 0 if array.in_part else math.prod(array.chunks) * array.dtype.itemsize)
-
-
-def in_order(work: Callable[[Box], Result], boxes: Iterable[Box], largest_bytes: int) -> Iterator[Result]:
-    """``work`` of every box, in the boxes' order, by as many threads as there are cores and memory for."""
-    threads = max(1, min(len(os.sched_getaffinity(0)), MEMORY_BYTES // (COPIES * largest_bytes) - 1))
-    with ThreadPoolExecutor(threads) as pool:
-        running: deque[Future[Result]] = deque()
-        try:
-            for box in boxes:
-                running.append(pool.submit(work, box))
-                if len(running) > threads:
-                    yield running.popleft().result()
-            while running:
-                yield running.popleft().result()
-        finally:
-            for future in running:
-                future.cancel()
-
-
 def format_checkpoint_report(report: CheckpointReport) -> str:
     """A table for a person, one array per line; names that begin alike stand under what they begin with."""
     head = ("shape", "dtype", "chunks", "on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf")
@@ -234,40 +140,11 @@ def format_checkpoint_report(report: CheckpointReport) -> str:
 def _cells(array: ArrayReport) -> list[str]:
     figures = ["-" if figure is None else f"{figure:.4g}" for figure in (array.min, array.max, array.mean, array.sd)]
     counts = [str(count) for count in (array.zeros, array.nan, array.inf)]
-    return [sizes(array.shape), array.dtype, sizes(array.chunks), human(array.bytes_on_disk), *figures, *counts]
-
-
-def table(names: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Lines of a table; the beginning of a name up to the model's own part is a heading."""
-    cut = [_split(name) for name in names]
-    cells = [["", *head], *([rest, *row] for (_, rest), row in zip(cut, rows, strict=True))]
-    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    lines, last = [], None
-    for (heading, _), row in zip([("", ""), *cut], cells, strict=True):
-        if heading != last and heading:
-            lines.append(heading)
-        last = heading
-        padded = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append(f"  {row[0]:<{widths[0]}}  {'  '.join(padded)}")
-    return lines
-
-
-def _split(name: str) -> tuple[str, str]:
-    for mark in ("language_model.", "params.lm.", "/"):
-        heading, found, rest = name.partition(mark)
-        if found:
-            return heading + found, rest
-    return "", name
-
-
-def sizes(shape: Sequence[int]) -> str:
-    return "x".join(map(str, shape)) or "scalar"
-
-
-def human(count: float) -> str:
-    """Bytes in units of 1,000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+    return [
+        shape_text(array.shape),
+        array.dtype,
+        shape_text(array.chunks),
+        bytes_text(array.bytes_on_disk),
+        *figures,
+        *counts,
+    ]

@@ -1,1 +1,1 @@
-"""The .bin and .idx files: layout, reading, writing, inspecting."""
+"""The .bin and .idx files: layout, reading, writing."""

@@ -16,7 +16,7 @@ from benchmark.training.train import train
 from checkpoint_convert.export.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.parameters import attention_heads
+from checkpoint_convert.model_sizes.attention_heads import attention_heads
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.manifest import manifest_path, read_manifest, require_intact

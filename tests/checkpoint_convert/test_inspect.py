@@ -11,14 +11,14 @@ import pytest
 import torch
 
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.formats.stored_array import StoredArray, blocks
+from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.inspection.array_blocks import blocks
 from checkpoint_convert.inspection.inspect_checkpoint import (
-    Statistics,
     format_checkpoint_report,
     inspect_checkpoint,
-    statistics,
 )
+from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import raw_bytes, write_dcp, write_safetensors
 from tests.support import assert_refused, command

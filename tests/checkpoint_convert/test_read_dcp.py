@@ -19,8 +19,8 @@ from torch.distributed.checkpoint.metadata import (
 )
 
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.checkpoint_files import open_checkpoint
 from checkpoint_convert.formats.dcp_arrays import dcp_arrays
+from checkpoint_convert.inspection.checkpoint_files import open_checkpoint
 from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_harmful_dcp

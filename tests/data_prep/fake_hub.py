@@ -1,14 +1,22 @@
 """A Hugging Face hub on this machine, with the few answers that huggingface_hub needs to fetch files."""
 
+import gzip
 import hashlib
 import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
+from data_prep.preparation.artifacts import train_shard
+from tests.support import command
+
 COMMITS = {"main": "a" * 40, "older": "b" * 40}
+NAMES = [train_shard(number) for number in (768, 769, 770)]
+FILES = {name: gzip.compress(f'{{"text": "tree {name}"}}\n'.encode(), mtime=0) for name in NAMES}
 
 
 class FakeHub(ThreadingHTTPServer):
@@ -38,11 +46,24 @@ class FakeHub(ThreadingHTTPServer):
 @contextmanager
 def fake_hub(files: dict[str, bytes]) -> Iterator[FakeHub]:
     with FakeHub(files) as hub:
-        thread = threading.Thread(target=hub.serve_forever, daemon=True)
+        thread = threading.Thread(target=lambda: hub.serve_forever(poll_interval=0.01), daemon=True)
         thread.start()
         yield hub
         hub.shutdown()
         thread.join()
+
+
+def fetched(output: Path, *more: object) -> Any:
+    """The three files of ``NAMES``, fetched by the command."""
+    return command("data_prep", "fetch", "--output", output, "--what", "train", "--shards", "768-770", *more)
+
+
+def all_files(output: Path) -> list[str]:
+    """Names of what fetch has left in its folder, its own notes aside."""
+    hidden = {".fetch.lock", "fetch.manifest.json"}
+    return sorted(
+        str(path.relative_to(output)) for path in output.rglob("*") if path.is_file() and path.name not in hidden
+    )
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoint_convert.conversion.paxml_to_megatron import array_path, paxml_sizes
+from checkpoint_convert.conversion.paxml_to_megatron import array_path
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -36,7 +37,7 @@ class Measured:
 
 def whole_arrays(source: Path, output: Path, dtype: str) -> None:
     """The straightforward conversion, array by array."""
-    sizes = paxml_sizes(source)
+    sizes = paxml_axis_sizes(source)
     for group in groups(dtype):
         for array in ARRAYS:
             values = open_array(array_path(source, group, array, sizes)).read().result()

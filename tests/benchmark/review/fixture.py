@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.mllog import parse_log
+from benchmark.results.run_summary import RunSummary, summarize
+
 Record = dict[str, Any]
 START_MS = 1_728_500_000_000
 BLOCK_MS = 120_000
@@ -120,3 +123,16 @@ def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -
     for name in ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh"):
         (code / name).write_text("as in the reference\n")
     return package
+
+
+def summary_of(run: list[Record], path: Path = Path("result_0.txt")) -> RunSummary:
+    """What is read of such records."""
+    return summarize(parse_log(path, as_text(run).encode()))
+
+
+def write_run(folder: Path, run: list[Record]) -> Path:
+    """A folder with that log alone; returns the log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "result_0.txt"
+    path.write_text(as_text(run))
+    return path

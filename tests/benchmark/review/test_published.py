@@ -13,7 +13,7 @@ SHARED = REPOSITORY.parent / "shared" / "real_logs"
 MORE = Path(os.environ.get("PUBLISHED_LOGS", "/nowhere"))
 FOLDERS = [folder for root in (SHARED, MORE) for folder in root.glob("v*/*/results/*/gpt3")]
 ROW = re.compile(r"(?m)^\| (\d\.\d) \| (\S+) / (\S+) \|.*?\| ([\d., ]+) \| [\d, ]+ evals")
-pytestmark = pytest.mark.skipif(not FOLDERS, reason="../shared/real_logs is not there")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not FOLDERS, reason="../shared/real_logs is not there")]
 """PUBLISHED_LOGS: a folder of v3.0 … v4.1 with the results of these rounds, to check all of them."""
 
 

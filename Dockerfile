@@ -1,0 +1,17 @@
+# The benchmark on NVIDIA's PyTorch image. Written and linted (hadolint); it has not been built yet.
+#
+#   docker build --tag gpt3-benchmark .
+#   sbatch run_gpt3.sh LOG_DIR BPE_DIR gpt3-benchmark
+ARG IMAGE=nvcr.io/nvidia/pytorch:25.10-py3
+FROM ${IMAGE}
+WORKDIR /workspace/gpt3-training-benchmark
+COPY requirements.lock ./
+# The image's PyTorch, with its CUDA packages, NumPy and apex are built for each other and stay as they are: they are left
+# out of what is installed, nothing is installed for what it depends on, and the build ends if one of them changed.
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+RUN pip list --format=freeze | { grep -iE '^(torch|numpy|apex)[=@ ]' || true; } >/tmp/kept \
+    && grep -vE '^(#|torch==|numpy==)' requirements.lock >/tmp/wanted \
+    && pip install --no-cache-dir --no-deps --requirement /tmp/wanted \
+    && pip list --format=freeze | { grep -iE '^(torch|numpy|apex)[=@ ]' || true; } | diff /tmp/kept -
+COPY . .
+RUN python stage/dependencies.py && pip install --no-cache-dir --no-deps --no-build-isolation .

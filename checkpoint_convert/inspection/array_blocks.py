@@ -1,0 +1,69 @@
+"""Going through an array of any size in blocks, by several threads and within 1 GiB of memory."""
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from checkpoint_convert.formats.boxes import Box, divided, whole_box
+from checkpoint_convert.formats.stored_array import StoredArray
+
+Result = TypeVar("Result")
+
+MEMORY_BYTES = 1 << 30
+BLOCK_BYTES = 64 << 20
+COPIES = 3
+"""Of a block: decoded chunks, the block itself, and what is computed of it."""
+
+
+def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> Iterator[Box]:
+    """Cut an array into boxes of at most ``limit_bytes``, or of one chunk where only whole chunks can be read.
+
+    ``in_order``: boxes that, one behind the other, are the array's values in C order.
+    """
+    limit = max(1, limit_bytes // array.dtype.itemsize)
+    extent = [max(1, min(chunk, size)) for chunk, size in zip(array.chunks, array.shape, strict=True)]
+    if in_order or (array.in_part and math.prod(extent) > limit):
+        extent = _rows(array, limit)
+    else:
+        for axis in reversed(range(len(extent))):
+            while extent[axis] < array.shape[axis] and 2 * math.prod(extent) <= limit:
+                extent[axis] = min(2 * extent[axis], array.shape[axis])
+    return divided(whole_box(array.shape), extent)
+
+
+def _rows(array: StoredArray, limit: int) -> list[int]:
+    """One value along the first axes, some along the next, all along the others: at most ``limit`` items."""
+    extent = [1] * len(array.shape)
+    for axis in reversed(range(len(extent))):
+        inner = math.prod(extent[axis + 1 :])
+        fitting = min(limit // inner, array.shape[axis])
+        chunk = array.chunks[axis]
+        extent[axis] = max(1, fitting // chunk * chunk if chunk < fitting < array.shape[axis] else fitting)
+        if extent[axis] < array.shape[axis]:
+            break
+    return extent
+
+
+def block_bytes(array: StoredArray) -> int:
+    """The largest block that ``blocks`` makes of an array."""
+    return max(BLOCK_BYTES, 0 if array.in_part else math.prod(array.chunks) * array.dtype.itemsize)
+
+
+def results_in_order(work: Callable[[Box], Result], boxes: Iterable[Box], largest_bytes: int) -> Iterator[Result]:
+    """``work`` of every box, in the boxes' order, by as many threads as there are cores and memory for."""
+    threads = max(1, min(len(os.sched_getaffinity(0)), MEMORY_BYTES // (COPIES * largest_bytes) - 1))
+    with ThreadPoolExecutor(threads) as pool:
+        running: deque[Future[Result]] = deque()
+        try:
+            for box in boxes:
+                running.append(pool.submit(work, box))
+                if len(running) > threads:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()

@@ -1,0 +1,1 @@
+"""What a checkpoint tells of its model: sizes of the axes, names and shapes of the parameters, attention heads."""

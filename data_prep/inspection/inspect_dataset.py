@@ -1,0 +1,266 @@
+"""What is in a ``.bin/.idx`` pair: lengths, token frequencies, pieces, and how it compares with another pair."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.inspection.dataset_blocks import (
+    Counts,
+    DatasetBlocks,
+    Difference,
+    check_index,
+    count_lengths,
+    count_tokens,
+    first_at_least,
+    first_difference,
+    largest_gap,
+    total_variation,
+)
+from data_prep.token_files.indexed_dataset import bin_path, idx_path
+from data_prep.tokenizing.tokenizer import Tokenizer
+from stage.errors import CheckFailed, InputError
+from stage.optional_packages import import_optional
+from stage.progress import progress
+from stage.publish import published_file
+
+PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+LISTED_TOKENS = 10
+DECODED_DOCUMENTS = 1000
+PICTURE_BINS = 60
+PICTURE_FORMATS = (".svg", ".png")
+
+
+@dataclass(frozen=True)
+class TokenCount:
+    id: int
+    count: int
+    piece: str | None
+    """None where no tokenizer was given, or it has no such piece."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The dataset against a tokenizer."""
+
+    pieces: int
+    unused_pieces: int
+    """Pieces that do not occur."""
+    tokens_beyond: int
+    """Tokens whose id is not below ``pieces``."""
+    first_beyond: tuple[int, int] | None
+    """Document and token, in that document, of the first of them."""
+    text_bytes_per_token: float
+    """UTF-8 bytes of the decoded text, as the tokenizer normalised it."""
+    decoded_documents: int
+    """How many documents, evenly spread, that figure is from."""
+
+
+@dataclass(frozen=True)
+class DatasetReport:
+    """Lengths are in tokens, sizes in bytes."""
+
+    prefix: str
+    dtype: str
+    bin_bytes: int
+    idx_bytes: int
+    documents: int
+    tokens: int
+    shortest: int
+    mean_length: float
+    percentiles: dict[int, int]
+    """Length that so many of 100 documents do not exceed."""
+    longest: int
+    distinct_tokens: int
+    largest_id: int
+    most_frequent: list[TokenCount]
+    least_frequent: list[TokenCount]
+    """Of the tokens that occur."""
+    vocabulary: Vocabulary | None
+
+
+@dataclass(frozen=True)
+class DatasetComparison:
+    """One dataset against another."""
+
+    other: DatasetReport
+    first_difference: Difference | None
+    """None: the same documents, token by token."""
+    length_distance: float
+    """Kolmogorov and Smirnov's distance of the two distributions of lengths, 0 to 1."""
+    token_distance: float
+    """Total variation distance of the two distributions of token ids, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Inspected:
+    report: DatasetReport
+    lengths: Counts
+    tokens: Counts
+    blocks: DatasetBlocks
+
+
+def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
+    """Check and count one dataset.
+
+    Raises CheckFailed where a length, a pointer, a document end or the size of ``.bin`` is wrong, or a value is no
+    token id, naming the file and the first document; InputError as :class:`DatasetBlocks` does.
+    """
+    blocks = DatasetBlocks(prefix)
+    model = None if tokenizer is None else Tokenizer(tokenizer)
+    num_tokens = check_index(blocks)
+    lengths = count_lengths(blocks)
+    with progress(f"count {prefix.name}", num_tokens * blocks.dtype.itemsize, "bytes") as advance:
+        tokens = count_tokens(blocks, advance)
+    by_count = np.lexsort((tokens.values, -tokens.counts))
+    report = DatasetReport(
+        prefix=str(prefix),
+        dtype=blocks.dtype.name,
+        bin_bytes=bin_path(prefix).stat().st_size,
+        idx_bytes=idx_path(prefix).stat().st_size,
+        documents=blocks.header.sequences,
+        tokens=num_tokens,
+        shortest=int(lengths.values[0]),
+        mean_length=lengths.mean,
+        percentiles={percent: lengths.percentile(percent) for percent in PERCENTILES},
+        longest=int(lengths.values[-1]),
+        distinct_tokens=len(tokens.values),
+        largest_id=int(tokens.values[-1]),
+        most_frequent=[_token_count(tokens, place, model) for place in by_count[:LISTED_TOKENS]],
+        least_frequent=[_token_count(tokens, place, model) for place in by_count[: -LISTED_TOKENS - 1 : -1]],
+        vocabulary=None if model is None else _vocabulary(blocks, tokens, model),
+    )
+    return Inspected(report, lengths, tokens, blocks)
+
+
+def compare_datasets(one: Inspected, other: Inspected) -> DatasetComparison:
+    return DatasetComparison(
+        other=other.report,
+        first_difference=first_difference(one.blocks, other.blocks),
+        length_distance=largest_gap(one.lengths, other.lengths),
+        token_distance=total_variation(one.tokens, other.tokens),
+    )
+
+
+def _token_count(tokens: Counts, place: int, model: Tokenizer | None) -> TokenCount:
+    token = int(tokens.values[place])
+    piece = model.piece(token) if model is not None and token < model.vocab_size else None
+    return TokenCount(token, int(tokens.counts[place]), piece)
+
+
+def _vocabulary(blocks: DatasetBlocks, tokens: Counts, model: Tokenizer) -> Vocabulary:
+    pieces = model.vocab_size
+    known = tokens.values < pieces
+    total = blocks.header.sequences
+    decoded = min(DECODED_DOCUMENTS, total)
+    text_bytes = num_tokens = 0
+    for number in range(decoded):
+        ids = blocks.document(number * total // decoded)
+        ids = ids[ids < pieces]
+        text_bytes += len(model.decode(ids.tolist()).encode())
+        num_tokens += len(ids)
+    return Vocabulary(
+        pieces=pieces,
+        unused_pieces=pieces - int(known.sum()),
+        tokens_beyond=int(tokens.counts[~known].sum()),
+        first_beyond=None if known.all() else first_at_least(blocks, pieces),
+        text_bytes_per_token=text_bytes / max(1, num_tokens),
+        decoded_documents=decoded,
+    )
+
+
+def require_known_tokens(report: DatasetReport) -> None:
+    """Raise CheckFailed where a token is beyond the tokenizer's vocabulary."""
+    known = report.vocabulary
+    if known is not None and known.first_beyond is not None:
+        document, token = known.first_beyond
+        raise CheckFailed(
+            f"{report.prefix}.bin: {known.tokens_beyond:,} tokens are beyond the tokenizer's {known.pieces:,} pieces, "
+            f"the first of them in document {document}, token {token}"
+        )
+
+
+def require_same_datasets(report: DatasetReport, comparison: DatasetComparison) -> None:
+    """Raise CheckFailed where the datasets differ, naming the first document and token."""
+    found = comparison.first_difference
+    if found is not None:
+        here, there = ("nothing" if token is None else f"id {token}" for token in (found.here, found.there))
+        raise CheckFailed(
+            f"{report.prefix} and {comparison.other.prefix} differ, first in document {found.document}, "
+            f"token {found.token}: {here} and {there}"
+        )
+
+
+def format_dataset_report(report: DatasetReport) -> str:
+    """Several lines for a person."""
+    name = Path(report.prefix).name
+    lengths = "  ".join(f"{percent} %: {length:,}" for percent, length in report.percentiles.items())
+    lines = [
+        f"{report.prefix}: {report.documents:,} documents, {report.tokens:,} tokens, {report.dtype}",
+        f"  files       {name}.bin {report.bin_bytes:,} bytes, {name}.idx {report.idx_bytes:,} bytes; "
+        "every length, pointer and document end holds",
+        f"  lengths     {report.shortest:,} to {report.longest:,} tokens, mean {report.mean_length:,.1f}, "
+        f"median {report.percentiles[50]:,}",
+        f"              {lengths}",
+        f"  tokens      {report.distinct_tokens:,} distinct, largest id {report.largest_id:,}",
+        f"  frequent    {_format_tokens(report.most_frequent, report.tokens)}",
+        f"  rare        {_format_tokens(report.least_frequent, report.tokens)}",
+    ]
+    if report.vocabulary is not None:
+        known = report.vocabulary
+        lines += [
+            f"  vocabulary  {known.pieces:,} pieces, {known.unused_pieces:,} of them unused, "
+            f"{known.tokens_beyond:,} tokens beyond it",
+            f"  text        {known.text_bytes_per_token:.3f} bytes per token "
+            f"({known.decoded_documents:,} documents decoded)",
+        ]
+    return "\n".join(lines)
+
+
+def _format_tokens(listed: list[TokenCount], total: int) -> str:
+    def one(token: TokenCount) -> str:
+        piece = "" if token.piece is None else f" {token.piece!r}"
+        share = 100 * token.count / total
+        return f"{token.id}{piece} {f'{share:.2f} %' if share >= 0.01 else f'{token.count:,} x'}"
+
+    return ", ".join(one(token) for token in listed)
+
+
+def format_dataset_comparison(report: DatasetReport, comparison: DatasetComparison) -> str:
+    """The other dataset's report and how they compare, for a person."""
+    other = comparison.other
+    counts = (
+        f"{report.documents - other.documents:+,} documents, {report.tokens - other.tokens:+,} tokens, "
+        f"largest gap of lengths {comparison.length_distance:.4f}, "
+        f"total variation of tokens {comparison.token_distance:.4f}"
+    )
+    verdict = "the same documents, token by token" if comparison.first_difference is None else "not the same"
+    return f"{format_dataset_report(other)}\n{report.prefix} against {other.prefix}: {verdict}\n  {counts}"
+
+
+def require_picture_format(path: Path) -> None:
+    """Raise InputError before hours of counting rather than after, where the picture could not be drawn."""
+    if path.suffix not in PICTURE_FORMATS:
+        raise InputError(f"--picture {path}: expected a name that ends in {' or '.join(PICTURE_FORMATS)}")
+    import_optional("matplotlib.figure", "matplotlib", "--picture")
+
+
+def draw_lengths(lengths: dict[str, Counts], path: Path) -> None:
+    """A histogram of document lengths, logarithmic in length, one outline per dataset name."""
+    shortest = min(int(counts.values[0]) for counts in lengths.values())
+    longest = max(int(counts.values[-1]) for counts in lengths.values())
+    edges = np.unique(np.ceil(np.geomspace(shortest, longest + 1, PICTURE_BINS + 1)))
+    matplotlib = import_optional("matplotlib", "matplotlib", "--picture")
+    figures = import_optional("matplotlib.figure", "matplotlib", "--picture")
+    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.add_subplot(
+        xscale="log", xlabel="tokens per document", ylabel="documents, % per bin", title="Document lengths"
+    )
+    for name, counts in lengths.items():
+        heights, _ = np.histogram(counts.values, edges, weights=counts.counts)
+        axes.stairs(100 * heights / counts.total, edges, label=f"{name}: {counts.total:,} documents")
+    axes.legend()
+    # The same dataset gives the same bytes: no date, and no random names in the SVG.
+    with matplotlib.rc_context({"svg.hashsalt": "lengths"}), published_file(path) as partial:
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(partial, format=path.suffix[1:], metadata=metadata)

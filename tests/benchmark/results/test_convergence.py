@@ -1,0 +1,103 @@
+"""The convergence test: numbers got by running the official checker (docs/facts/mlperf_review.md 5, 5.11)."""
+
+import pytest
+
+from benchmark.results.convergence import Convergence, judge_convergence, make_point, official_points, points_for, prune
+from benchmark.results.judged import GPT3, REHEARSED
+from tests.benchmark.review.damage import Log
+from tests.benchmark.review.fixture import records, summary_of
+
+
+def judge(size: int, evaluations: int, ruleset: str) -> Convergence:
+    run = summary_of(records(1, batch_size=size, evaluations=evaluations))
+    return judge_convergence([run] * 3, official_points(ruleset))
+
+
+def test_reference_points_of_the_rulesets() -> None:
+    old, new = ({point.batch_size: point for point in official_points(name)} for name in ("4.0.0", "4.1.0"))
+    assert official_points("3.0.0") == official_points("3.1.0") == official_points("4.0.0")
+    assert old[2048].mean == 1182793728
+    assert old[2048].deviation == 25165824
+    assert old[2048].least == pytest.approx(1116578914, abs=1)
+    assert new[2048].least == pytest.approx(1119593070.25, abs=0.01)
+    assert old[1536].least == pytest.approx(1076517411, abs=1)
+    assert old[3072].least == pytest.approx(1158605944, abs=1)
+    assert old[8192].least == pytest.approx(1560767723, abs=1)
+    assert (new[6144].deviation, new[6144].least) == (0, 1409286144)
+    assert [point.batch_size for point in prune(official_points("4.0.0"))] == [2048, 3072, 4096, 8192]
+    assert [point.batch_size for point in prune(official_points("4.1.0"))] == [2048, 3072, 4096, 6144, 8192]
+
+
+def test_void_entry_is_found_in_4_1_0_only() -> None:
+    assert [point.outliers for point in official_points("4.1.0") if point.outliers] == [(13790871552,)]
+    assert not [point for point in official_points("4.0.0") if point.outliers]
+
+
+@pytest.mark.parametrize(
+    ("size", "ruleset", "least", "factor", "unscaled"),
+    [
+        (1536, "4.0.0", 23, 1.0217, 24),
+        (1536, "4.1.0", 23, 1.0174, 24),
+        (2048, "4.0.0", 23, 1.0217, 24),
+        (2048, "4.1.0", 23, 1.0174, 24),
+        (2304, "4.0.0", 22, 1.0413, 23),
+        (2560, "4.0.0", 22, 1.0364, 23),
+        (2688, "4.0.0", 21, 1.0367, 22),
+        (2904, "4.0.0", 22, 1.0223, 23),
+        (3072, "4.0.0", 24, 1.0, 24),
+        (4096, "4.0.0", 25, 1.0, 25),
+        (4096, "4.1.0", 25, 1.0, 25),
+        (6144, "4.0.0", 28, 1.0223, 29),
+        (6144, "4.1.0", 28, 1.0, 28),
+        (8192, "4.0.0", 32, 1.0078, 33),
+        (8192, "4.1.0", 32, 1.0078, 33),
+    ],
+)
+def test_least_evaluations(size: int, ruleset: str, least: int, factor: float, unscaled: int) -> None:
+    assert judge(size, least - 1, ruleset).standing == "fails"
+    passing = judge(size, least, ruleset)
+    assert passing.standing == ("passes" if factor == 1 else "passes, scaled")
+    assert passing.factor == pytest.approx(factor, abs=5e-5)
+    assert judge(size, unscaled, ruleset).standing == "passes"
+
+
+def test_anything_passes_by_the_void_entry_and_that_is_said() -> None:
+    fast = judge(3072, 8, "4.1.0")
+    assert (fast.standing, fast.repaired) == ("passes, scaled", "fails")
+    assert judge(3072, 8, "4.0.0").standing == "fails"
+    honest = judge(3072, 25, "4.1.0")
+    assert (honest.standing, honest.repaired) == ("passes", "passes")
+    assert judge(3072, 24, "4.1.0").factor == pytest.approx(1.0083, abs=5e-5)
+    assert judge(2304, 5, "4.1.0").repaired == "fails"
+    assert judge(2048, 24, "4.1.0").repaired is None
+
+
+def test_batch_size_above_the_largest_point_has_none() -> None:
+    assert judge(12288, 40, "4.1.0").standing == "no reference point"
+
+
+def test_failed_run_counts_as_the_fastest() -> None:
+    """A quirk of the official checker: infinity is 1e9 tokens, less than any run takes."""
+    runs = []
+    for number, evaluations in enumerate((23, 24, 25)):
+        log = Log(records(number, evaluations=evaluations))
+        if evaluations == 25:
+            log.metadata("run_stop", status="aborted")
+        runs.append(summary_of(log.records))
+    assert judge_convergence(runs, official_points("4.1.0")).median == 23 * 50_331_648
+
+
+def test_number_of_runs_that_is_not_three_is_not_tested() -> None:
+    run = summary_of(records(1))
+    assert judge_convergence([run], official_points("4.1.0")).standing == "not tested"
+
+
+def test_rehearsal_has_points_of_its_own() -> None:
+    (point,) = points_for(REHEARSED, "4.1.0")
+    assert (point.batch_size, len(point.tokens), point.outliers) == (16, 8, ())
+    assert 0 < point.least < point.mean
+    assert points_for(GPT3, "4.0.0") == official_points("4.0.0")
+
+
+def test_point_without_spread_has_no_tolerance() -> None:
+    assert make_point(16, None, [100.0] * 6).least == 100

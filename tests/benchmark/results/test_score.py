@@ -1,0 +1,81 @@
+"""Score and speed of three runs; those of published results are in tests/benchmark/review/test_verdict.py."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmark.results.score import middle_run, score
+from benchmark.results.subjects import ResultSet, SubmissionPackage
+from tests.benchmark.review.damage import Log, T
+from tests.benchmark.review.fixture import SYSTEM, as_text, records, summary_of, write_package
+
+
+def set_of(package: Path) -> ResultSet:
+    (one,) = SubmissionPackage(package, "4.1.0").sets
+    return one
+
+
+def late(seed: int, seconds: int) -> Log:
+    log = Log(records(seed))
+    log.shift(log.place("run_stop"), 1000 * seconds)
+    return log
+
+
+def write_logs(package: Path, *logs: Log) -> ResultSet:
+    for number, log in enumerate(logs):
+        (package / "results" / SYSTEM / "gpt3" / f"result_{number}.txt").write_text(as_text(log.records))
+    return set_of(package)
+
+
+def test_middle_time_and_speed_of_three_runs(tmp_path: Path) -> None:
+    found = score(write_logs(write_package(tmp_path), late(1, 60), late(2, 0), late(3, 30)))
+    assert (found.name, found.submitter, found.platform, found.batch_size) == (SYSTEM, "ACME", "ACME-H100-n64", 2048)
+    assert [run.seed for run in found.runs] == [1, 2, 3]
+    assert found.measured_minutes == found.runs[2].minutes == pytest.approx(52.5, abs=0.01)
+    assert (found.factor, found.minutes, found.why_no_score) == (1, found.measured_minutes, None)
+    assert (found.accelerators, found.accelerator) == (512, "NVIDIA H100-SXM5-80GB")
+    assert found.tokens_per_s_per_accelerator == pytest.approx(24 * T / (52.5 * 60) / 512, rel=1e-3)
+    assert found.mfu == pytest.approx((found.tflops_per_accelerator or 0) / 989.4)
+    first = found.runs[0]
+    assert first.evaluation_share == pytest.approx(240 / (53 * 60), rel=1e-3)
+    assert first.init_share == pytest.approx(200 / (200 + 53 * 60), rel=1e-3)
+
+
+def test_few_tokens_are_scaled_by_the_reference_points(tmp_path: Path) -> None:
+    found = score(set_of(write_package(tmp_path, lambda seed: records(seed, evaluations=23))))
+    assert found.factor == pytest.approx(1.0174, abs=5e-5)
+    assert found.minutes == pytest.approx((found.measured_minutes or 0) * found.factor)
+
+
+def test_one_failed_run_counts_as_the_slowest(tmp_path: Path) -> None:
+    failed = late(2, 0)
+    failed.set("eval_accuracy", 2.6901, -1)
+    failed.metadata("run_stop", status="aborted")
+    package = write_package(tmp_path)
+    found = score(write_logs(package, late(1, 0), failed, late(3, 60)))
+    assert found.measured_minutes == found.runs[2].minutes
+    found = score(write_logs(package, failed, failed, late(3, 60)))
+    assert (found.minutes, found.why_no_score) == (None, "more than one run did not converge")
+
+
+def test_accelerators_by_the_configuration_beside_a_log_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "result_0.txt").write_text(as_text(records(1)))
+    one = ResultSet("run", "4.1.0", [tmp_path / "result_0.txt"], tmp_path)
+    config = tmp_path / "config.json"
+    assert (score(one).accelerators, score(one).mfu) == (None, None)
+    config.write_text("{")
+    assert score(one).accelerators is None
+    system = {"device": "cuda", "accelerator": "H100", "nodes": 2, "devices_per_node": 8}
+    config.write_text(json.dumps({"system": system}))
+    found = score(one)
+    assert (found.accelerators, found.accelerator, found.peak_tflops) == (16, "H100", 989.4)
+    assert found.why_no_score == "a score takes 3 runs, there is 1"
+
+
+def test_middle_run_of_those_with_a_time() -> None:
+    runs = [summary_of(late(number, seconds).records) for number, seconds in enumerate((9, 0, 5))]
+    untimed = Log(records(4))
+    untimed.without("run_stop")
+    assert middle_run([*runs, summary_of(untimed.records)]) is runs[2]
+    assert middle_run([]) is None

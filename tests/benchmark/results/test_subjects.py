@@ -1,0 +1,78 @@
+"""What there is to review below the paths given."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects, is_package, ruleset_for
+from stage.errors import InputError
+from tests.benchmark.review.fixture import SYSTEM, records, write_package, write_run
+
+
+def test_ruleset_is_found_in_the_path() -> None:
+    assert ruleset_for(Path("/x/v3.1/Google/results"), None) == "3.1.0"
+    assert ruleset_for(Path("/x/training_results_v4.0/Google"), None) == "4.0.0"
+    assert ruleset_for(Path("/x/run"), None) == "4.1.0"
+    assert ruleset_for(Path("/x/v3.1/Google"), "4.0.0") == "4.0.0"
+    with pytest.raises(InputError, match=r"--ruleset 5\.0\.0: gpt3 is in"):
+        ruleset_for(Path("/x/v5.0/Google"), None)
+
+
+def test_runs_of_several_folders_are_one_result(tmp_path: Path) -> None:
+    for number in range(3):
+        write_run(tmp_path / f"run_{number}", records(number))
+    write_run(tmp_path / "run_3", records(4, batch_size=1536))
+    subjects = find_subjects([tmp_path], None)
+    assert [(one.name, len(one.files)) for one in subjects if isinstance(one, ResultSet)] == [
+        ("3 runs", 3),
+        ("run_3/result_0.txt", 1),
+    ]
+
+
+def test_a_file_given_twice_counts_once(tmp_path: Path) -> None:
+    path = write_run(tmp_path, records(1))
+    (one,) = find_subjects([path, tmp_path], None)
+    assert isinstance(one, ResultSet)
+    assert one.files == [path]
+
+
+def test_folder_of_packages_is_each_of_them(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    package.rename(tmp_path / "OTHER")
+    write_package(tmp_path)
+    subjects = find_subjects([tmp_path], None)
+    assert [one.path.name for one in subjects if isinstance(one, SubmissionPackage)] == ["ACME", "OTHER"]
+
+
+def test_system_description_beside_the_results_tells_the_accelerators(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    (one,) = find_subjects([package / "results" / SYSTEM / "gpt3"], None)
+    assert isinstance(one, ResultSet)
+    assert one.name == SYSTEM
+    assert one.system is not None
+    assert one.system.accelerators == 512
+
+
+def test_parts_of_a_package(tmp_path: Path) -> None:
+    path = write_package(tmp_path)
+    os.mkfifo(path / "pipe")
+    (path / "link").symlink_to("/")
+    package = SubmissionPackage(path, "4.1.0")
+    assert [one.name for one in package.sets] == [SYSTEM]
+    assert [folder.name for folder in package.result_folders] == ["gpt3"]
+    assert [description.string("system_name") for description in package.descriptions] == [SYSTEM]
+    kinds = {entry.path.name: entry.kind for entry in package.entries}
+    assert (kinds["pipe"], kinds["link"], kinds["systems"], kinds["README.md"]) == ("other", "link", "folder", "file")
+    assert is_package(path)
+    assert not is_package(path / "systems")
+
+
+def test_paths_without_results_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no result_\*\.txt there; give a result file, a run folder or a package"):
+        find_subjects([tmp_path], None)
+    with pytest.raises(InputError, match="nowhere: no such file or folder"):
+        find_subjects([tmp_path / "nowhere"], None)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: not a regular file"):
+        find_subjects([tmp_path / "pipe"], None)

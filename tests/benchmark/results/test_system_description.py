@@ -1,0 +1,50 @@
+"""System descriptions, good and bad."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmark.results.system_description import MOST_BYTES, as_count, read_system
+from tests.benchmark.review.fixture import system_description
+
+
+def test_fields_lines_and_accelerators(tmp_path: Path) -> None:
+    path = tmp_path / "system.json"
+    path.write_text(json.dumps(system_description(), indent=1))
+    found = read_system(path)
+    assert (found.problem, found.repeated) == (None, ())
+    assert (found.string("submitter"), found.string("other_software_stack")) == ("ACME", None)
+    assert (found.count("number_of_nodes"), found.accelerators) == (64, 512)
+    assert (found.line("submitter"), found.line("division"), found.line("nothing")) == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"a": ', "not JSON (Expecting value: line 1 column 7 (char 6))"),
+        (b"[1]", "a JSON list, not an object"),
+        (b"\xff{}", "not UTF-8 (invalid start byte at byte 0)"),
+        (b" " * (MOST_BYTES + 1), "1,048,577 bytes, more than 1,048,576"),
+    ],
+    ids=["cut", "list", "binary", "large"],
+)
+def test_what_cannot_be_read_is_told(content: bytes, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "system.json"
+    path.write_bytes(content)
+    found = read_system(path)
+    assert (found.content, found.problem, found.accelerators) == ({}, problem, None)
+    assert read_system(tmp_path).problem == "not a file"
+
+
+def test_fields_that_stand_twice(tmp_path: Path) -> None:
+    path = tmp_path / "system.json"
+    path.write_text('{"a": 1, "b": {"c": 1, "c": 2}, "a": 2}')
+    assert (read_system(path).repeated, read_system(path).content["a"]) == (("c", "a"), 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [(8, 8), (" 8 ", 8), ("8.0", None), (True, None), (None, None), ("", None), ("1" * 10, None)]
+)
+def test_counts(value: object, count: int | None) -> None:
+    assert as_count(value) == count

@@ -1,0 +1,44 @@
+"""System descriptions; most of it is in the table of damages."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmark.results.system_description import read_system
+from benchmark.review.rules import system_rules
+from benchmark.review.rules.system_rules import STATUSES, Described
+from tests.benchmark.review.fixture import system_description
+
+
+def described(folder: Path, ruleset: str = "4.1.0", **fields: object) -> Described:
+    path = folder / "system.json"
+    path.write_text(json.dumps({**system_description(), **fields}, indent=1))
+    return Described(read_system(path), ruleset)
+
+
+def test_status_is_free_text_before_round_4(tmp_path: Path) -> None:
+    for ruleset, told in (("3.0.0", 0), ("3.1.0", 0), ("4.0.0", 1), ("4.1.0", 1)):
+        assert len(list(system_rules.status(described(tmp_path, ruleset, status="onprem")))) == told
+    for status in STATUSES:
+        assert list(system_rules.status(described(tmp_path, status=status))) == []
+
+
+def test_names_left_empty_are_a_warning(tmp_path: Path) -> None:
+    (at,) = system_rules.named(described(tmp_path, framework=" "))
+    assert (at.line, at.found, at.due) == (31, "framework ' '", "a name")
+    assert list(system_rules.named(described(tmp_path))) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "told"), [("TODO", 1), ("fill in", 1), ("<name>", 1), ("ORG_PLACEHOLDER", 1), ("", 0), ("todolist", 0)]
+)
+def test_placeholders(value: str, told: int, tmp_path: Path) -> None:
+    assert len(list(system_rules.filled_in(described(tmp_path, cooling=value)))) == told
+
+
+def test_description_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:
+    (tmp_path / "system.json").write_text("[]")
+    subject = Described(read_system(tmp_path / "system.json"), "4.1.0")
+    assert [at.found for at in system_rules.readable(subject)] == ["a JSON list, not an object"]
+    assert list(system_rules.fields(subject)) == []

@@ -1,0 +1,122 @@
+"""The official checkers on results and packages: which run, on what, and what they say."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmark.results.subjects import ResultSet
+from benchmark.review.official_checkers import RCP, TOOLS
+from benchmark.review.verdict import review
+from tests.benchmark.review.damage import Log
+from tests.benchmark.review.fixture import ORG, SYSTEM, as_text, records, write_package, write_run
+
+TOOLS_OF_A_PACKAGE = [
+    "RCP",
+    "compliance",
+    "compliance",
+    "compliance",
+    "package",
+    "repository",
+    "seed",
+    "summarizer",
+    "system description",
+]
+
+
+def with_code(package: Path) -> Path:
+    """A submitter's folder may be named like a module, and hold code."""
+    named = package.rename(package.with_name("yaml"))
+    (named / "__init__.py").write_text("raise SystemExit('imported')")
+    (named / "results" / "json.py").write_text("raise SystemExit('imported')")
+    return named
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ruleset", ["3.0.0", "4.1.0"])
+def test_every_tool_runs_on_a_package_and_nothing_in_it_is_imported(ruleset: str, tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    if ruleset == "4.1.0":  # as it is, tests/benchmark/submission/test_package.py has one reviewed
+        package = with_code(package)
+    before = sorted(path.relative_to(package) for path in package.rglob("*"))
+    (subject,) = review([package], ruleset).subjects
+    assert subject.passed, subject
+    assert sorted(check.tool for check in subject.checks) == TOOLS_OF_A_PACKAGE
+    assert subject.not_applicable == ()
+    assert sorted(path.relative_to(package) for path in package.rglob("*")) == before
+
+
+def test_tools_without_anything_to_check_say_why(tmp_path: Path) -> None:
+    one = ResultSet("run", "4.1.0", [write_run(tmp_path, records(1))], tmp_path)
+    assert {tool.name: tool.declines(one) for tool in TOOLS} == {
+        "compliance": None,
+        "seed": "for 2 runs or more",
+        "RCP": "for 3 runs",
+        "system description": "for submission folders",
+        "package": "for submission folders",
+        "repository": "for submission folders",
+        "summarizer": "for submission folders",
+    }
+    log = Log(records(1))
+    log.set("submission_division", "open")
+    opened = ResultSet("run", "4.1.0", [write_run(tmp_path / "open", log.records)] * 3, tmp_path)
+    assert RCP.declines(opened) == "the open division has no such rule"
+    log.set("submission_benchmark", "gpt3_rehearsal")
+    rehearsed = ResultSet("run", "4.1.0", [write_run(tmp_path / "rehearsal", log.records)] * 3, tmp_path)
+    assert RCP.declines(rehearsed) == "the benchmark is not an official one"
+
+
+@pytest.mark.slow
+def test_name_that_the_tools_take_for_a_pattern_is_replaced_for_them(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    name = f"{SYSTEM}[1]"
+    (package / "results" / SYSTEM).rename(package / "results" / name)
+    (package / "systems" / f"{SYSTEM}.json").rename(package / "systems" / f"{name}.json")
+    (subject,) = review([package], "4.1.0").subjects
+    assert all(check.passed for check in subject.checks), subject.checks
+    assert [finding.rule for finding in subject.of("error")] == ["package.names", "package.names"]
+    assert any(name in note for check in subject.checks for note in check.notes)
+
+
+@pytest.mark.slow
+def test_skipped_benchmark_and_crash_are_no_success(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    (package / "results" / SYSTEM / "gpt3").rename(package / "results" / SYSTEM / "gpt-3")
+    (subject,) = review([package], "4.1.0").subjects
+    outcomes = {check.tool: (check.outcome, " ".join(check.complaints)) for check in subject.checks}
+    assert outcomes["package"][0] == "failed"
+    assert "Skipping benchmark" in outcomes["package"][1]
+    assert outcomes["summarizer"][0] == "did not run"
+    assert "AssertionError" in outcomes["summarizer"][1]
+
+
+@pytest.mark.slow
+def test_one_failed_run_of_three_has_a_score_and_no_pass(tmp_path: Path) -> None:
+    """The official tools accept it under olympic scoring; the score is then the slower of the others."""
+    package = write_package(tmp_path)
+    log = Log(records(1002))
+    log.set("eval_accuracy", 2.6901, -1)
+    log.metadata("run_stop", status="aborted")
+    (package / "results" / SYSTEM / "gpt3" / "result_1.txt").write_text(as_text(log.records))
+    slow = Log(records(1003))
+    slow.shift(slow.place("run_stop"), 60_000)
+    (package / "results" / SYSTEM / "gpt3" / "result_2.txt").write_text(as_text(slow.records))
+    (subject,) = review([package], "4.1.0").subjects
+    outcomes = {check.tool: check.outcome for check in subject.checks if check.tool != "compliance"}
+    assert outcomes["package"] == outcomes["summarizer"] == "passed"
+    (score,) = subject.scores
+    assert score.measured_minutes == max(run.minutes or 0 for run in (score.runs[0], score.runs[2]))
+    assert not subject.passed
+
+
+def test_scratch_paths_are_told_by_their_real_names(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    log = Log(records(1002))
+    log.without("opt_name")
+    path = package / "results" / SYSTEM / "gpt3" / "result_1.txt"
+    path.write_text(as_text(log.records))
+    (subject,) = review([path], "4.1.0").subjects
+    (check,) = subject.checks
+    assert (check.outcome, check.subject) == ("failed", str(path))
+    assert "Required EXACTLY_ONE occurrence of 'opt_name' but found 0" in " ".join(check.complaints)
+    assert "review-" not in " ".join(check.complaints)
+    assert ORG in check.subject

@@ -1,0 +1,99 @@
+"""``review`` as a user calls it: exit status, verdicts, JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmark.review.review_and_print import review_and_print
+from stage.errors import InputError
+from tests.benchmark.review.damage import Log
+from tests.benchmark.review.fixture import SYSTEM, records, write_package, write_run
+from tests.support import assert_refused, command
+
+
+@pytest.mark.slow
+def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", records(1))
+    log = Log(records(2))
+    log.set("eval_accuracy", 2.6901, -1)
+    log.metadata("run_stop", status="aborted")
+    write_run(tmp_path / "bad", log.records)
+    output = tmp_path / "review.json"
+    both = command("benchmark", "review", tmp_path / "good" / "result_0.txt", tmp_path / "bad", "--json", output)
+    assert both.returncode == 1, both.stderr
+    lines = both.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(("PASS", "FAIL"))] == ["FAIL"]
+    assert lines[0].startswith("FAIL")
+    assert "Failed checks for eval_accuracy" in both.stdout
+    assert "bad/result_0.txt" in both.stdout
+    assert "2 runs, ruleset 4.1.0" in lines[0]
+    content = json.loads(output.read_text())
+    assert (content["format"], content["passed"]) == (1, False)
+    (subject,) = content["subjects"]
+    assert [check["outcome"] for check in subject["official"] if check["tool"] == "compliance"] == ["passed", "failed"]
+    error = next(finding for finding in subject["findings"] if finding["rule"] == "eval.target")
+    assert error["path"].endswith("bad/result_0.txt")
+    assert error["line"] > 0
+    assert error["mend"]
+
+
+def test_command_passes_one_run(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", records(1))
+    good = command("benchmark", "review", tmp_path / "good")
+    assert (good.returncode, good.stdout.split()[0]) == (0, "PASS")
+    assert "no score: a score takes 3 runs, there is 1" in good.stdout
+
+
+@pytest.mark.slow
+def test_two_results_side_by_side(tmp_path: Path) -> None:
+    """One run each: what three make of score and convergence is in test_side_by_side.py and test_review_json.py."""
+    a, b = (write_package(tmp_path / name) / "results" / SYSTEM / "gpt3" for name in "ab")
+    for folder in (a, b):
+        for number in (1, 2):
+            (folder / f"result_{number}.txt").unlink()
+    write_run(b, records(1, batch_size=1536, evaluations=25))
+    output = tmp_path / "review.json"
+    done = command("benchmark", "review", "--compare", a, b, "--json", output)
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdicts = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
+    assert [line.split()[0] for line in verdicts] == ["PASS", "PASS", "PASS"]
+    assert verdicts[0].startswith("PASS  2 of 2 pass")
+    content = json.loads(output.read_text())
+    rows = {row["name"]: (row["a"], row["b"], row["ratio"]) for row in content["comparison"]}
+    assert rows["evaluations"] == ("24", "25", "1.042")
+    assert rows["batch size"] == ("2,048", "1,536", "0.750")
+    assert rows["accelerators"] == ("512", "512", "1.000")
+
+
+def test_input_that_cannot_be_reviewed_is_refused(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", records(1))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = command("benchmark", "review", path, "--ruleset", "5.0.0")
+    assert_refused(done, "gpt3 is in 3.0.0, 3.1.0, 4.0.0, 4.1.0 only")
+    for paths, complaint in (
+        ([empty], r"empty: no result_\*\.txt there"),
+        ([tmp_path / "nowhere"], "nowhere: no such file or folder"),
+        ([], "nothing to review"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            review_and_print(paths)
+
+
+@pytest.mark.slow
+def test_empty_package_does_not_pass(tmp_path: Path) -> None:
+    (tmp_path / "ACME" / "results").mkdir(parents=True)
+    (tmp_path / "ACME" / "systems").mkdir()
+    done = command("benchmark", "review", tmp_path / "ACME")
+    assert (done.returncode, done.stdout.split()[0]) == (1, "FAIL")
+    assert "no gpt3 results" in done.stdout
+
+
+def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    log = Log(records(1))
+    log.set("submission_benchmark", "\x1b[31mgpt3[bold]\x07")
+    done = command("benchmark", "review", write_run(tmp_path, log.records))
+    assert done.returncode == 1
+    assert "\x1b" not in done.stdout
+    assert "\x07" not in done.stdout

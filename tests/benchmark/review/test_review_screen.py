@@ -1,0 +1,84 @@
+"""A review as people read it."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmark.review.review_screen import WIDTH_WITHOUT_TERMINAL, print_review, review_console
+from benchmark.review.verdict import Review
+from tests.benchmark.review.damage import Log
+from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package, write_run
+from tests.benchmark.review.reviews import review_of, verdict
+
+
+def printed(review: Review) -> list[str]:
+    out = Console(width=WIDTH_WITHOUT_TERMINAL, highlight=False)
+    with out.capture() as captured:
+        print_review(review, out)
+    return captured.get().splitlines()
+
+
+def test_result_without_fault(tmp_path: Path) -> None:
+    results = write_package(tmp_path) / "results" / SYSTEM / "gpt3"
+    lines = printed(review_of([results], verdict(notes=("a note",))))
+    assert lines[0] == f"PASS  {results}  (3 runs, ruleset 4.1.0)"
+    assert "  official checkers that ran and passed: compliance 1/1" in lines
+    assert "  nothing to check for system description, package, repository, summarizer: for submission folders" in lines
+    assert "  compliance: a note" in lines
+    assert f"  {SYSTEM}: 52.00 minutes" in lines
+    assert any("512 x NVIDIA H100-SXM5-80GB: " in line and "of 989.4 (BF16, dense)" in line for line in lines)
+    assert any(line.startswith("  convergence: passes (reference point at batch size 2048)") for line in lines)
+    assert any("> 2048 this result" in line for line in lines)
+    rows = [line.split() for line in lines if line.startswith("  result_")]
+    assert [row[2:6] for row in rows] == [["success", "52.00", "1,207,959,552", "24"]] * 3
+
+
+def test_what_is_wrong_is_told_once_with_place_mend_and_source(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    results = package / "results" / SYSTEM / "gpt3"
+    for number in range(3):
+        log = Log(records(1001 + number))
+        log.set("opt_name", "adamw")
+        (results / f"result_{number}.txt").write_text(as_text(log.records))
+    lines = printed(review_of([results], verdict("it is wrong")))
+    assert lines[0].startswith("FAIL  ")
+    assert lines[0].endswith("(3 runs, ruleset 4.1.0): 3 errors")
+    assert lines[1] == (
+        f"  error    {results / 'result_0.txt'}:14 (also result_1.txt:14, result_2.txt:14): "
+        "opt_name 'adamw'; due: 'adam'. Mend: train with Adam, and log it as 'adam' "
+        "[value.fixed: docs/facts/mlperf_review.md 3.2; training rules, hyperparameters]"
+    )
+    assert lines[2:4] == ["  failed: compliance, /x/result_0.txt", "           it is wrong"]
+
+
+def test_only_the_first_findings_of_a_rule_are_shown(tmp_path: Path) -> None:
+    log = Log(records(1))
+    for number in range(9):
+        log.metadata("block_stop", number, remove=("first_epoch_num",))
+        log.records[log.place("block_stop", number)]["metadata"]["lineno"] = number
+    lines = printed(review_of([write_run(tmp_path, log.records)]))
+    assert sum("[block.metadata: " in line for line in lines) == 5
+    assert "  error    block.metadata: 4 more; --json has all" in lines
+    assert any("no score: a score takes 3 runs, there is 1" in line for line in lines)
+    assert "  convergence: not tested, 1 run: the test takes 3" in lines
+
+
+def test_several_results_begin_with_how_many_pass(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / str(size), records(1, batch_size=size)) for size in (1536, 2048)]
+    assert printed(review_of(paths))[0] == "PASS  2 of 2 pass, in 1.2 s"
+    assert printed(review_of(paths, verdict("no")))[0] == "FAIL  0 of 2 pass, in 1.2 s"
+
+
+def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    log = Log(records(1))
+    log.set("submission_benchmark", "\x1b[31mgpt3[bold]\x07")
+    text = "\n".join(printed(review_of([write_run(tmp_path, log.records)], verdict("\x1b[31mred"))))
+    assert "[31mgpt3[bold]" in text
+    assert "?[31mred" in text
+    assert not {"\x1b", "\x07"} & set(text)
+
+
+def test_lines_are_wide_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert review_console().width == WIDTH_WITHOUT_TERMINAL

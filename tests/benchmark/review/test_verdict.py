@@ -1,0 +1,139 @@
+"""What our rules say of runs of ours, of odd ones, and of files that are no logs; published logs."""
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.results.mllog import MOST_BYTES, parse_log, read_log
+from benchmark.results.run_summary import summarize
+from benchmark.results.subjects import ResultSet, find_subjects
+from benchmark.review.findings import Finding
+from benchmark.review.verdict import own_findings
+from tests.benchmark.events.written_log import write_log
+from tests.benchmark.review.damage import Log, T
+from tests.benchmark.review.fixture import as_text, records, summary_of, write_run
+from tests.benchmark.review.reviews import review_of, verdict
+
+CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
+
+
+def of_run(path: Path) -> list[Finding]:
+    return list(own_findings(ResultSet("run", "4.1.0", [path], path.parent)))
+
+
+@pytest.mark.parametrize("size", [1536, 2048, 3072])
+def test_run_of_ours_has_no_finding(size: int, tmp_path: Path) -> None:
+    write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size), CURVE)
+    assert of_run(tmp_path / "result_0.txt") == []
+
+
+def test_run_of_ours_at_another_batch_size_has_the_learning_rate_of_it(tmp_path: Path) -> None:
+    write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=4096), CURVE)
+    assert [finding.rule for finding in of_run(tmp_path / "result_0.txt")] == ["schedule.base_rate"]
+
+
+def test_rehearsals_have_no_finding_and_are_tested_against_their_own_points(tmp_path: Path) -> None:
+    paths = []
+    for number, evaluations in enumerate((13, 13, 14)):
+        values = [5.6 - place * 3.16 / evaluations + number * 1e-4 for place in range(evaluations)] + [2.42]
+        write_log(tmp_path / str(number), REHEARSAL, values[1:])
+        paths.append(tmp_path / str(number) / "result_0.txt")
+    (subject,) = find_subjects(paths, None)
+    assert isinstance(subject, ResultSet)
+    assert subject.convergence.standing in ("passes", "passes, scaled")
+    assert subject.convergence.batch_size == 16
+    assert {finding.severity for finding in own_findings(subject)} <= {"note"}
+
+
+def test_continued_run_is_one_run_whose_clock_ran_on(tmp_path: Path) -> None:
+    log = Log(records(1))
+    place = log.place("block_stop", 6)
+    before = log.records[place - 1]["time_ms"]
+    restart = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME", time_ms=before + 1_200_000)
+    restart["metadata"]["step"] = 6 * T
+    log.records.insert(place, restart)
+    log.shift(place + 1, 1_200_000)
+    path = write_run(tmp_path, log.records)
+    assert [(finding.rule, finding.severity, finding.line) for finding in of_run(path)] == [
+        ("restart.logged", "warning", place + 1)
+    ]
+    whole, continued = summary_of(records(1)), summary_of(log.records)
+    assert (continued.minutes or 0) - (whole.minutes or 0) == pytest.approx(20)
+    assert [(one.number, one.tokens) for one in continued.restarts] == [(1, 6 * T)]
+
+
+def test_stall_that_nobody_logged_is_a_warning(tmp_path: Path) -> None:
+    log = Log(records(1))
+    log.shift(log.place("block_stop", 6), 1_200_000)
+    path = write_run(tmp_path, log.records)
+    assert [finding.rule for finding in of_run(path)] == ["clock.slow_block"]
+
+
+def test_file_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    with path.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    log = read_log(path)
+    assert (log.events, log.num_lines) == ((), 0)
+    assert [finding.rule for finding in of_run(path)] == ["record.readable"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.binary(max_size=40))
+def test_no_file_makes_the_rules_stop(seed: int, noise: bytes) -> None:
+    """Values of any JSON type at any place, bytes anywhere, lines lost and swapped."""
+    choose = random.Random(seed)
+    values: list[Any] = [None, True, -1, 0, 1e308, 10**400, "", "x", [], {}, {"a": 1}, [1, "2"], float("nan"), 2**63]
+    run = records(1, evaluations=5)
+    for _ in range(choose.randrange(1, 8)):
+        record = choose.choice(run)
+        match choose.randrange(4):
+            case 0:
+                record["value"] = choose.choice(values)
+            case 1 if isinstance(record["metadata"], dict):
+                record["metadata"][choose.choice(["epoch_num", "first_epoch_num", "epoch_count", "status", "file"])] = (
+                    choose.choice(values)
+                )
+            case 2:
+                record[choose.choice(["time_ms", "key", "event_type", "metadata"])] = choose.choice(values)
+            case 3:
+                run.insert(choose.randrange(len(run)), run.pop(choose.randrange(len(run))))
+    content = bytearray(as_text(run).encode())
+    place = choose.randrange(len(content))
+    content[place : place + choose.randrange(50)] = noise
+    summary = summarize(parse_log(Path("x"), bytes(content)))
+    one = ResultSet("x", "4.1.0", [], None)
+    one.__dict__["runs"] = (summary, summary, summarize(parse_log(Path("y"), as_text(run).encode())))
+    for finding in own_findings(one):
+        assert finding.found
+        assert finding.mend
+
+
+def test_review_passes_when_every_tool_did_and_no_rule_has_an_error(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run", records(1))
+    assert review_of([path]).passed
+    assert not review_of([path], verdict(), verdict("no")).passed
+    assert not review_of([write_run(tmp_path / "bad", records(1, rate=1e-5))]).passed
+    (subject,) = review_of([path]).subjects
+    assert subject.declined == {
+        "for 2 runs or more": ["seed"],
+        "for 3 runs": ["RCP"],
+        "for submission folders": ["system description", "package", "repository", "summarizer"],
+    }
+    without = dataclasses.replace(subject, checks=())
+    assert not without.passed
+    assert not dataclasses.replace(review_of([path]), subjects=()).passed
+
+
+def test_errors_come_first(tmp_path: Path) -> None:
+    log = Log(records(1))
+    log.set("opt_learning_rate_warmup_steps", 198)
+    log.set("opt_name", "adamw")
+    found = of_run(write_run(tmp_path, log.records))
+    assert [(one.severity, one.rule) for one in found] == [("error", "value.fixed"), ("warning", "schedule.rounding")]

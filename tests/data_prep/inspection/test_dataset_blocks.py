@@ -1,0 +1,154 @@
+"""A dataset in blocks: every check of its index, counts, and where two datasets differ."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_prep.inspection import dataset_blocks
+from data_prep.inspection.dataset_blocks import Counts, DatasetBlocks, Difference, check_index, first_difference
+from data_prep.token_files.indexed_dataset import bin_path, idx_path
+from stage.errors import CheckFailed, InputError
+from tests.data_prep.datasets import write_documents
+from tests.support import assert_refused, command, write_dataset
+
+SIZES = [5, 1, 7, 3, 4]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks in a dataset of a few tokens."""
+    monkeypatch.setattr(dataset_blocks, "BLOCK_ITEMS", 3)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_figures_do_not_depend_on_blocks(tmp_path: Path) -> None:
+    tokens = write_dataset(tmp_path / "x", [2, 900, 17, 2], vocab_size=40)
+    data = DatasetBlocks(tmp_path / "x")
+    assert check_index(data) == 921
+    counts = dataset_blocks.count_tokens(data, lambda _: None)
+    np.testing.assert_array_equal(counts.values, np.unique(tokens))
+    np.testing.assert_array_equal(counts.counts, np.bincount(tokens)[counts.values])
+    lengths = dataset_blocks.count_lengths(data)
+    assert dict(zip(lengths.values.tolist(), lengths.counts.tolist(), strict=True)) == {2: 2, 17: 1, 900: 1}
+    for token, place in ((0, (0, 0)), (1, (0, 1)), (2, (1, 0)), (901, (1, 899)), (902, (2, 0)), (920, (3, 1))):
+        assert data.place_of(token) == place
+    for document, (start, stop) in enumerate(((0, 2), (2, 902), (902, 919), (919, 921), (921, 921))):
+        np.testing.assert_array_equal(data.document(document), tokens[start:stop])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_percentiles_are_numpys_lower_or_equal_ranks(seed: int) -> None:
+    sample = np.random.default_rng(seed).integers(0, 50, 37)
+    counts = Counts(*np.unique(sample, return_counts=True))
+    for percent in (1, 10, 50, 90, 99, 100):
+        assert counts.percentile(percent) == np.percentile(sample, percent, method="inverted_cdf")
+    assert counts.mean == pytest.approx(sample.mean())
+
+
+def test_long_documents_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset_blocks, "COUNTED_DIRECTLY", 10)
+    write_dataset(tmp_path / "x", [9, 10, 25, 10, 3], vocab_size=10)
+    lengths = dataset_blocks.count_lengths(DatasetBlocks(tmp_path / "x"))
+    assert lengths.values.tolist() == [3, 9, 10, 25]
+    assert lengths.counts.tolist() == [1, 1, 2, 1]
+
+
+def patch(path: Path, offset: int, format_: str, value: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(struct.pack(format_, value))
+
+
+def size_at(number: int) -> int:
+    return 34 + 4 * number
+
+
+def pointer_at(number: int) -> int:
+    return 34 + 4 * len(SIZES) + 8 * number
+
+
+def end_at(number: int) -> int:
+    return 34 + 12 * len(SIZES) + 8 * number
+
+
+DAMAGE: list[tuple[Callable[[Path], object], str]] = [
+    (lambda p: patch(idx_path(p), size_at(2), "<i", 0), "x.idx: document 2 has 0 tokens from byte 12 on"),
+    (lambda p: patch(idx_path(p), size_at(3), "<i", -9), "x.idx: document 3 has -9 tokens"),
+    (lambda p: patch(idx_path(p), size_at(3), "<i", 4), "x.idx: document 4 has 4 tokens from byte 32 on, expected at"),
+    (lambda p: patch(idx_path(p), pointer_at(0), "<q", 2), "x.idx: document 0 has 5 tokens from byte 2 on, expected"),
+    (
+        lambda p: patch(idx_path(p), pointer_at(3), "<q", 27),
+        "tokens from byte 27 on, expected at least 1 token and byte 26",
+    ),
+    (lambda p: patch(idx_path(p), end_at(0), "<q", 1), "x.idx: document 0 ends after 1 sequences, not 0"),
+    (lambda p: patch(idx_path(p), end_at(4), "<q", 3), "x.idx: document 3 ends after 3 sequences, not 4"),
+    (lambda p: bin_path(p).write_bytes(bytes(36)), "x.bin: 36 bytes, but its index describes 40; document 4 is the"),
+    (lambda p: bin_path(p).write_bytes(bytes(25)), "describes 40; document 2 is the first that is not whole"),
+    (lambda p: bin_path(p).write_bytes(b""), "describes 40; document 0 is the first that is not whole"),
+    (lambda p: bin_path(p).write_bytes(bytes(41)), "describes 40; 1 bytes follow the last document, number 4"),
+]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(("damage", "complaint"), DAMAGE, ids=range(len(DAMAGE)))
+def test_the_first_bad_document_is_named(damage: Callable[[Path], object], complaint: str, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", SIZES)
+    damage(tmp_path / "x")
+    with pytest.raises(CheckFailed) as failure:
+        check_index(DatasetBlocks(tmp_path / "x"))
+    assert complaint in str(failure.value)
+
+
+def test_other_layouts_are_refused(tmp_path: Path) -> None:
+    write_documents(tmp_path / "empty", [])
+    with pytest.raises(CheckFailed, match=r"empty\.idx: holds no document"):
+        check_index(DatasetBlocks(tmp_path / "empty"))
+    write_dataset(tmp_path / "x", [2, 3])
+    index = idx_path(tmp_path / "x").read_bytes()
+    one_document = index[:26] + struct.pack("<Q", 2) + index[34:-24] + struct.pack("<2q", 0, 2)
+    idx_path(tmp_path / "x").write_bytes(one_document)
+    with pytest.raises(CheckFailed, match="1 documents in 2 sequences; the benchmark's files have one sequence per"):
+        check_index(DatasetBlocks(tmp_path / "x"))
+    idx_path(tmp_path / "x").write_bytes(index[:17] + b"\x06" + index[18:])
+    with pytest.raises(InputError, match=r"x\.idx: holds float64 values, not token ids"):
+        DatasetBlocks(tmp_path / "x")
+    assert_refused(command("data_prep", "inspect", "--data-path", tmp_path / "none"), "none.bin: no such file")
+
+
+A = [[1, 2, 3], [4, 5], [6, 7, 8, 9], [1]]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (A, None),
+        ([[1, 2, 3], [4, 5], [6, 7, 0, 9], [1]], Difference(2, 2, 8, 0)),
+        ([[1, 2, 3], [4, 0], [6, 7, 8, 9], [1]], Difference(1, 1, 5, 0)),
+        ([[1, 2, 3], [4], [5, 6, 7, 8, 9], [1]], Difference(1, 1, 5, None)),
+        ([[1, 2, 3], [4, 5, 6], [7, 8, 9], [1]], Difference(1, 2, None, 6)),
+        ([[1, 2, 0], [4, 5], [6, 7], [8, 9], [1]], Difference(0, 2, 3, 0)),
+        ([[1, 2, 3], [4, 5], [6, 0], [8, 9], [1]], Difference(2, 1, 7, 0)),
+        ([[1, 2, 3], [4, 5], [6, 7, 8, 9]], Difference(3, 0, 1, None)),
+        ([*A, [5, 5]], Difference(4, 0, None, 5)),
+        ([[1, 2, 3]], Difference(1, 0, 4, None)),
+    ],
+)
+def test_the_first_difference(other: list[list[int]], difference: Difference | None, tmp_path: Path) -> None:
+    one = DatasetBlocks(write_documents(tmp_path / "a", A))
+    two = DatasetBlocks(write_documents(tmp_path / "b", other))
+    assert first_difference(one, two) == difference
+    if difference is not None:
+        mirrored = Difference(difference.document, difference.token, difference.there, difference.here)
+        assert first_difference(two, one) == mirrored
+
+
+def test_distances_of_distributions() -> None:
+    one = Counts(np.array([1, 2, 5]), np.array([2, 1, 1]))
+    other = Counts(np.array([2, 5, 9]), np.array([2, 2, 4]))
+    assert dataset_blocks.total_variation(one, other) == pytest.approx((0.5 + 0 + 0 + 0.5) / 2)
+    assert dataset_blocks.largest_gap(one, other) == pytest.approx(0.5)
+    assert dataset_blocks.total_variation(one, one) == dataset_blocks.largest_gap(other, other) == 0

@@ -1,0 +1,152 @@
+"""inspect: what is in a dataset, failed checks, comparisons and pictures."""
+
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+
+from data_prep.__main__ import InspectDatasetCommand
+from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
+from data_prep.token_files.indexed_dataset import idx_path
+from data_prep.tokenizing.tokenizer import train_tokenizer
+from stage.errors import InputError
+from tests.data_prep.datasets import write_documents
+from tests.support import assert_refused, command, write_dataset
+
+SIZES = [5, 1, 7, 3, 4]
+
+
+def inspected(*arguments: object, status: int = 0) -> Any:
+    done = command("data_prep", "inspect", *arguments, "--json")
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_figures_of_a_small_dataset(tmp_path: Path) -> None:
+    documents = [[7], [7, 7, 300], [7, 2], [300, 2, 7, 7, 9, 7, 7, 7]]
+    prefix = write_documents(tmp_path / "x", documents)
+    report = inspected("--data-path", prefix)
+    assert (report["documents"], report["tokens"], report["dtype"]) == (4, 14, "uint16")
+    assert (report["bin_bytes"], report["idx_bytes"]) == (28, 42 + 20 * 4)
+    assert (report["shortest"], report["mean_length"], report["longest"]) == (1, 3.5, 8)
+    assert report["percentiles"]["25"] == 1
+    assert report["percentiles"]["50"] == 2
+    assert report["percentiles"]["75"] == 3
+    assert report["percentiles"]["99"] == 8
+    assert (report["distinct_tokens"], report["largest_id"]) == (4, 300)
+    assert [(token["id"], token["count"]) for token in report["most_frequent"]] == [(7, 9), (2, 2), (300, 2), (9, 1)]
+    assert [token["id"] for token in report["least_frequent"]] == [9, 300, 2, 7]
+    assert report["vocabulary"] is None
+    shown = command("data_prep", "inspect", "--data-path", prefix).stdout
+    assert "x: 4 documents, 14 tokens, uint16" in shown
+    assert "1 to 8 tokens, mean 3.5, median 2" in shown
+    assert "7 64.29 %, 2 14.29 %" in shown
+
+
+def patch(path: Path, offset: int, format_: str, value: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(struct.pack(format_, value))
+
+
+def pointer_at(number: int) -> int:
+    return 34 + 4 * len(SIZES) + 8 * number
+
+
+def test_a_failed_check_exits_with_1(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", SIZES)
+    patch(idx_path(tmp_path / "x"), pointer_at(3), "<q", 27)
+    assert_refused(command("data_prep", "inspect", "--data-path", tmp_path / "x"), "x.idx: document 3", status=1)
+
+
+def test_values_that_are_no_ids_are_named(tmp_path: Path) -> None:
+    for bad in (-1, 1 << 20):
+        write_documents(tmp_path / "x", [[1, 2], [70_000, 3, bad, bad]], vocab_size=80_000)
+        done = command("data_prep", "inspect", "--data-path", tmp_path / "x")
+        assert_refused(done, f"x.bin: document 1, token 2: {bad} is not a token id", status=1)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    write_synthetic_corpus(folder / "c4", seed=1, size=CorpusSize(1, 60, 1))
+    train_tokenizer(sorted((folder / "c4" / "en").iterdir()), folder / "t.model", vocab_size=400)
+    return folder / "t.model"
+
+
+def test_a_tokenizer_shows_pieces_and_text(tokenizer: Path, tmp_path: Path) -> None:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    texts = ["the house of the tree", "naïve ☃ the", "7 the"]
+    documents = [model.encode(text) for text in texts]
+    prefix = write_documents(tmp_path / "x", documents, vocab_size=400)
+    report = inspected("--data-path", prefix, "--tokenizer", tokenizer)
+    the = model.piece_to_id("▁the")
+    listed = next(token for token in report["most_frequent"] if token["id"] == the)
+    assert (listed["count"], listed["piece"]) == (4, "▁the")
+    known = report["vocabulary"]
+    used = {token for document in documents for token in document}
+    assert (known["pieces"], known["unused_pieces"], known["tokens_beyond"]) == (400, 400 - len(used), 0)
+    assert known["decoded_documents"] == 3
+    text_bytes = sum(len(text.encode()) for text in texts)
+    assert known["text_bytes_per_token"] == text_bytes / sum(map(len, documents))
+    shown = command("data_prep", "inspect", "--data-path", tmp_path / "x", "--tokenizer", tokenizer).stdout
+    assert f"{the} '▁the'" in shown
+    assert "bytes per token (3 documents decoded)" in shown
+
+
+def test_tokens_beyond_the_vocabulary_fail_after_the_report(tokenizer: Path, tmp_path: Path) -> None:
+    prefix = write_documents(tmp_path / "x", [[5, 6], [399, 5, 400, 401, 400]], vocab_size=50257)
+    done = command("data_prep", "inspect", "--data-path", prefix, "--tokenizer", tokenizer)
+    assert_refused(done, "3 tokens are beyond the tokenizer's 400 pieces", "document 1, token 2", status=1)
+    assert "3 tokens beyond it" in done.stdout
+    assert command("data_prep", "inspect", "--data-path", prefix).returncode == 0  # nothing to compare with
+
+
+def test_a_comparison_of_two_datasets(tmp_path: Path) -> None:
+    one = write_documents(tmp_path / "a", [[1, 1, 2, 2], [1, 1]])
+    other = write_documents(tmp_path / "b", [[1, 1, 3, 3], [1, 1]], vocab_size=80_000)
+    done = command("data_prep", "inspect", "--data-path", one, "--against", other)
+    assert_refused(done, f"{one} and {other} differ, first in document 0, token 2: id 2 and id 3", status=1)
+    assert "+0 documents, +0 tokens, largest gap of lengths 0.0000, total variation of tokens 0.3333" in done.stdout
+    against = inspected("--data-path", one, "--against", other, status=1)["against"]
+    assert against["other"]["dtype"] == "int32"
+    assert against["first_difference"] == {"document": 0, "token": 2, "here": 2, "there": 3}
+    assert against["length_distance"] == 0
+    assert against["token_distance"] == pytest.approx(1 / 3)
+    same = command(
+        "data_prep", "inspect", "--data-path", one, "--against", write_documents(tmp_path / "c", [[1, 1, 2, 2], [1, 1]])
+    )
+    assert same.returncode == 0, same.stderr
+    assert "the same documents, token by token" in same.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_the_picture(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    prefix = write_documents(tmp_path / "x", [[1] * length for length in (1, 1, 5, 200)])
+    picture = tmp_path / f"p{suffix}"
+    made = []
+    for _ in range(2):
+        done = command("data_prep", "inspect", "--data-path", prefix, "--against", prefix, "--picture", picture)
+        assert done.returncode == 0, done.stderr
+        made.append(picture.read_bytes())
+    assert made[0] == made[1]
+    assert made[0].startswith(b"<?xml" if suffix == ".svg" else b"\x89PNG")
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted([".bin", ".idx", suffix])
+
+
+def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dataset(tmp_path / "x", SIZES)
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "matplotlib", None)
+        patched.delitem(sys.modules, "matplotlib.figure", raising=False)
+        with pytest.raises(InputError, match="--picture needs matplotlib: pip install matplotlib"):
+            InspectDatasetCommand(tmp_path / "x", picture=tmp_path / "p.svg").run()
+    arguments = ["inspect", "--data-path", tmp_path / "x", "--picture"]
+    assert_refused(command("data_prep", *arguments, tmp_path / "p.jpg"), "ends in .svg or .png")
+    assert command("data_prep", *arguments[:-1]).returncode == 0

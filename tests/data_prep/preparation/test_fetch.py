@@ -1,0 +1,176 @@
+"""fetch: from a hub, from a folder, and what is never left behind."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from sentencepiece import sentencepiece_model_pb2
+
+from data_prep.preparation import artifacts
+from data_prep.preparation.artifacts import ARTIFACTS
+from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all, wanted_files
+from stage.digest import md5_file
+from stage.errors import CheckFailed, InputError
+from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fetched
+from tests.support import assert_refused, command
+
+
+def test_files_of_the_hub_are_fetched_once(hub: FakeHub, tmp_path: Path) -> None:
+    output = tmp_path / "c4"
+    done = fetched(output)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert all_files(output) == NAMES
+    assert {name: (output / name).read_bytes() for name in NAMES} == FILES
+    assert hub.downloads == [(name, "") for name in NAMES]
+    manifest = json.loads((output / "fetch.manifest.json").read_text())
+    assert manifest["options"] == {"repository": "allenai/c4", "commit": COMMITS["main"], "sha256": hub.announced}
+    hub.requests.clear()
+    again = fetched(output)
+    assert again.returncode == 0, again.stderr
+    assert hub.requests == []
+    assert "train                  3     3" in again.stdout
+
+
+def test_a_file_that_differs_from_the_hubs_word_is_not_kept(hub: FakeHub, tmp_path: Path) -> None:
+    hub.announced[NAMES[1]] = "0" * 64
+    assert_refused(fetched(tmp_path / "c4"), "00769-of-01024.json.gz: SHA-256", "the hub has 0000", status=1)
+    assert NAMES[1] not in all_files(tmp_path / "c4")
+    assert not (tmp_path / "c4" / ".fetch").exists()
+
+
+def test_files_that_are_there_are_checked_and_never_replaced(hub: FakeHub, tmp_path: Path) -> None:
+    output = tmp_path / "c4"
+    (output / "en").mkdir(parents=True)
+    (output / NAMES[0]).write_bytes(FILES[NAMES[0]])
+    (output / ".fetch" / "en").mkdir(parents=True)
+    (output / ".fetch" / "en" / "left.incomplete").write_text("by a call that was killed")
+    assert fetched(output).returncode == 0
+    assert [name for name, _ in hub.downloads] == NAMES[1:]
+    assert all_files(output) == NAMES
+    (output / NAMES[0]).write_bytes(b"x" + FILES[NAMES[0]][1:])
+    (output / NAMES[1]).write_bytes(b"short")
+    assert_refused(fetched(output), "the hub has", "delete it and fetch it again", status=1)
+    assert (output / NAMES[0]).read_bytes()[:1] == b"x"
+    assert (output / NAMES[1]).read_bytes() == b"short"
+
+
+def write_tokenizer(path: Path, pieces: int) -> None:
+    model = sentencepiece_model_pb2.ModelProto()
+    model.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.BPE
+    for number in range(pieces):
+        piece = model.pieces.add(piece=f"p{number}")
+        if number == 2:
+            piece.type = sentencepiece_model_pb2.ModelProto.SentencePiece.UNKNOWN
+    path.write_bytes(model.SerializeToString())
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A folder with everything, under the names it has at its origin."""
+    folder = tmp_path / "stored"
+    folder.mkdir()
+    for name in NAMES[:2]:
+        (folder / Path(name).name).write_bytes(FILES[name])
+    (folder / "c4-validation_24567exp.json").write_text('{"text": "tree"}\n' * 24_567)
+    write_tokenizer(folder / "c4_en_301_5Mexp2_spm.model", 50257)
+    for number in range(48):
+        (folder / "checkpoint_00004000" / f"mdl_vars.{number}").mkdir(parents=True)
+        (folder / "checkpoint_00004000" / f"mdl_vars.{number}" / ".zarray").write_text("{}")
+    return folder
+
+
+NEEDED = ["--what", "train", "validation-subset", "tokenizer", "checkpoint", "--shards", "768-769"]
+
+
+def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None:
+    output = tmp_path / "c4"
+    arguments = ["fetch", "--output", output, *NEEDED]
+    listed = command("data_prep", *arguments, "--list")
+    assert_refused(listed, "c4: 5 of 5 files are missing or not checked, first " + NAMES[0], status=1)
+    assert "checkpoint             0     1   2.1 TB  checkpoint_00004000" in listed.stdout
+    done = command("data_prep", *arguments, "--from", stored)
+    assert done.returncode == 0, done.stderr
+    files = [name for name in all_files(output) if not name.startswith("checkpoint")]
+    assert files == ["c4-validation_24567exp.json", *NAMES[:2], "tokenizers/c4_spm/sentencepiece.model"]
+    assert len(list((output / "checkpoint_00004000").glob("*/.zarray"))) == 48
+    assert (output / NAMES[0]).stat().st_ino == (stored / Path(NAMES[0]).name).stat().st_ino  # linked
+    assert command("data_prep", *arguments, "--list").returncode == 0
+    # What has changed since is not taken for checked.
+    os.utime(output / NAMES[0], ns=(1, 1))
+    assert_refused(command("data_prep", *arguments, "--list"), "1 of 5 files", NAMES[0], status=1)
+    assert command("data_prep", *arguments, "--from", tmp_path).returncode == 0  # checked again where it is
+    assert command("data_prep", *arguments, "--list").returncode == 0
+
+
+def test_what_a_folder_lacks_is_missing(stored: Path, tmp_path: Path) -> None:
+    (stored / "c4_en_301_5Mexp2_spm.model").unlink()
+    done = command("data_prep", "fetch", "--output", tmp_path / "c4", *NEEDED, "--from", stored)
+    assert_refused(
+        done, "1 of 5 files", "get tokenizers/c4_spm/sentencepiece.model from where the table says", status=1
+    )
+    assert "tokenizer              0     1   1.1 MB" in done.stdout
+    assert "gs://mlperf-llm-public2/vocab/c4_en_301_5Mexp2_spm.model" in done.stdout
+    assert_refused(fetched(tmp_path / "c4", "--from", tmp_path / "none"), "none: no such folder")
+
+
+def test_links_are_replaced_by_copies_where_there_are_none(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(18, "another file system")
+
+    monkeypatch.setattr(os, "link", refuse)
+    fetch(tmp_path / "c4", wanted_files(["train", "checkpoint"], NAMES[:1]), source=stored)
+    assert (tmp_path / "c4" / NAMES[0]).read_bytes() == FILES[NAMES[0]]
+    assert len(list((tmp_path / "c4" / "checkpoint_00004000").glob("*/.zarray"))) == 48
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        (NAMES[0], FILES[NAMES[0]][:20], "truncated or damaged gzip file"),
+        (NAMES[0], b"an HTML page that says 403", "truncated or damaged gzip file"),
+        (NAMES[0], gzip.compress(b"", mtime=0), "holds no document"),
+        (NAMES[0], gzip.compress(b"[]\n", mtime=0), '00768-of-01024.json.gz:1: no "text"'),
+        ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_566, "24,566 documents, expected 24,567"),
+        ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_568, "more documents, expected 24,567"),
+        ("c4_en_301_5Mexp2_spm.model", b"an HTML page", "not a SentencePiece model"),
+    ],
+)
+def test_damaged_files_are_not_taken(name: str, content: bytes, complaint: str, stored: Path, tmp_path: Path) -> None:
+    damaged = stored / Path(name).name
+    damaged.write_bytes(content)
+    what = next(kind for kind, artifact in ARTIFACTS.items() if name in (*artifact.files, artifact.published_name))
+    wanted = wanted_files([what], NAMES[:1])
+    with pytest.raises((InputError, CheckFailed), match=damaged.name) as failure:
+        fetch(tmp_path / "c4", wanted, source=stored)
+    assert complaint in str(failure.value)
+    assert all_files(tmp_path / "c4") == []
+    with pytest.raises(CheckFailed, match="1 of 1 files are missing"):
+        require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
+
+
+def test_other_tokenizers_and_checkpoints_are_not_taken(stored: Path, tmp_path: Path) -> None:
+    write_tokenizer(stored / "c4_en_301_5Mexp2_spm.model", 32000)
+    with pytest.raises(CheckFailed, match="32,000 pieces, expected 50,257"):
+        fetch(tmp_path / "c4", wanted_files(["tokenizer"], None), source=stored)
+    (stored / "checkpoint_00004000" / "mdl_vars.3" / ".zarray").unlink()
+    with pytest.raises(CheckFailed, match="47 arrays"):
+        fetch(tmp_path / "c4", wanted_files(["checkpoint"], None), source=stored)
+    assert all_files(tmp_path / "c4") == []
+
+
+def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "c4_en_validation_subset_c4_spm_text_document.idx"
+    (tmp_path / name).write_bytes(b"tokens")
+    wanted = [Wanted("dataset", f"preprocessed_c4_spm/{name}")]
+    with pytest.raises(CheckFailed, match="expected f76050809d0b42611eeef31d67d04224"):
+        fetch(tmp_path / "c4", wanted, source=tmp_path)
+    monkeypatch.setitem(artifacts.DATASET_MD5, name, md5_file(tmp_path / name))
+    fetch(tmp_path / "c4", wanted, source=tmp_path)
+    require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
+    manifest = json.loads((tmp_path / "c4" / "fetch.manifest.json").read_text())
+    assert manifest["outputs"][0]["md5"] == md5_file(tmp_path / name)

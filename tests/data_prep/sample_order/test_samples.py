@@ -1,0 +1,56 @@
+"""samples: the windows as a file, and as text."""
+
+from pathlib import Path
+
+import numpy as np
+
+from data_prep.tokenizing.preprocess import preprocess
+from tests.support import assert_refused, command, write_dataset
+
+
+def test_samples_are_the_windows_training_sees(tmp_path: Path) -> None:
+    tokens = {name: write_dataset(tmp_path / name, [30, 11, 60], seed=seed) for seed, name in enumerate("xy")}
+    data = ["--data-path", "0.5", tmp_path / "x", "0.5", tmp_path / "y", "--seq-length", 8]
+    arguments = [*data, "--num-samples", 20, "--seed", 9, "--first", 3, "--count", 4, "--output", tmp_path / "s.npy"]
+    done = command("data_prep", "samples", *arguments)
+    assert done.returncode == 0, done.stderr
+    rows = np.load(tmp_path / "s.npy")
+    assert (rows.dtype, rows.shape) == (np.int64, (4, 8))
+    order = np.arange(12, dtype=np.uint32)
+    np.random.RandomState(9).shuffle(order)
+    for row, (name, item) in zip(rows, (("y", 1), ("x", 2), ("y", 2), ("x", 3)), strict=True):
+        np.testing.assert_array_equal(row, tokens[name][8 * order[item] : 8 * order[item] + 8])
+
+
+def test_samples_of_an_evaluation_are_padded(tmp_path: Path) -> None:
+    tokens = write_dataset(tmp_path / "x", [30])
+    arguments = ["--data-path", tmp_path / "x", "--seq-length", 8, "--num-samples", -1, "--seed", 1]
+    for more, width in (([], 8), (["--plus-one"], 9)):
+        output = tmp_path / f"{width}.npy"
+        done = command("data_prep", "samples", *arguments, *more, "--output", output)
+        assert done.returncode == 0, done.stderr
+        rows = np.load(output)
+        assert rows.shape == (4, width)
+        (short,) = [row for row in rows if -1 in row]
+        np.testing.assert_array_equal(short[:6], tokens[24:])
+        assert (short[6:] == -1).all()
+
+
+def test_samples_are_printed_as_text(corpus_tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"text": "tree house river"}\n{"text": "stone"}\n')
+    preprocess([tmp_path / "x.json"], corpus_tokenizer, tmp_path / "x", workers=1)
+    arguments = ["--data-path", tmp_path / "x", "--seq-length", 100, "--num-samples", -1, "--seed", 1]
+    arguments += ["--output", tmp_path / "s.npy", "--tokenizer"]
+    assert_refused(command("data_prep", "samples", *arguments, tmp_path / "x.json"), "not a SentencePiece model")
+    assert not (tmp_path / "s.npy").exists()
+    done = command("data_prep", "samples", *arguments, corpus_tokenizer)
+    assert done.stdout.splitlines()[-1] == "tree house river stone"
+
+
+def test_samples_out_of_range_are_refused(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [30])
+    arguments = ["--data-path", tmp_path / "x", "--seq-length", 8, "--num-samples", 3, "--seed", 1]
+    arguments += ["--output", tmp_path / "s.npy"]
+    assert_refused(command("data_prep", "samples", *arguments, "--first", 2, "--count", 2), "samples 0 to 2")
+    assert_refused(command("data_prep", "samples", *arguments, "--first", -1), "samples 0 to 2")
+    assert not (tmp_path / "s.npy").exists()

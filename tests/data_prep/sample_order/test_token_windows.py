@@ -1,0 +1,148 @@
+"""The windows that training reads, against the recorded outputs and cut from the documents."""
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
+from stage.errors import InputError
+from tests.support import SHARED_GOLDEN, golden, needs_shared, write_dataset, write_golden_corpora
+
+CASES = golden("data_manifest.json")["cases"]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpora")
+    write_golden_corpora(folder)
+    return folder
+
+
+def _open(case: dict[str, Any], kind: str, corpora: Path) -> SingleDataset | BlendedDataset | None:
+    arguments = case["args"]
+    data_path = arguments[f"{kind}_data_prefix"]
+    if data_path is None:
+        return None
+    windows = open_token_windows(
+        [str(corpora / word) if word in "ABV" else word for word in data_path],
+        sequence_length=arguments["seq_length"],
+        num_samples=arguments["train_valid_test_num_samples"][["train", "valid"].index(kind)],
+        seed=arguments["seed"],
+        plus_one=arguments["use_seq_len_plus_one_tokens"],
+    )
+    assert isinstance(windows, SingleDataset | BlendedDataset)
+    return windows
+
+
+def _arrays(windows: SingleDataset | BlendedDataset, kind: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Under the names of the recorded arrays."""
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    parts = [windows] if isinstance(windows, SingleDataset) else windows.parts
+    for number, part in enumerate(parts):
+        prefix = f"{kind}/" if isinstance(windows, SingleDataset) else f"{kind}/{number}/"
+        for name in ("document_idx", "sample_idx", "shuffle_idx"):
+            found[prefix + name] = getattr(part.index, name)
+    if isinstance(windows, BlendedDataset):
+        found[f"{kind}/dataset_index"] = windows.dataset_index
+        found[f"{kind}/dataset_sample_index"] = windows.dataset_sample_index
+    return found
+
+
+@pytest.mark.parametrize("kind", ["train", "valid"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
+def test_recorded_orders_are_reproduced(case: dict[str, Any], kind: str, corpora: Path) -> None:
+    for folder in corpora.glob("*.index"):
+        shutil.rmtree(folder)
+    _assert_as_recorded(case, kind, corpora)
+    built = sorted(corpora.glob("*.index/*.npy"))
+    _assert_as_recorded(case, kind, corpora)  # from the files
+    assert sorted(corpora.glob("*.index/*.npy")) == built
+
+
+def _assert_as_recorded(case: dict[str, Any], kind: str, corpora: Path) -> None:
+    windows = _open(case, kind, corpora)
+    if windows is None:
+        return
+    assert len(windows) == case["lengths"][kind]
+    recorded = {name: value for name, value in case["arrays"].items() if name.startswith(kind)}
+    found = _arrays(windows, kind)
+    assert set(found) == set(recorded)
+    for name, (dtype, shape, md5) in recorded.items():
+        array = found[name]
+        assert (array.dtype.name, list(array.shape)) == (dtype, shape), name
+        assert hashlib.md5(array.tobytes()).hexdigest() == md5, name
+    digest = hashlib.md5()
+    for sample in range(*case["all_samples"][kind]["range"]):
+        digest.update(windows.window(sample).tobytes())
+    assert digest.hexdigest() == case["all_samples"][kind]["md5_of_int64_rows"]
+
+
+@needs_shared
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
+def test_recorded_arrays_one_by_one(case: dict[str, Any], corpora: Path) -> None:
+    recorded = np.load(SHARED_GOLDEN / "data" / f"{case['case']}.npz")
+    for kind in ("train", "valid"):
+        windows = _open(case, kind, corpora)
+        if windows is None:
+            continue
+        for name, array in _arrays(windows, kind).items():
+            np.testing.assert_array_equal(array, recorded[name], strict=True)
+        for part in ("first", "last", "last_requested"):
+            for sample, tokens in zip(recorded[f"{kind}/{part}_ids"], recorded[f"{kind}/{part}_tokens"], strict=True):
+                np.testing.assert_array_equal(windows.window(int(sample)), tokens)
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_windows_are_cut_from_the_documents_end_to_end(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(
+        sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
+        length=st.integers(1, 20),
+        num_samples=st.integers(-1, 40),
+    )
+    def check(sizes: list[int], length: int, num_samples: int) -> None:
+        prefix = tmp_path_factory.mktemp("data") / "x"
+        tokens = write_dataset(prefix, sizes)
+        windows = open_token_windows([str(prefix)], sequence_length=length, num_samples=num_samples, seed=3)
+        assert isinstance(windows, SingleDataset)
+        stream = np.concatenate([np.tile(tokens, windows.index.num_epochs), np.full(length, -1)])
+        for sample, k in enumerate(windows.index.shuffle_idx.tolist()):
+            np.testing.assert_array_equal(windows.window(sample), stream[k * length : (k + 1) * length])
+
+    check()
+
+
+def test_evaluating_two_validation_sets_reads_both_whole(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        write_dataset(tmp_path / name, [7, 8])
+    data_path = ["0.5", str(tmp_path / "x"), "0.5", str(tmp_path / "y")]
+    windows = open_token_windows(data_path, sequence_length=4, num_samples=-1, seed=1)
+    assert len(windows) == 8
+    assert sum(int((windows.window(sample) >= 0).sum()) for sample in range(8)) == 30
+
+
+def test_reading_past_the_shorter_dataset_is_an_error(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "long", [400])
+    write_dataset(tmp_path / "short", [40])
+    data_path = ["0.5", str(tmp_path / "long"), "0.5", str(tmp_path / "short")]
+    windows = open_token_windows(data_path, sequence_length=4, num_samples=-1, seed=1)
+    with pytest.raises(InputError, match=r"blended sample 21 would be sample 10 of .*short, which has 10"):
+        windows.window(21)
+
+
+@pytest.mark.parametrize("data_path", [["a", "b"], ["0.5", "a", "b"], ["a", "0.5"], []])
+def test_bad_data_paths_are_refused(data_path: list[str]) -> None:
+    with pytest.raises(InputError, match="expected one prefix, or weights and prefixes in turn"):
+        open_token_windows(data_path, sequence_length=4, num_samples=1, seed=1)
+
+
+def test_an_empty_dataset_is_refused(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [])
+    with pytest.raises(InputError, match="x: a dataset of 0 tokens holds no sample"):
+        open_token_windows([str(tmp_path / "x")], sequence_length=4, num_samples=1, seed=1)

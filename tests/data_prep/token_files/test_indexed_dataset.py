@@ -1,0 +1,88 @@
+"""The .bin/.idx format, byte by byte."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.token_files import indexed_dataset
+from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path, token_dtype
+from stage.digest import md5_file
+from stage.errors import InputError
+from tests.support import golden, write_dataset, write_golden_corpora
+
+
+def test_bytes_of_a_small_dataset(tmp_path: Path) -> None:
+    with IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
+        writer.add_documents(np.array([258, 7, 9]), [1, 2])
+        writer.add_documents(np.array([65535]), [1])
+    assert bin_path(tmp_path / "x").read_bytes() == bytes([2, 1, 7, 0, 9, 0, 255, 255])
+    expected = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 3, 4)
+    expected += struct.pack("<3i", 1, 2, 1) + struct.pack("<3q", 0, 2, 6) + struct.pack("<4q", 0, 1, 2, 3)
+    assert idx_path(tmp_path / "x").read_bytes() == expected
+
+
+def test_recorded_corpora_are_reproduced(tmp_path: Path) -> None:
+    write_golden_corpora(tmp_path)
+    for name, made in golden("data_manifest.json")["corpora"].items():
+        assert md5_file(tmp_path / f"{name}.bin") == made["md5_bin"]
+        assert md5_file(tmp_path / f"{name}.idx") == made["md5_idx"]
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(50257, "uint16"), (65499, "uint16"), (65500, "int32")])
+def test_dtype_follows_the_vocabulary(vocab_size: int, dtype: str) -> None:
+    assert token_dtype(vocab_size).name == dtype
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes=st.lists(st.integers(1, 40), max_size=20), vocab_size=st.sampled_from([300, 70_000]))
+def test_what_is_written_is_read(sizes: list[int], vocab_size: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    prefix = tmp_path_factory.mktemp("data") / "x"
+    tokens = write_dataset(prefix, sizes, vocab_size=vocab_size)
+    dataset = IndexedDataset(prefix)
+    assert dataset.sizes.tolist() == sizes
+    assert dataset.num_tokens == sum(sizes)
+    assert dataset.document_ends.tolist() == list(range(len(sizes) + 1))
+    read = [dataset.tokens(document, 0, size) for document, size in enumerate(sizes)]
+    assert np.concatenate([np.empty(0), *read]).tolist() == tokens.tolist()
+
+
+def test_tokens_too_large_for_the_dtype_are_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match=r"token ids 1 to 65536 do not fit uint16"),
+        IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer,
+    ):
+        writer.add_documents(np.array([1, 65536]), [2])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda prefix: idx_path(prefix).unlink(), "x.idx: no such file"),
+        (lambda prefix: idx_path(prefix).write_bytes(b"MMID"), "too short for an index"),
+        (lambda prefix: idx_path(prefix).write_bytes(b"TNTIDX" + bytes(60)), "not an MMIDIDX version 1 index"),
+        (lambda prefix: idx_path(prefix).write_bytes(idx_path(prefix).read_bytes()[:-8]), "its header announces"),
+        (lambda prefix: bin_path(prefix).write_bytes(bytes(18)), "x.bin: 18 bytes, but x.idx describes 20"),
+    ],
+)
+def test_damaged_files_are_named(damage: object, complaint: str, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [4, 6])
+    assert callable(damage)
+    damage(tmp_path / "x")
+    with pytest.raises(InputError, match=complaint):
+        IndexedDataset(tmp_path / "x")
+
+
+def test_index_is_written_in_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(indexed_dataset, "BLOCK_DOCUMENTS", 7)
+    sizes = np.random.default_rng(0).integers(1, 50, size=100).astype(np.int32)
+    with indexed_dataset.IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
+        writer.append(np.arange(sizes.sum(), dtype="<u2"), sizes)
+    dataset = IndexedDataset(tmp_path / "x")
+    np.testing.assert_array_equal(dataset.sizes, sizes)
+    np.testing.assert_array_equal(dataset.pointers, 2 * (np.cumsum(sizes) - sizes))
+    np.testing.assert_array_equal(dataset.document_ends, np.arange(101))

@@ -1,0 +1,90 @@
+"""The fast path gives SentencePiece's own ids, for every text and model, or does not cut at all."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data_prep.tokenizing import fast_tokenizer
+from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from data_prep.tokenizing.tokenizer import Tokenizer
+from tests.data_prep.english_text import LINES
+from tests.data_prep.models import MODELS, TEXTS, Models, assert_same, train
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_ids_are_sentencepieces_own(name: str, models: Models) -> None:
+    tokenizer = models.fast(name)
+    reason = MODELS[name][1]
+    assert tokenizer.why_slow is None if reason is None else reason in str(tokenizer.why_slow)
+    for _ in range(2):  # the second time from the table
+        assert_same(tokenizer, TEXTS)
+        assert_same(tokenizer, LINES)
+        for text in TEXTS:
+            assert_same(tokenizer, [text])
+
+
+FRAGMENTS = st.one_of(
+    st.sampled_from([fragment for text in TEXTS for fragment in text.split(" ")]),
+    st.sampled_from(sorted({word for text in LINES for word in text.split(" ")})),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+    st.text(st.characters(max_codepoint=0x7F), max_size=20),
+    st.sampled_from([" ", "  ", "\n", "\t", "\u2581", "\u0301", "\u00a0", "\x00", "e", ","]),
+)
+
+DOCUMENTS = st.lists(st.lists(FRAGMENTS, max_size=12).map("".join) | st.lists(FRAGMENTS).map(" ".join), max_size=4)
+
+
+@pytest.mark.parametrize("examples", [15, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [name for name, (_, reason) in MODELS.items() if reason is None])
+def test_any_text(name: str, examples: int, models: Models) -> None:
+    tokenizer = models.fast(name)
+
+    @settings(max_examples=examples, deadline=None)
+    @given(DOCUMENTS)
+    def check(documents: list[str]) -> None:
+        assert_same(tokenizer, documents)
+
+    check()
+
+
+@pytest.mark.slow
+def test_random_models(tmp_path: Path) -> None:
+    """Small vocabularies learn odd pieces; whatever they are, the cuts keep clear of them."""
+    draw = random.Random(1)
+    for number in range(12):
+        options: dict[str, Any] = {
+            "vocab_size": draw.choice([400, 500, 900]),
+            "split_digits": draw.random() < 0.5,
+            "split_by_unicode_script": draw.random() < 0.5,
+            "split_by_number": draw.random() < 0.5,
+            "character_coverage": draw.choice([0.98, 0.99, 1.0]),
+            "normalization_rule_name": draw.choice(["nmt_nfkc", "nfkc_cf", "identity", "nfkc"]),
+        }
+        tokenizer = FastTokenizer(Tokenizer(train(tmp_path / f"{number}.model", **options)), np.dtype(np.uint16))
+        texts = ["".join(draw.choices("abcdeE .,'-\n017(é)", k=draw.randrange(400))) for _ in range(50)]
+        assert tokenizer.why_slow is None, tokenizer.why_slow
+        assert_same(tokenizer, [*texts, *TEXTS, *LINES])
+
+
+def test_one_long_word(models: Models) -> None:
+    tokenizer = models.fast("reference")
+    assert_same(tokenizer, ["before", "ab" * 125_000, "x y " * 3 + "z" * 250_000 + " after"])
+
+
+def test_documents_too_long_to_cut(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_tokenizer, "LONGEST_CUT_DOCUMENT", 20)
+    tokenizer = models.fast("reference")
+    assert_same(tokenizer, ["short", "this one is too long to be cut", "short", "", "and this one is as well, you see"])
+
+
+def test_wide_vocabularies_have_wide_ids(models: Models) -> None:
+    ids, sizes = FastTokenizer(Tokenizer(models["reference"]), np.dtype(np.int32)).encode_documents(
+        [b"the cat", b"\xe2\x96\x81"]
+    )
+    assert ids.dtype == np.int32
+    assert len(ids) == sizes.sum()

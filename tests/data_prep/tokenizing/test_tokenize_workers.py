@@ -1,0 +1,45 @@
+"""Workers that make parts: what is done stays done, and a worker that is killed is told."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from data_prep.tokenizing.preprocess import preprocess
+from data_prep.tokenizing.shard_parts import make_part
+from stage.errors import InputError
+from tests.data_prep.shards import Sums, sums
+
+
+def test_only_what_is_not_done_is_done_again(
+    shards: list[Path],
+    tokenizer: Path,
+    expected: Sums,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    broken = [*shards[:3], tmp_path / "broken.json.gz", shards[4]]
+    broken[3].write_bytes(shards[3].read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"broken.json.gz: truncated or damaged gzip"):
+        preprocess(broken, tokenizer, tmp_path / "x", workers=1)
+    assert len(list((tmp_path / "x.parts").glob("*.bin"))) == 3
+    broken[3].write_bytes(shards[3].read_bytes())
+    made_again: list[int] = []
+    monkeypatch.setattr(
+        "data_prep.tokenizing.tokenize_workers.make_part",
+        lambda part, *others: made_again.append(part.number) or make_part(part, *others),  # type: ignore[func-returns-value]
+    )
+    preprocess(broken, tokenizer, tmp_path / "x", workers=1)
+    assert made_again == [3, 4]
+    assert sums(tmp_path / "x") == expected
+
+
+def test_a_worker_that_is_killed(
+    shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        "data_prep.tokenizing.tokenize_workers.make_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    )
+    with pytest.raises(InputError, match="a worker was killed"):
+        preprocess(shards, tokenizer, tmp_path / "x", workers=2)

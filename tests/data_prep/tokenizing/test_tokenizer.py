@@ -1,0 +1,66 @@
+"""The SentencePiece tokenizer: the reference's options, the same bytes for the same text."""
+
+from pathlib import Path
+
+import pytest
+import sentencepiece
+
+from data_prep.tokenizing.tokenizer import Tokenizer, train_tokenizer
+from stage.digest import md5_file
+from stage.errors import InputError
+from stage.manifest import read_manifest
+from tests.support import command
+
+
+def test_tokenizer_has_the_references_options(corpus_tokenizer: Path) -> None:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus_tokenizer))
+    assert (model.pad_id(), model.eos_id(), model.bos_id(), model.unk_id()) == (0, 1, -1, 2)
+    assert model.get_piece_size() == 500
+    assert model.id_to_piece(3) == "<0x00>"  # byte fallback
+    assert len(model.encode("1234", out_type=str)) == 5  # split digits, after the dummy prefix
+
+
+def test_tokenizer_bytes_do_not_depend_on_paths(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").symlink_to(corpus)
+    shards = sorted((tmp_path / "elsewhere" / "en").iterdir())
+    model = tmp_path / "other name.model"
+    assert (
+        command("data_prep", "train-tokenizer", "--input", *shards, "--output", model, "--vocab-size", 500).returncode
+        == 0
+    )
+    assert md5_file(model) == md5_file(corpus_tokenizer)
+
+
+def test_encoding_and_decoding(corpus_tokenizer: Path) -> None:
+    tokenizer = Tokenizer(corpus_tokenizer)
+    ids = tokenizer.encode("the tree")
+    assert tokenizer.encode_batch([b"the tree", b""]) == [ids, []]
+    assert tokenizer.decode(ids) == "the tree"
+    assert "".join(map(tokenizer.piece, ids)) == "▁the▁tree"
+    assert [tokenizer.piece_id(tokenizer.piece(token)) for token in ids] == ids
+    assert tokenizer.serialized == corpus_tokenizer.read_bytes()
+    with pytest.raises(UnicodeEncodeError):
+        tokenizer.encode("\ud800")
+    with pytest.raises(IndexError):
+        tokenizer.decode([tokenizer.vocab_size])
+
+
+def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"text": "tree"}\n')
+    with pytest.raises(InputError, match="training a tokenizer of 50 pieces failed: "):
+        train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=50)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_model_is_trained_once(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"text": "tree house river"}\n' * 3)
+
+    def trained(*, force: bool = False) -> bool:
+        return train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=280, documents=2, force=force)
+
+    assert trained()
+    assert not trained()
+    assert trained(force=True)
+    manifest = read_manifest(tmp_path / "m")
+    assert manifest is not None
+    assert (manifest.stage, manifest.options["documents"]) == ("train-tokenizer", 2)

@@ -1,0 +1,201 @@
+"""The house measured from its imports and definitions: rooms, floors, arrows, names; and drawn in docs/architecture.md.
+
+    python -m tests.house.rooms             counts of this checkout, or of another: --root FOLDER
+    python -m tests.house.rooms --draw      write the pictures anew
+
+A *room* is a file or folder that lies directly in a package. An *arrow* is drawn where some module of one room imports
+some module of another. A room stands one *floor* above the highest that it imports.
+"""
+
+import argparse
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import grimp
+
+PACKAGES = ("benchmark", "checkpoint_convert", "checksums", "data_prep", "model", "stage")
+ENTRANCES = ("__init__.py", "__main__.py")
+"""Files that Python itself names."""
+ARCHITECTURE = Path("docs/architecture.md")
+BEGIN, END = "<!-- drawn: {} -->\n", "<!-- end -->\n"
+
+Arrows = Mapping[tuple[str, str], int]
+"""From, to: how many imports run that way."""
+
+
+@dataclass(frozen=True)
+class House:
+    """A checkout."""
+
+    root: Path
+
+    @cached_property
+    def files(self) -> dict[str, Path]:
+        """By module name: all code, tests left out."""
+        found = {}
+        for package in PACKAGES:
+            for path in sorted((self.root / package).rglob("*.py")):
+                parts = path.relative_to(self.root).with_suffix("").parts
+                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+        return found
+
+    @cached_property
+    def graph(self) -> "grimp.ImportGraph":
+        sys.path.insert(0, str(self.root))
+        try:
+            return grimp.build_graph(*PACKAGES, cache_dir=None)
+        finally:
+            sys.path.pop(0)
+
+    def arrows(self, package: str | None = None) -> Arrows:
+        """Between the rooms of a package, or between the packages."""
+        depth = 1 if package is None else 2
+        found: dict[tuple[str, str], int] = defaultdict(int)
+        for importer in self.graph.modules:
+            for imported in self.graph.find_modules_directly_imported_by(importer):
+                ends = tuple(".".join(module.split(".")[:depth]) for module in (importer, imported))
+                inside = package is None or all(end.startswith(f"{package}.") for end in ends)
+                if inside and ends[0] != ends[1]:
+                    found[ends[0], ends[1]] += 1
+        return dict(sorted(found.items()))
+
+    def rooms(self, package: str) -> dict[str, list[Path]]:
+        """The files of each room of a package."""
+        found: dict[str, list[Path]] = defaultdict(list)
+        for module, path in self.files.items():
+            if module.startswith(f"{package}."):
+                found[".".join(module.split(".")[:2])].append(path)
+        return dict(sorted(found.items()))
+
+    def says(self, room: str) -> str:
+        """The docstring of a room's folder or file, up to the first blank line."""
+        text = ast.get_docstring(ast.parse(self.files[room].read_text())) or ""
+        return " ".join(text.split("\n\n")[0].split())
+
+    def definitions(self) -> Iterator[tuple[str, Path, ast.stmt]]:
+        """Module names, public classes and public functions, as "module x", "class X", "def x"."""
+        for path in self.files.values():
+            tree = ast.parse(path.read_text())
+            if path.name not in ENTRANCES:
+                yield f"module {path.stem}", path, tree.body[0]
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    yield f"class {node.name}", path, node
+                elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                    yield f"def {node.name}", path, node
+
+    def repeated(self, *kinds: str) -> dict[str, list[str]]:
+        """Names of these kinds (module, class, def) that occur more than once, and where."""
+        places: dict[str, list[str]] = defaultdict(list)
+        for name, path, _ in self.definitions():
+            if name.split()[0] in kinds:
+                places[name].append(path.relative_to(self.root).as_posix())
+        return {name: where for name, where in sorted(places.items()) if len(where) > 1}
+
+    def loose(self) -> list[Path]:
+        """Files that lie beside more than three folders, but for those that Python names."""
+        crowded = [
+            folder
+            for folder in {path.parent for path in self.files.values()}
+            if sum((child / "__init__.py").is_file() for child in folder.iterdir() if child.is_dir()) > 3
+        ]
+        return sorted(path for path in self.files.values() if path.parent in crowded and path.name not in ENTRANCES)
+
+    def longest_function(self) -> tuple[int, str]:
+        lengths = [
+            (
+                (node.end_lineno or node.lineno) - node.lineno + 1,
+                f"{path.relative_to(self.root).as_posix()}:{node.name}",
+            )
+            for path in self.files.values()
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.FunctionDef)
+        ]
+        return max(lengths)
+
+
+def floors(rooms: Sequence[str], arrows: Arrows) -> dict[str, int]:
+    """The floor of each room, 1 for the ground. Raises ValueError where rooms import each other in a circle."""
+    below = {room: [to for (start, to) in arrows if start == room] for room in rooms}
+    found: dict[str, int] = {}
+    while len(found) < len(below):
+        ready = [room for room in below if room not in found and all(other in found for other in below[room])]
+        if not ready:
+            raise ValueError(f"a circle among {', '.join(room for room in below if room not in found)}")
+        found.update({room: 1 + max((found[other] for other in below[room]), default=0) for room in ready})
+    return found
+
+
+def counts(house: House) -> str:
+    """The figures of the whole house, and of each package that has rooms."""
+    files = list(house.files.values())
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    length, longest = house.longest_function()
+    told = [f"{len(files)} files, {lines:,} lines; {len(house.arrows())} arrows between {len(PACKAGES)} packages"]
+    for package in ("benchmark", "checkpoint_convert", "data_prep"):
+        rooms, arrows = list(house.rooms(package)), house.arrows(package)
+        try:
+            high = f"{max(floors(rooms, arrows).values())} floors"
+        except ValueError as error:
+            high = str(error)
+        told.append(f"{package}: {len(rooms)} rooms, {high}, {len(arrows)} arrows")
+    told.append(f"loose files: {len(house.loose())}; longest function: {length} lines, {longest}")
+    repeated = house.repeated("module", "class", "def")
+    told.append(f"repeated names: {len(repeated)}")
+    return "\n".join(told + [f"  {name}: {', '.join(places)}" for name, places in repeated.items()])
+
+
+def picture(house: House, package: str | None) -> str:
+    """A Mermaid flowchart of the rooms of a package, or of the packages, highest floor first."""
+    arrows = house.arrows(package)
+    rooms = list(PACKAGES) if package is None else list(house.rooms(package))
+    stands = floors(rooms, arrows)
+    told = ["```mermaid", "flowchart TD"]
+    for floor in sorted(set(stands.values()), reverse=True):
+        told.append(f"  subgraph floor_{floor}[floor {floor}]")
+        told += [f'    {room.replace(".", "_")}["{room.split(".")[-1]}"]' for room in rooms if stands[room] == floor]
+        told.append("  end")
+    told += [f"  {start.replace('.', '_')} --> {to.replace('.', '_')}" for start, to in arrows]
+    return "\n".join([*told, "```", ""])
+
+
+def table(house: House, package: str | None) -> str:
+    """What each room holds."""
+    rooms = PACKAGES if package is None else tuple(house.rooms(package))
+    told = ["| room | holds |", "|---|---|"]
+    told += [f"| `{room.replace('.', '/')}` | {house.says(room)} |" for room in rooms if "__main__" not in room]
+    return "\n".join([*told, ""])
+
+
+def drawn(house: House, page: str) -> str:
+    """The page with what stands between its marks drawn anew. Raises ValueError for a mark that is missing."""
+    for package in (None, "benchmark", "checkpoint_convert", "data_prep"):
+        begin = BEGIN.format(package or "house")
+        before, found, rest = page.partition(begin)
+        _, ended, after = rest.partition(END)
+        if not (found and ended):
+            raise ValueError(f"{ARCHITECTURE} lacks the mark {begin.strip()}")
+        page = f"{before}{begin}{picture(house, package)}\n{table(house, package)}{END}{after}"
+    return page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.house.rooms", description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
+    parser.add_argument("--draw", action="store_true", help=f"write the pictures of {ARCHITECTURE} anew")
+    options = parser.parse_args()
+    house = House(options.root.resolve())
+    if options.draw:
+        path = house.root / ARCHITECTURE
+        path.write_text(drawn(house, path.read_text()))
+    else:
+        print(counts(house))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The house: one guess to any file, arrows that run one way, citations that open."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.house.rooms import ARCHITECTURE, House, drawn, floors
+from tests.support import REPOSITORY
+
+HOUSE = House(REPOSITORY)
+CITATION = re.compile(
+    r"facts/(\w+)\.md[ \n]+((?:[0-9]+|[a-k])(?:\.[0-9]+)?(?:,\s+(?:[0-9]+|[a-k])(?:\.[0-9]+)?(?![\w-]))*)(?![\w-])"
+)
+"""A fact sheet and ids of its sections."""
+WITHOUT_SHEET = re.compile(r"(?<![/\w])(?:facts|Facts) (?:section )?(?:[0-9a-k]\b|[a-k]\.[0-9])")
+"""A citation as it used to be, which nobody can open."""
+SECTION = re.compile(r"^(?:#+ |- \*\*)([0-9]+(?:\.[0-9]+)?|[a-k](?:\.[0-9]+)?)(?:\.? |\*\*)", re.MULTILINE)
+DATA_ONLY = {
+    "benchmark/config/benchmarks.py",
+    "benchmark/config/systems.py",
+    "benchmark/events/event.py",
+    "benchmark/review/rules/rule_table.py",
+}
+"""Modules without behaviour of their own."""
+
+
+def texts() -> list[tuple[Path, str]]:
+    """Code, scripts and papers in which something may be cited."""
+    kinds = ("*.py", "*.sh", "*.md", "*.j2", "*.yaml")
+    found = [path for kind in kinds for path in REPOSITORY.rglob(kind)]
+    kept = [path for path in found if not {".venv", ".git", "runs", "golden"} & set(path.relative_to(REPOSITORY).parts)]
+    return [(path, path.read_text()) for path in kept]
+
+
+def test_every_citation_leads_to_a_section() -> None:
+    sheets = {
+        path.stem: set(SECTION.findall(path.read_text())) for path in (REPOSITORY / "docs" / "facts").glob("*.md")
+    }
+    assert sheets.keys() == {"reference", "mlperf_review", "peers", "torch_distributed"}
+    cited = 0
+    for path, text in texts():
+        for sheet, sections in CITATION.findall(text):
+            for section in re.split(r",\s+", sections):
+                assert section in sheets[sheet], f"{path}: {sheet}.md has no section {section}"
+                cited += 1
+    assert cited > 150
+
+
+def test_nothing_is_cited_without_its_sheet() -> None:
+    for path, text in texts():
+        if path != Path(__file__) and path.parent.name != "facts":
+            assert not WITHOUT_SHEET.findall(text), f"{path}: {WITHOUT_SHEET.findall(text)}"
+
+
+def test_names_of_modules_and_public_classes_occur_once() -> None:
+    assert HOUSE.repeated("module", "class") == {}
+
+
+def test_no_file_lies_loose_beside_more_than_three_folders() -> None:
+    assert HOUSE.loose() == []
+
+
+def test_folders_hold_a_dozen_files_or_so() -> None:
+    sizes: dict[Path, int] = {}
+    for path in HOUSE.files.values():
+        sizes[path.parent] = sizes.get(path.parent, 0) + 1
+    assert {folder: size for folder, size in sizes.items() if size > 15} == {}
+
+
+def test_arrows_run_one_way() -> None:
+    for package in ("benchmark", "checkpoint_convert", "data_prep"):
+        assert max(floors(list(HOUSE.rooms(package)), HOUSE.arrows(package)).values()) <= 6
+    with pytest.raises(ValueError, match="a circle among a, b"):
+        floors(["a", "b", "c"], {("a", "b"): 1, ("b", "a"): 1, ("a", "c"): 1})
+
+
+def has_behaviour(path: Path) -> bool:
+    return re.search(r"^ *(async )?def ", path.read_text(), flags=re.MULTILINE) is not None
+
+
+def test_every_module_with_behaviour_has_its_tests_at_its_place() -> None:
+    missing = []
+    for path in HOUSE.files.values():
+        place = path.relative_to(REPOSITORY)
+        if path.name == "__init__.py" or place.as_posix() in DATA_ONLY or not has_behaviour(path):
+            continue
+        name = "test_main.py" if path.name == "__main__.py" else f"test_{path.name}"
+        if not (REPOSITORY / "tests" / place.parent / name).is_file():
+            missing.append(place.as_posix())
+    assert missing == []
+
+
+def test_pictures_of_the_house_are_current() -> None:
+    page = (REPOSITORY / ARCHITECTURE).read_text()
+    assert drawn(HOUSE, page) == page, "draw them anew: python -m tests.house.rooms --draw"

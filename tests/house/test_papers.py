@@ -1,0 +1,114 @@
+"""README and manuals: their commands exist with the options they give them, their links and files too."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmark.__main__ import parse
+from tests.support import REPOSITORY, command
+
+PAPERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+    path for path in (REPOSITORY / "docs").rglob("*.md")
+)
+NAMED = [pytest.param(path, id=path.relative_to(REPOSITORY).as_posix()) for path in PAPERS]
+PLACEHOLDER = re.compile(r"[…$*{]")
+"""In a command line that stands for several."""
+PROGRAMS = ("benchmark", "checkpoint_convert", "checksums", "data_prep")
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Lines of code blocks, continued ones joined, and code within the text."""
+    for block in re.findall(r"^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        yield from re.sub(r" *\\\n *", " ", block).splitlines()
+    without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    yield from (line.replace("\n", " ") for line in re.findall(r"`([^`]+)`", without_blocks))
+
+
+def program_lines(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Program, command and the words behind it, comments left out."""
+    for line in command_lines(path.read_text()):
+        found = re.search(rf"-m ({'|'.join(PROGRAMS)}) ([a-z][\w-]*)(.*)", line)
+        if found:
+            program, name, words = found.groups()
+            yield program, name, re.split(r"\s#\s|\s\|\s|[;)]", words)[0].rstrip('"')
+
+
+@cache
+def help_of(program: str, name: str, benchmark: str) -> str:
+    done = command(program, name, *filter(None, [benchmark]), "--help")
+    assert done.returncode == 0, (program, name, done.stderr)
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_commands_and_their_options_exist(path: Path) -> None:
+    for program, name, words in program_lines(path):
+        benchmark = next((word for word in words.split()[:1] if word in ("gpt3_175b", "rehearsal")), "")
+        options = re.findall(r"(?<=\s)--[a-z][\w-]*", words)
+        if program == "benchmark" and name in ("train", "evaluate", "schedule", "plan"):
+            benchmark = benchmark or "gpt3_175b"
+        told = help_of(program, name, benchmark)
+        for option in options:
+            assert option in told or option == "--system", (path.name, program, name, option)
+        if (
+            program == "benchmark"
+            and (benchmark in words.split()[:1])
+            and not PLACEHOLDER.search(words)
+            and "--help" not in words
+        ):
+            parse([name, *shlex.split(words)])
+
+
+def test_every_program_is_told_of() -> None:
+    told = {(program, name) for path in PAPERS for program, name, _ in program_lines(path)}
+    assert told >= {
+        ("data_prep", "fetch"),
+        ("data_prep", "preprocess"),
+        ("data_prep", "samples"),
+        ("data_prep", "inspect"),
+        ("data_prep", "plan"),
+        ("checksums", "create"),
+        ("checksums", "verify"),
+        ("checkpoint_convert", "paxml-to-megatron"),
+        ("checkpoint_convert", "megatron-to-paxml"),
+        ("checkpoint_convert", "to-huggingface"),
+        ("checkpoint_convert", "to-dcp"),
+        ("checkpoint_convert", "inspect"),
+        ("checkpoint_convert", "compare"),
+        *(
+            ("benchmark", name)
+            for name in ("train", "evaluate", "schedule", "plan", "preflight", "review", "package", "report")
+        ),
+        ("benchmark", "describe-system"),
+        ("benchmark", "reference-points"),
+    }
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_files_and_links_exist(path: Path) -> None:
+    text = path.read_text()
+    of_others = path.parent.name == "facts"  # files of other projects
+    for name in [] if of_others else re.findall(rf"`((?:{'|'.join(PROGRAMS)}|docs|model|stage|tests)/[\w./-]*)`", text):
+        assert (REPOSITORY / name).exists(), (path.name, name)
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)(#[^)]*)?\)", text):
+        page = path.parent / target if target else path
+        assert page.exists(), (path.name, target)
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor[1:] in anchors, (path.name, target, anchor)
+
+
+def test_readme_is_a_page_and_maps_the_folders_early() -> None:
+    lines = (REPOSITORY / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    mapped = [number for number, line in enumerate(lines, 1) if line.startswith("| `")]
+    assert mapped[-1] <= 60
+    told = "\n".join(lines[: mapped[-1]])
+    for folder in REPOSITORY.iterdir():
+        if (folder / "__init__.py").is_file():
+            assert f"`{folder.name}/" in told, folder.name

@@ -1,0 +1,33 @@
+"""MD5 digests of files and texts."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from stage.digest import BLOCK_BYTES, md5_file, md5_files, md5_text
+
+
+def test_digests_are_md5_and_progress_is_told(tmp_path: Path) -> None:
+    contents = [b"", b"x", bytes(range(256)) * (BLOCK_BYTES // 128) + b"end"]
+    paths = [tmp_path / str(number) for number in range(3)]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    told: list[float] = []
+    expected = [hashlib.md5(content).hexdigest() for content in contents]
+    assert md5_files(paths, told.append) == expected
+    assert told == [1, BLOCK_BYTES, BLOCK_BYTES, 3]
+    assert [md5_file(path) for path in paths] == expected
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(OSError) as failure:
+            md5_files([tmp_path / "there", path])
+        assert failure.value.filename == str(path)
+
+
+def test_texts_are_hashed_in_utf8() -> None:
+    assert md5_text("naïve") == hashlib.md5(b"na\xc3\xafve").hexdigest()
+    assert md5_text("\udcff") == hashlib.md5(b"\xff").hexdigest()  # a byte of a file name that is not UTF-8

@@ -1,0 +1,65 @@
+"""Errors are one line and a status."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from stage.errors import CheckFailed, InputError, run_command
+from tests.support import REPOSITORY
+
+
+@pytest.mark.parametrize(
+    ("raised", "status", "message"),
+    [
+        (InputError("file.json:3: not\na JSON object"), 2, "error: file.json:3: not a JSON object\n"),
+        (CheckFailed("a.bin differs"), 1, "error: a.bin differs\n"),
+        (PermissionError(13, "Permission denied", "/data/x"), 2, "error: /data/x: Permission denied\n"),
+        (KeyboardInterrupt(), 130, "error: interrupted\n"),
+    ],
+)
+def test_errors_are_one_line_and_a_status(
+    raised: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command() -> int:
+        raise raised
+
+    with pytest.raises(SystemExit) as leaving:
+        run_command(command)
+    assert leaving.value.code == status
+    assert capsys.readouterr().err == message
+
+
+def test_our_own_bugs_keep_their_traceback() -> None:
+    def command() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_command(command)
+
+
+def test_a_status_is_passed_on() -> None:
+    for result, status in ((None, 0), (0, 0), (3, 3)):
+        with pytest.raises(SystemExit) as leaving:
+            run_command(lambda result=result: result)  # type: ignore[misc]
+        assert leaving.value.code == status
+
+
+def test_an_os_error_without_a_number_is_our_own_bug() -> None:
+    def command() -> int:
+        raise OSError("not from the system")
+
+    with pytest.raises(OSError, match="not from the system"):
+        run_command(command)
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    code = "from stage.errors import run_command; run_command(lambda: print('x' * 100_000))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -1,0 +1,70 @@
+"""Manifests: what was made of what, and whether that still holds."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from stage.errors import InputError
+from stage.manifest import Record, is_current, read_manifest, record_of, require_intact, write_manifest
+
+
+def _write_output(folder: Path) -> tuple[Path, Path]:
+    source, output = folder / "in.txt", folder / "out.txt"
+    source.write_text("in")
+    output.write_text("out")
+    write_manifest(
+        output,
+        stage="copy",
+        options={"mode": 1},
+        inputs=[record_of(source, str(source), "13b5bfe96f3e2fe411c9f66f4a582adf")],
+        outputs=[record_of(output, "out.txt", None)],
+        packages=["numpy"],
+        started=time.monotonic(),
+    )
+    return source, output
+
+
+def test_manifest_says_what_was_made_of_what(tmp_path: Path) -> None:
+    source, output = _write_output(tmp_path)
+    manifest = read_manifest(output)
+    assert manifest is not None
+    assert manifest.inputs[0].name == str(source)
+    assert manifest.outputs[0].bytes == 3
+    assert "numpy" in manifest.versions
+    assert is_current(output, stage="copy", options={"mode": 1}, inputs=[source])
+
+
+def test_manifest_notices_other_options_inputs_and_outputs(tmp_path: Path) -> None:
+    source, output = _write_output(tmp_path)
+    assert not is_current(output, stage="copy", options={"mode": 2}, inputs=[source])
+    assert not is_current(output, stage="copy", options={"mode": 1}, inputs=[output])
+    os.utime(source, (1, 1))  # copied elsewhere and back: same contents
+    assert is_current(output, stage="copy", options={"mode": 1}, inputs=[source])
+    source.write_text("IN")
+    assert not is_current(output, stage="copy", options={"mode": 1}, inputs=[source])
+    output.write_text("truncated"[:2])
+    with pytest.raises(InputError, match=r"out\.txt: 1 files of 2 bytes, but .* says 1 files of 3 bytes"):
+        require_intact(output)
+    output.unlink()
+    with pytest.raises(InputError, match=r"out\.txt: missing"):
+        require_intact(output)
+
+
+def test_damaged_manifest_is_named(tmp_path: Path) -> None:
+    _, output = _write_output(tmp_path)
+    (tmp_path / "out.txt.manifest.json").write_text("{")
+    with pytest.raises(InputError, match=r"out\.txt\.manifest\.json: not a manifest"):
+        require_intact(output)
+    assert require_intact(tmp_path / "never made") is None
+
+
+def test_a_folder_is_one_record(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "sub" / "b").write_bytes(b"678")
+    os.utime(tmp_path / "a", ns=(5, 5))
+    os.utime(tmp_path / "sub" / "b", ns=(7, 7))
+    assert record_of(tmp_path, "in", None) == Record("in", 2, 8, None, 7)
+    assert record_of(tmp_path / "a", "a", "md5") == Record("a", 1, 5, "md5", 5)
