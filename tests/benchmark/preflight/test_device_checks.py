@@ -1,0 +1,69 @@
+"""Checks of devices find what they are for."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmark.preflight import device_checks
+from tests.benchmark.preflight.places import alone, large
+
+H100: dict[str, Any] = {"names": ["NVIDIA H100 80GB HBM3"] * 8, "memory_gb": [85.0] * 8}
+
+
+@pytest.mark.parametrize(
+    ("machines", "outcome", "phrase"),
+    [
+        ([H100, H100], "ok", "8 x NVIDIA H100 80GB HBM3 on each of 2 machines"),
+        (
+            [H100, {"names": H100["names"][:7], "memory_gb": [85.0] * 7}],
+            "FAILED",
+            "node1: 7 GPUs; system dgxh100_n64 has 8",
+        ),
+        ([{"names": [], "memory_gb": []}], "FAILED", "node0: 0 GPUs"),
+        ([H100, {"names": ["NVIDIA A100-SXM4-80GB"] * 8, "memory_gb": [85.0] * 8}], "FAILED", "different models"),
+        ([{"names": ["NVIDIA H200"] * 8, "memory_gb": [150.0] * 8}], "warning", "but the system's is H100"),
+        ([{"names": H100["names"] * 2, "memory_gb": [85.0] * 16}], "warning", "of which 8 would be used"),
+    ],
+)
+def test_devices(machines: Sequence[Any], outcome: str, phrase: str) -> None:
+    place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
+    finding = device_checks.as_the_system_says(
+        place, [(f"node{number}", found) for number, found in enumerate(machines)]
+    )
+    assert (finding.outcome, phrase in finding.found) == (outcome, True), finding
+
+
+@pytest.mark.parametrize(("slowest", "outcome"), [(700.0, "ok"), (650.0, "warning"), (600.0, "FAILED")])
+def test_a_slow_device(slowest: float, outcome: str) -> None:
+    measured = [("node0", dict.fromkeys(range(8), 700.0)), ("node1", {0: 705.0, 1: slowest})]
+    finding = device_checks.alike_in_speed(alone(large(Path("run"))), measured)
+    assert finding.outcome == outcome
+    assert ("node1 GPU 1 has" in finding.found) == (outcome != "ok")
+    capped = device_checks.alike_in_speed(alone(large(Path("run"))), [("node0", {0: 400.0})])
+    assert (capped.outcome, "40% of the peak" in capped.found) == ("warning", True)
+
+
+def test_health() -> None:
+    assert device_checks.judge_health("0, 0, No, No\n1, [N/A], No, No\n").outcome == "ok"
+    finding = device_checks.judge_health("0, 0, No, No\n1, 3, Yes, No\n")
+    assert finding.outcome == "FAILED"
+    assert "GPU 1: ecc.errors.uncorrected.volatile.total 3, GPU 1: remapped_rows.pending Yes" in finding.found
+    assert device_checks.judge_health("").outcome == "warning"
+
+
+def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device_checks.right_products(alone(None)).outcome == "ok"
+    product = torch.Tensor.__matmul__
+
+    def wrong(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        result = product(left, right)
+        if result.dtype == torch.bfloat16:
+            result[17, 5] += 1
+        return result
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", wrong)
+    assert device_checks.right_products(alone(None)).outcome == "FAILED"

@@ -1,0 +1,81 @@
+"""Checks of one machine find what they are for."""
+
+import dataclasses
+import resource
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmark.preflight import machine_checks
+from benchmark.preflight.preflight_check import Place
+from benchmark.training.engine.distributed import Environment
+from tests.benchmark.preflight.places import alone, large
+from tests.benchmark.tiny import Inputs
+
+
+def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> None:
+    copies = Path(shutil.copytree(inputs.folder, tmp_path / "copies"))
+    with (copies / "train_1.bin").open("ab") as damaged:
+        damaged.write(b"xx")
+    finding = machine_checks.inputs(alone(Inputs(copies).config(tmp_path / "run")))
+    assert (finding.outcome, "train_1.bin" in finding.found) == ("FAILED", True)
+    assert machine_checks.inputs(alone(large(tmp_path))).outcome == "skipped"
+    half = dataclasses.replace(inputs.config(tmp_path / "run"), checkpoint=None)
+    assert "--checkpoint is missing" in machine_checks.inputs(alone(half)).found
+
+
+def test_space_for_checkpoints_of_the_real_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three of 12 bytes for each of 174.6e9 parameters (docs/facts/peers.md 1.0), 64 machines to hold one."""
+    place = alone(large(tmp_path / "run"))
+    assert machine_checks.checkpoint_bytes(large(tmp_path)) == pytest.approx(2.095e12, rel=1e-3)
+    for free, outcome in ((6.2e12, "FAILED"), (6.3e12, "ok")):
+        usage = shutil._ntuple_diskusage(int(1e13), 0, int(free))
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)
+        finding = machine_checks.disk_space(place)
+        assert finding.outcome == outcome
+        assert "6,287.2 GB needed for logs and 3 checkpoints" in finding.found
+    assert "30.49 GiB needed" in machine_checks.host_memory(place).found
+    assert machine_checks.host_memory(alone(large(tmp_path, save_interval=0))).outcome == "skipped"
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed, outcome in ((256, "FAILED"), (2048, "warning"), (1 << 16, "ok")):
+        limit = {resource.RLIMIT_NOFILE: allowed, resource.RLIMIT_MEMLOCK: resource.RLIM_INFINITY}
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, limit=limit: (limit[kind], limit[kind]))
+        assert machine_checks.limits(alone(None)).outcome == outcome
+
+
+def test_a_clock_in_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    finding = machine_checks.clock(alone(None))
+    assert (finding.outcome, "2001" in finding.found) == ("FAILED", True)
+
+
+def test_a_port_in_use() -> None:
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        place = Place(None, Environment(0, 1, 0, f"localhost:{number}"), None, "cpu")
+        assert machine_checks.port(place).outcome == "FAILED"
+    assert machine_checks.port(place).outcome == "ok"
+
+
+def test_software_that_differs() -> None:
+    same = {"torch": "2.13.0", "nccl": "2.27"}
+    finding = machine_checks.same_versions(alone(None), [("a", same), ("b", {**same, "nccl": "2.26"})])
+    assert finding.outcome == "FAILED"
+    assert finding.found == "a and b differ: nccl 2.27 but 2.26"
+    assert machine_checks.same_versions(alone(None), [("a", same), ("b", dict(same))]).outcome == "ok"
+
+
+def test_manifests_that_differ() -> None:
+    first = {"data": "1", "checkpoint": "2"}
+    finding = machine_checks.same_manifests(
+        alone(None), [("a", first), ("b", first), ("c", {"data": "1", "checkpoint": "none"})]
+    )
+    assert (finding.outcome, finding.found) == ("FAILED", "checkpoint: another manifest at c than at a")
+    assert machine_checks.same_manifests(alone(None), [("a", first), ("b", dict(first))]).outcome == "ok"
