@@ -24,7 +24,7 @@ from tests.support import REPOSITORY, assert_refused, command
 FORK = multiprocessing.get_context("fork")
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("workers", [1, 2, 3, 7, pytest.param(16, marks=pytest.mark.slow)])
 def test_any_number_of_workers(
     workers: int, shards: list[Path], tokenizer: Path, expected: Sums, small_blocks: None, tmp_path: Path
 ) -> None:
@@ -203,6 +203,7 @@ def _in_a_session_of_its_own(inputs: list[Path], tokenizer: Path, prefix: Path) 
     preprocess(inputs, tokenizer, prefix, workers=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sign", "count"),
     [("*.bin.partial", 1), ("*.json", 1), ("*.json", 2)],
