@@ -132,3 +132,12 @@ def test_two_at_once_are_refused(paxml: Path, tmp_path: Path) -> None:
     second = command(*convert_words(paxml, tmp_path / "out"))
     assert_refused(second, "another conversion is writing it")
     first.close()
+
+
+def test_output_that_holds_the_source_is_not_replaced(paxml: Path, tmp_path: Path) -> None:
+    source = tmp_path / "folder" / "source"
+    shutil.copytree(paxml, source)
+    for output in (source, tmp_path / "folder"):
+        with pytest.raises(InputError, match="holds the input"):
+            paxml_to_megatron(source, output, dtype="fp32", workers=1, memory_limit=GIB, force=True)
+    assert digest_folder(source) == digest_folder(paxml)
