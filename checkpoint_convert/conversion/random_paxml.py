@@ -5,6 +5,7 @@ two, so that no rounding and no math library has a say.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -77,17 +78,8 @@ def write_random_paxml(
     if output.exists() and not force:
         raise InputError(f"{output}: holds something else; choose another --output or pass --force")
     by_axis = sizes.by_axis()
-    random = np.random.RandomState(seed)
     with published_folder(output) as folder:
-        for group in groups("fp32"):
-            for array in ARRAYS:
-                shape = array.paxml_shape(by_axis)
-                path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
-                chunks = _chunks(shape)
-                if array.stacked and not layers_together:
-                    chunks = (1, *chunks[1:])
-                store = create_array(path, shape, "float32", chunks, GZIP if compress else None)
-                store.write(_values(random, array, group.megatron[0], shape)).result()
+        _write_arrays(folder, np.random.RandomState(seed), by_axis, compress, layers_together)
     write_folder_manifest(
         output,
         format_list(digest_folder(output)),
@@ -98,6 +90,20 @@ def write_random_paxml(
         started=started,
     )
     return True
+
+
+def _write_arrays(
+    folder: Path, random: np.random.RandomState, by_axis: Mapping[str, int], compress: bool, layers_together: bool
+) -> None:
+    for group in groups("fp32"):
+        for array in ARRAYS:
+            shape = array.paxml_shape(by_axis)
+            path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
+            chunks = _chunks(shape)
+            if array.stacked and not layers_together:
+                chunks = (1, *chunks[1:])
+            store = create_array(path, shape, "float32", chunks, GZIP if compress else None)
+            store.write(_values(random, array, group.megatron[0], shape)).result()
 
 
 def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> Values:

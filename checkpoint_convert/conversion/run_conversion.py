@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checkpoint_convert.conversion.journal import Journal
-from checkpoint_convert.conversion.output_records import already_made, write_sums_and_manifest
+from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
 from checkpoint_convert.conversion.streaming import Job, run_jobs
 from checksums.md5_list import format_list
 from stage.digest import md5_file
@@ -57,11 +57,14 @@ def run_conversion(
 ) -> Converted | None:
     """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes.
 
-    Raises InputError for a source that is not whole, or different work under the output's name.
+    Raises InputError for a source that is not whole, different work under the output's name, or an output that holds
+    the source and is to be replaced.
     """
     started = time.monotonic()
     journal_path = _journal_path(output)
     stage, options = conversion.stage, conversion.options
+    if force:
+        require_apart(source, output)
     if already_made(source, output, stage=stage, options=options, force=force, unfinished=journal_path.exists()):
         journal_path.unlink(missing_ok=True)
         return None

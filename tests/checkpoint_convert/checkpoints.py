@@ -29,6 +29,15 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
+def write_sharded_safetensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    folder.mkdir()
+    weight_map = {}
+    for number, (name, tensor) in enumerate(tensors.items()):
+        weight_map[name] = f"model-{number}.safetensors"
+        write_safetensors(folder / weight_map[name], {name: tensor})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
 def write_dcp(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     with warnings.catch_warnings(action="ignore"):  # that this is a single process
         dcp.save(dict(tensors), checkpoint_id=folder, no_dist=True)

@@ -6,37 +6,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tensorstore as ts
 import torch
 
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.inspection.compare_checkpoints import compare_checkpoints
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
-from tests.support import assert_refused, command, make_paxml
+from tests.checkpoint_convert.tiny import SHARDED, MakePaxml, opened
+from tests.support import assert_refused, command
 
-SIZES = "--seed 3 --layers 2 --hidden 32 --heads 4 --vocab 64 --pos 2060 --values sane"
 QKV = "language_model.encoder.layers.self_attention.query_key_value.weight"
 
 
 @pytest.fixture(scope="module")
-def paxml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_paxml(tmp_path_factory.mktemp("paxml") / "p", f"{SIZES} --compressor zstd --chunks odd")
-
-
-@pytest.fixture(scope="module")
-def uncompressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_paxml(tmp_path_factory.mktemp("paxml") / "u", f"{SIZES} --compressor none --chunks shard")
+def uncompressed(make_once: MakePaxml) -> Path:
+    return make_once(SHARDED)
 
 
 def change(folder: Path, array: str, place: tuple[int, ...], by: float) -> tuple[float, float]:
-    store: Any = ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": str(folder / array)}}).result()
+    store = opened(folder / array)
     before = store[place].read().result()
     after = store.dtype.numpy_dtype.type(float(before) + by)
     store[place].write(after).result()
     return float(before), float(after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, uncompressed: Path, tmp_path: Path) -> None:
     output = tmp_path / "m"
@@ -58,7 +53,7 @@ def test_changed_value_is_named_in_megatrons_places(paxml: Path, tmp_path: Path)
     change(output, QKV, (1, 40, 3), 0.5)
     change(output, QKV, (0, 0, 0), 0.25)
     done = command("checkpoint_convert", "compare", paxml, output)
-    assert_refused(done, f"{QKV} in 2 of 6,144 values, most at [1, 40, 3]", status=1)
+    assert_refused(done, f"{QKV} in 2 of 7,776 values, most at [1, 40, 3]", status=1)
     assert "62 of 64 arrays that both have are the same in every bit" in done.stdout
     found = json.loads(command("checkpoint_convert", "compare", paxml, output, "--json").stdout)["arrays"]
     assert [array["name"] for array in found[:2]] == [QKV, "language_model.encoder.final_layernorm.bias"]

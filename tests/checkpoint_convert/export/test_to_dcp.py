@@ -1,12 +1,12 @@
 """Export to PyTorch's distributed checkpoint: bit by bit the arrays of the source, loadable by a run."""
 
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tensorstore as ts
 import torch
 import torch.distributed.checkpoint as dcp
 
@@ -22,15 +22,13 @@ from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.manifest import require_intact
-from tests.benchmark.tiny import in_processes, write_inputs
-from tests.checkpoint_convert.tiny import CONFIG, TWO_PROCESSES
+from tests.benchmark.tiny import TINY, Inputs, in_processes
+from tests.checkpoint_convert.tiny import CONFIG, TWO_PROCESSES, read
 from tests.support import assert_refused, command
 
 
 def bits(path: Path) -> np.ndarray[Any, Any]:
-    array = ts.open({"driver": "zarr", "kvstore": {"driver": "file", "path": str(path)}}).result()
-    values: np.ndarray[Any, Any] = array.read().result()
-    return values.view(np.uint32)
+    return read(path).view(np.uint32)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -82,10 +80,12 @@ def _state(config: RunConfig) -> dict[str, dict[str, Any]]:
         }
 
 
-def test_a_runs_loader_reads_it_into_any_topology(tmp_path: Path) -> None:
-    inputs = write_inputs(tmp_path)
-    to_dcp(inputs.checkpoint, tmp_path / "dcp")
-    for found in in_processes(2, _state, inputs.config(tmp_path / "run", system=TWO_PROCESSES)):
+@pytest.mark.slow
+def test_a_runs_loader_reads_it_into_any_topology(megatron: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(megatron["bf16"], tmp_path / "checkpoint")
+    to_dcp(tmp_path / "checkpoint", tmp_path / "dcp")
+    config = Inputs(tmp_path).config(tmp_path / "run", dataclasses.replace(TINY, model=CONFIG), TWO_PROCESSES)
+    for found in in_processes(2, _state, config):
         assert found["zarr"].keys() == found["dcp"].keys()
         for key, expected in found["zarr"].items():
             np.testing.assert_array_equal(found["dcp"][key], expected)
@@ -101,6 +101,7 @@ MOMENT = f"{EXP_AVG_SQ}encoder.layers.mlp.dense_4h_to_h.bias"
         (lambda source: (source / MOMENT / "1.0").write_bytes(b"short"), "a chunk cannot be read"),
         (lambda source: (source / "metadata.json").unlink(), "not a Megatron zarr checkpoint"),
     ],
+    ids=["array", "chunk", "folder"],
 )
 def test_damaged_sources_are_refused_and_nothing_is_published(
     damage: Any, complaint: str, megatron: dict[str, Path], tmp_path: Path

@@ -11,27 +11,15 @@ import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
-from benchmark.training.train import train
 from checkpoint_convert.export.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.model_sizes.attention_heads import attention_heads
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.manifest import manifest_path, read_manifest, require_intact
-from tests.benchmark.tiny import MODEL, in_processes, write_inputs
-from tests.checkpoint_convert.tiny import CONFIG, TWO_PROCESSES
+from tests.benchmark.tiny import MODEL
+from tests.checkpoint_convert.tiny import CONFIG
 from tests.support import assert_refused, command
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of a run on two processes, in its run folder."""
-    folder = tmp_path_factory.mktemp("trained")
-    config = write_inputs(folder).config(folder / "run", system=TWO_PROCESSES, save_interval=12)
-    assert in_processes(2, train, config) == ["completed"] * 2
-    return checkpoint_path(folder / "run", 12)
 
 
 def largest_difference(ours: GPT3, folder: Path) -> float:
@@ -48,21 +36,21 @@ def largest_difference(ours: GPT3, folder: Path) -> float:
     return float((found - expected).abs().max())
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_logits_are_those_of_our_model(dtype: str, megatron: dict[str, Path], tmp_path: Path) -> None:
-    to_huggingface(megatron[dtype], tmp_path / "out", heads=None)
-    ours = GPT3(CONFIG)
-    MegatronCheckpoint(megatron[dtype]).load_weights(dict(ours.named_parameters()))
-    assert largest_difference(ours, tmp_path / "out") < 1e-5
-
-
-def test_logits_of_a_runs_own_checkpoint(trained: Path, tmp_path: Path) -> None:
-    done = command("checkpoint_convert", "to-huggingface", "--input", trained, "--output", tmp_path / "out")
+@pytest.mark.slow  # importing transformers takes several seconds: hence all of it in one test
+def test_logits_are_those_of_our_model(megatron: dict[str, Path], trained: Path, tmp_path: Path) -> None:
+    ours = {dtype: GPT3(CONFIG) for dtype in ("fp32", "bf16")}
+    for dtype, model in ours.items():
+        to_huggingface(megatron[dtype], tmp_path / dtype, heads=None)
+        MegatronCheckpoint(megatron[dtype]).load_weights(dict(model.named_parameters()))
+        assert largest_difference(model, tmp_path / dtype) < 1e-5, dtype
+    to_huggingface(megatron["fp32"], tmp_path / "shards", heads=4, shard_bytes=20_000)
+    assert largest_difference(ours["fp32"], tmp_path / "shards") < 1e-5
+    done = command("checkpoint_convert", "to-huggingface", "--input", trained, "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    ours = GPT3(MODEL)
+    model = GPT3(MODEL)
     with pytest.warns(UserWarning, match="single process"):
-        dcp.load({f"model/{name}": value.detach() for name, value in ours.named_parameters()}, checkpoint_id=trained)
-    assert largest_difference(ours, tmp_path / "out") < 1e-5
+        dcp.load({f"model/{name}": value.detach() for name, value in model.named_parameters()}, checkpoint_id=trained)
+    assert largest_difference(model, tmp_path / "run") < 1e-5
 
 
 def test_shards_hold_the_same_tensors_as_one_file(megatron: dict[str, Path], tmp_path: Path) -> None:
@@ -77,9 +65,6 @@ def test_shards_hold_the_same_tensors_as_one_file(megatron: dict[str, Path], tmp
     assert parts.keys() == whole.keys()
     assert all(torch.equal(parts[name][name], value) for name, value in whole.items())
     assert index["metadata"]["total_size"] == sum(value.nbytes for value in whole.values())
-    ours = GPT3(CONFIG)
-    MegatronCheckpoint(megatron["fp32"]).load_weights(dict(ours.named_parameters()))
-    assert largest_difference(ours, tmp_path / "many") < 1e-5
 
 
 def test_a_shard_is_full_or_holds_one_larger_tensor() -> None:
@@ -104,8 +89,14 @@ def test_command_writes_configuration_sums_and_manifest(megatron: dict[str, Path
     done = command("checkpoint_convert", *words)
     assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "out" / "config.json").read_text())
-    expected: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_inner": 128, "n_positions": 40, "n_ctx": 40}
-    expected |= {"vocab_size": 64, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
+    expected: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 36, "n_inner": 144}
+    expected |= {
+        "n_positions": 208,
+        "n_ctx": 208,
+        "vocab_size": 208,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+    }
     expected |= {"bos_token_id": None, "eos_token_id": 1, "torch_dtype": "float32", "tie_word_embeddings": True}
     assert config.items() >= expected.items()
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
@@ -118,37 +109,6 @@ def test_command_writes_configuration_sums_and_manifest(megatron: dict[str, Path
     assert (again.returncode, "already made" in again.stdout) == (0, True)
 
 
-def without_manifest(source: Path, folder: Path) -> Path:
-    shutil.copytree(source, folder)
-    return folder
-
-
-def test_heads_are_asked_for_where_nothing_tells_them(megatron: dict[str, Path], tmp_path: Path) -> None:
-    source = without_manifest(megatron["fp32"], tmp_path / "source")
-    words = ["checkpoint_convert", "to-huggingface", "--input", source, "--output", tmp_path / "out"]
-    assert_refused(command(*words), "pass --heads (hidden size 32)")
-    for heads in (5, 0, -4):
-        with pytest.raises(InputError, match=f"--heads {heads}: does not divide the hidden size 32"):
-            to_huggingface(source, tmp_path / "out", heads=heads)
-    assert not (tmp_path / "out").exists()
-    to_huggingface(source, tmp_path / "out", heads=4)
-    to_huggingface(megatron["fp32"], tmp_path / "known", heads=None)
-    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "known")]
-    assert files[0] == files[1]
-
-
-def test_the_benchmarks_heads_need_no_records(tmp_path: Path) -> None:
-    assert attention_heads(tmp_path / "ckpt4000_bf16", 12288, None) == 96
-
-
-def test_heads_that_contradict_the_records_are_refused(
-    megatron: dict[str, Path], trained: Path, tmp_path: Path
-) -> None:
-    for source in (megatron["bf16"], trained):
-        with pytest.raises(InputError, match=r"--heads 8: .* was made by a model of 4 heads"):
-            to_huggingface(source, tmp_path / "out", heads=8)
-
-
 def _damage_config(step: Path) -> None:
     (step.parents[1] / "config.json").write_text("{}")
 
@@ -158,6 +118,7 @@ def _empty_a_shard(step: Path) -> None:
         path.write_bytes(b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -167,6 +128,7 @@ def _empty_a_shard(step: Path) -> None:
         (lambda step: (step / ".metadata").write_bytes(b"cos\nsystem\n(S'true'\ntR."), "names os.system"),
         (lambda step: (step / ".metadata").unlink(), "nor a run's own (no .metadata)"),
     ],
+    ids=["config", "shards", "metadata", "harmful", "folder"],
 )
 def test_damaged_run_checkpoints_are_refused(damage: Any, complaint: str, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained.parents[1], tmp_path / "run")
@@ -207,11 +169,12 @@ LAST_BIAS = f"{MASTER_WEIGHTS}encoder.layers.mlp.dense_4h_to_h.bias"
         (lambda source: (source / LAST_BIAS / "1.0").write_bytes(b"short"), "a chunk cannot be read"),
         (lambda source: (source / "metadata.json").unlink(), "neither a Megatron zarr checkpoint"),
     ],
+    ids=["array", "masters", "lost_chunk", "short_chunk", "folder"],
 )
 def test_damaged_zarr_checkpoints_are_refused(
     damage: Any, complaint: str, megatron: dict[str, Path], tmp_path: Path
 ) -> None:
-    source = without_manifest(megatron["bf16"], tmp_path / "source")
+    source = shutil.copytree(megatron["bf16"], tmp_path / "source")
     damage(source)
     with pytest.raises(InputError) as error:
         to_huggingface(source, tmp_path / "out", heads=4)
@@ -220,7 +183,7 @@ def test_damaged_zarr_checkpoints_are_refused(
 
 
 def test_source_that_is_not_as_its_manifest_says_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
-    source = without_manifest(megatron["bf16"], tmp_path / megatron["bf16"].name)
+    source = shutil.copytree(megatron["bf16"], tmp_path / megatron["bf16"].name)
     shutil.copy(manifest_path(megatron["bf16"]), manifest_path(source))
     (source / LAST_BIAS / "1.0").unlink()
     with pytest.raises(InputError, match=r"files of .* bytes, but .* says"):

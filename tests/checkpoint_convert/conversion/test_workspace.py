@@ -1,18 +1,15 @@
 """Files are written whole, past the page cache or not; chunks are read whole or refused."""
 
 import errno
-import gzip
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from checkpoint_convert.conversion.block_sources import PlainSource
 from checkpoint_convert.conversion.workspace import PAGE, Workspace, workspace_bytes, write_file
 
 VALUES = np.arange(4 * PAGE, dtype=np.float32).view(np.uint8)
-WHOLE = (slice(0, 100), slice(0, 30))
 
 
 def test_arrays_begin_at_pages_of_their_own() -> None:
@@ -49,24 +46,3 @@ def test_file_system_that_only_writes_through_the_page_cache(tmp_path: Path, mon
     write_file(tmp_path / "file", memory)
     assert len(refused) == 1
     assert (tmp_path / "file").read_bytes() == bytes(2 * PAGE)
-
-
-@pytest.mark.parametrize("packed", [True, False])
-def test_chunks_of_the_wrong_size_are_refused(packed: bool, tmp_path: Path) -> None:
-    values = np.arange(3000, dtype="<f4")
-    source = PlainSource(tmp_path, (100, 30), ".", packed)
-    read = np.empty((100, 30), np.float32)
-
-    def write(data: bytes) -> None:
-        (tmp_path / "0.0").write_bytes(gzip.compress(data) if packed else data)
-
-    write(values.tobytes())
-    source.read(WHOLE, read)
-    np.testing.assert_array_equal(read, values.reshape(100, 30))
-    part = np.empty((7, 30), np.float32)
-    source.read((slice(3, 10), slice(0, 30)), part)
-    np.testing.assert_array_equal(part, read[3:10])
-    for data in (values.tobytes()[:-4], values.tobytes() + b"more", b""):
-        write(data)
-        with pytest.raises(ValueError, match=r"chunk 0\.0: it (does not unpack to 12000 bytes|has \d+ bytes)"):
-            source.read(WHOLE, read)

@@ -1,7 +1,7 @@
 """Loading: each process reads its own part of a checkpoint and little else, whatever the slices are."""
 
-import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,12 @@ import pytest
 import torch
 
 from checkpoint_convert.formats import byte_ranges
-from checkpoint_convert.formats.array_table import WEIGHTS
-from checkpoint_convert.formats.boxes import Box, shape_of, whole_box
-from checkpoint_convert.formats.byte_ranges import read_box
+from checkpoint_convert.formats.array_table import EXP_AVG, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.stored_array import zarr_array
 from checkpoint_convert.formats.zarr_arrays import create_array
 from stage.errors import InputError
+from tests.checkpoint_convert.tiny import read
 
 LAYERS, HIDDEN, HEADS, VOCAB = 2, 512, 8, 1024
 EMBEDDING = "embedding.word_embeddings.weight"
@@ -63,10 +62,10 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Bytes of chunk files that were read since the last call; the benchmark's rows are 24 times as wide."""
     monkeypatch.setattr(byte_ranges, "SHORTEST_READ", 512 // 24)
     counts: list[int] = []
-    read = os.preadv
+    preadv = os.preadv
 
     def counted(handle: int, buffers: Any, offset: int) -> int:
-        counts.append(read(handle, buffers, offset))
+        counts.append(preadv(handle, buffers, offset))
         return counts[-1]
 
     monkeypatch.setattr(os, "preadv", counted)
@@ -135,58 +134,50 @@ def test_many_parameters_are_each_in_their_place(checkpoint: Path) -> None:
     np.testing.assert_array_equal(targets[EMBEDDING].numpy(), _values(SHAPES[EMBEDDING]))
 
 
-@pytest.mark.parametrize("compressor", [None, {"id": "gzip", "level": 1}])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_any_box_of_any_array_is_what_it_is(compressor: dict[str, Any] | None, dtype: str, tmp_path: Path) -> None:
-    shape, chunks = (5, 70, 33), (2, 32, 33)  # the last chunks reach beyond the array
-    store = create_array(tmp_path / "a", shape, dtype, chunks, compressor)
-    store.write(_values(shape).astype(store.dtype.numpy_dtype)).result()
-    array = zarr_array(tmp_path / "a")
-    expected = array.read(whole_box(shape))
-    np.testing.assert_array_equal(expected, _values(shape).astype(expected.dtype))
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        ends = [sorted(random.integers(0, size + 1, size=2).tolist()) for size in shape]
-        box = tuple(slice(start, stop) for start, stop in ends)
-        np.testing.assert_array_equal(array.read(box), expected[box])
+def test_loading_reads_master_weights_and_moments(megatron: dict[str, Path]) -> None:
+    checkpoint = MegatronCheckpoint(megatron["bf16"])
+    name, array = "encoder.layers.1.mlp.dense_h_to_4h.weight", "encoder.layers.mlp.dense_h_to_4h.weight"
+    weight, exp_avg, exp_avg_sq = torch.zeros(144, 36), torch.zeros(144, 36), torch.zeros(144, 36)
+    checkpoint.load_weights({name: weight})
+    checkpoint.load_moments({name: exp_avg}, {name: exp_avg_sq})
+    np.testing.assert_array_equal(weight.numpy(), read(megatron["bf16"] / (MASTER_WEIGHTS + array))[1])
+    np.testing.assert_array_equal(exp_avg.numpy(), read(megatron["bf16"] / (EXP_AVG + array))[1])
+    assert (exp_avg_sq >= 0).all()
 
 
-def test_missing_chunk_is_zeros(tmp_path: Path) -> None:
-    """As TensorStore has it, which writes no file for a chunk of zeros."""
-    create_array(tmp_path / "a", (4, 4), "float32", (2, 4)).write(np.ones((4, 4), np.float32)).result()
-    (tmp_path / "a" / "1.0").unlink()
-    array = zarr_array(tmp_path / "a")
-    assert array.read(whole_box((4, 4))).sum(axis=1).tolist() == [4, 4, 0, 0]
-    assert array.on_disk() == (32, 1)
+def test_loading_an_fp32_checkpoint_reads_its_weights(megatron: dict[str, Path]) -> None:
+    gain = torch.zeros(36)
+    MegatronCheckpoint(megatron["fp32"]).load_weights({"encoder.final_layernorm.weight": gain})
+    np.testing.assert_array_equal(gain.numpy(), read(megatron["fp32"] / f"{WEIGHTS}encoder.final_layernorm.weight"))
 
 
-@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"x", lambda data: b""])
-def test_chunk_of_another_size_is_refused(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    create_array(tmp_path / "a", (4, 4), "float32", (2, 4)).write(np.ones((4, 4), np.float32)).result()
-    path = tmp_path / "a" / "1.0"
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(InputError, match=r"1\.0: a chunk cannot be read \(\d+ bytes, expected 32\)"):
-        zarr_array(tmp_path / "a").read((slice(2, 3), slice(0, 1)))
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("embedding.word_embeddings.weight", (240, 36)),  # more rows than stored
+        ("embedding.word_embeddings.weight", (104, 36)),  # fewer: the reference truncates silently (facts f.4)
+        ("encoder.layers.2.input_layernorm.bias", (36,)),  # no third layer
+        ("encoder.layers.0.input_layernorm.bias", (72,)),
+    ],
+)
+def test_loading_into_another_model_is_refused(name: str, shape: tuple[int, ...], megatron: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="the checkpoint belongs to another model"):
+        MegatronCheckpoint(megatron["bf16"]).load_weights({name: torch.zeros(shape)})
 
 
-def test_fortran_order_is_not_read_as_c_order(tmp_path: Path) -> None:
-    create_array(tmp_path / "a", (4, 4), "float32", (2, 4)).write(_values((4, 4))).result()
-    path = tmp_path / "a" / ".zarray"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "order": "F"}))
-    first = zarr_array(tmp_path / "a").read((slice(0, 2), slice(0, 4)))
-    np.testing.assert_array_equal(first, np.arange(8).reshape(4, 2).T)
+def test_loading_a_truncated_chunk_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(megatron["bf16"], tmp_path / "copy")
+    (tmp_path / "copy" / f"{MASTER_WEIGHTS}embedding.word_embeddings.weight" / "0.0").write_bytes(b"short")
+    with pytest.raises(InputError, match="a chunk cannot be read"):
+        MegatronCheckpoint(tmp_path / "copy").load_weights({"embedding.word_embeddings.weight": torch.zeros(208, 36)})
 
 
-def test_huge_compressed_chunk_takes_no_memory(tmp_path: Path) -> None:
-    create_array(tmp_path / "a", (1 << 40,), "float32", (1 << 40,), {"id": "gzip", "level": 1})
-    with pytest.raises(InputError, match="more than 1 GiB each, cannot be read in part"):
-        zarr_array(tmp_path / "a")
-
-
-def test_box_at_an_offset_of_a_file(tmp_path: Path) -> None:
-    values = _values((3, 4, 256))
-    (tmp_path / "f").write_bytes(b"header" + values.tobytes() + b"more")
-    box = (slice(1, 3), slice(1, 2), slice(3, 200))
-    found = read_box(tmp_path / "f", 6, (3, 4, 256), values.dtype, box)
-    np.testing.assert_array_equal(found, values[box])
-    assert found.shape == shape_of(box)
+def test_loading_from_something_else_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no metadata\.json"):
+        MegatronCheckpoint(tmp_path)
+    shutil.copytree(megatron["bf16"], tmp_path / "copy")
+    (tmp_path / "copy" / "common.pt").write_bytes(b"not a zip file")
+    with pytest.raises(InputError, match=r"not a checkpoint's common\.pt"):
+        MegatronCheckpoint(tmp_path / "copy").adam_step()
+    (tmp_path / "copy" / "common.pt").unlink()
+    assert MegatronCheckpoint(tmp_path / "copy").adam_step() is None

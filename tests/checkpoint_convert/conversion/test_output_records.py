@@ -1,0 +1,84 @@
+"""What lies beside an output says what it was made of; only then is it left alone."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from checkpoint_convert.conversion.output_records import (
+    already_made,
+    require_apart,
+    write_folder_manifest,
+    write_sums_and_manifest,
+)
+from checksums.md5_list import digest_folder, format_list, read_list
+from stage.errors import InputError
+from stage.manifest import Manifest, read_manifest
+
+
+def made(folder: Path, name: str, source: Path | None = None) -> Path:
+    """A folder with a file and its records."""
+    output = folder / name
+    output.mkdir()
+    (output / "file").write_text(name)
+    listing = format_list(digest_folder(output))
+    if source is None:
+        options: dict[str, int] = {"seed": 1}
+        written = write_folder_manifest(
+            output, listing, stage="first", options=options, inputs=[], packages=[], started=time.monotonic()
+        )
+    else:
+        written = write_sums_and_manifest(
+            output,
+            listing,
+            stage="second",
+            options={"heads": 4},
+            source=source,
+            source_made_by=read_manifest(source),
+            packages=["numpy"],
+            started=time.monotonic(),
+        )
+    assert written == len(name)
+    return output
+
+
+def manifest_of(output: Path) -> Manifest:
+    manifest = read_manifest(output)
+    assert manifest is not None
+    return manifest
+
+
+def test_records_name_source_sums_and_bytes(tmp_path: Path) -> None:
+    source = made(tmp_path, "source")
+    output = made(tmp_path, "output", source)
+    assert read_list(tmp_path / "output.md5") == digest_folder(output)
+    manifest = manifest_of(output)
+    assert (manifest.stage, manifest.options) == ("second", {"heads": 4})
+    assert manifest.versions.keys() == {"python", "numpy"}
+    (read,), (written,) = manifest.inputs, manifest.outputs
+    assert (read.name, read.md5) == (str(source), manifest_of(source).outputs[0].md5)
+    assert (written.name, written.files, written.bytes) == ("output", 1, 6)
+    assert not (tmp_path / "source.md5").exists()
+
+
+def test_what_is_made_is_left_alone(tmp_path: Path) -> None:
+    source = made(tmp_path, "source")
+    output = made(tmp_path, "output", source)
+    assert already_made(source, output, stage="second", options={"heads": 4}, force=False)
+    assert not already_made(source, output, stage="second", options={"heads": 4}, force=True)
+    assert not already_made(source, tmp_path / "none", stage="second", options={"heads": 4}, force=False)
+    with pytest.raises(InputError, match="exists and was made from another source or options"):
+        already_made(source, output, stage="second", options={"heads": 8}, force=False)
+    assert not already_made(source, output, stage="second", options={"heads": 8}, force=True)
+    assert not already_made(source, output, stage="second", options={"heads": 8}, force=False, unfinished=True)
+    (source / "file").write_text("changed")
+    with pytest.raises(InputError, match="exists and was made from another source or options"):
+        already_made(source, output, stage="second", options={"heads": 4}, force=False)
+
+
+def test_output_may_not_hold_the_source(tmp_path: Path) -> None:
+    for output in (tmp_path / "a" / "source", tmp_path / "a", tmp_path / "b" / ".." / "a"):
+        with pytest.raises(InputError, match="holds the input"):
+            require_apart(tmp_path / "a" / "source", output)
+    require_apart(tmp_path / "a" / "source", tmp_path / "a" / "source2")
+    require_apart(tmp_path / "a", tmp_path / "a" / "output")

@@ -1,0 +1,185 @@
+"""Conversion: byte-equal to the reference's, in any blocks; bad sources are named; the small files."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.formats.common_files import adam_step
+from checksums.md5_list import digest_folder, format_list, read_list
+from stage.errors import InputError
+from stage.manifest import read_manifest
+from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read
+from tests.support import GOLDEN, SHARED_GOLDEN, assert_refused, command, golden, needs_shared
+
+CASES = golden("convert.json")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_files_are_those_of_the_reference(name: str, make_once: MakePaxml, tmp_path: Path) -> None:
+    case = CASES[name]
+    output = tmp_path / "out"
+    paxml_to_megatron(make_once(case["gen_paxml"]), output, dtype=case["dtype"], workers=2, memory_limit=GIB)
+    digests = digest_folder(output)
+    assert digests.pop("common.pt")
+    listing = format_list(digests)
+    recorded = SHARED_GOLDEN / "convert" / f"convert_{name}.md5"
+    if recorded.exists():  # says which file differs
+        assert listing.splitlines() == recorded.read_text().splitlines()
+    assert hashlib.md5(listing.encode()).hexdigest() == case["md5_of_list"]
+
+
+@pytest.mark.slow
+def test_blocks_and_chunks_do_not_change_the_result(make_once: MakePaxml, tmp_path: Path) -> None:
+    sizes = "--seed 4 --layers 2 --hidden 24 --heads 3 --vocab 208 --pos 208 --values zeros --compressor none"
+    digests = []
+    for chunks, workers, memory_limit in (("whole", 1, GIB), ("shard", 3, 400_000), ("odd", 1, 80_000)):
+        output = tmp_path / chunks
+        source = make_once(f"{sizes} --chunks {chunks}")
+        paxml_to_megatron(source, output, dtype="bf16", workers=workers, memory_limit=memory_limit)
+        digests.append({name: md5 for name, md5 in digest_folder(output).items() if name != "common.pt"})
+    assert digests[0] == digests[1] == digests[2]
+
+
+def test_values_are_where_the_table_says(make_once: MakePaxml, tmp_path: Path) -> None:
+    source = make_once(ODD)
+    paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=2, memory_limit=GIB)
+    block = "mdl_vars.params.lm.transformer.repeat.sub.x_layers_0."
+    qkv = read(source / f"{block}self_attention.combined_qkv.w")  # [L, 3, H, N, D]
+    name = "language_model.encoder.layers.self_attention.query_key_value.weight"
+    master = read(tmp_path / "out" / f"optimizer.state.fp32_from_fp16.{name}")
+    weights = read(tmp_path / "out" / name)
+    for head, which, dimension in ((0, 0, 0), (2, 1, 5), (3, 2, 8)):
+        row = head * 3 * 9 + which * 9 + dimension
+        np.testing.assert_array_equal(master[1, row], qkv[1, which, :, head, dimension])
+    np.testing.assert_array_equal(weights, master.astype(weights.dtype))
+    positions = read(tmp_path / "out" / "language_model.embedding.position_embeddings.weight")
+    assert positions.shape == (2048, 36)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_command_writes_metadata_list_and_manifest(dtype: str, make_once: MakePaxml, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    arguments = [
+        "--input",
+        make_once(ODD),
+        "--output",
+        output,
+        "--dtype",
+        dtype,
+        "--workers",
+        1,
+        "--memory-limit",
+        "1GiB",
+    ]
+    done = command("checkpoint_convert", "paxml-to-megatron", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert (output / "metadata.json").read_bytes() == b'{"sharded_backend": "zarr"}'
+    optimizer = torch.load(output / "common.pt", weights_only=True)["optimizer"]
+    (group,) = (optimizer["optimizer"] if dtype == "bf16" else optimizer)["param_groups"]
+    assert group == {
+        "wd_mult": 1.0,
+        "lr_mult": 1.0,
+        "lr": 5.984178321979609e-05,
+        "bias_correction": True,
+        "betas": [0.9, 0.95],
+        "eps": 1e-08,
+        "weight_decay": 0.1,
+        "step": 4000,
+    }
+    assert adam_step(output) == 4000
+    assert read_list(tmp_path / "out.md5") == digest_folder(output)
+    manifest = read_manifest(output)
+    assert manifest is not None
+    assert manifest.options == {"dtype": dtype, "heads": 4}
+    assert len([path for path in output.iterdir() if path.is_dir()]) == (64 if dtype == "bf16" else 48)
+    again = command("checkpoint_convert", "paxml-to-megatron", *arguments)
+    assert (again.returncode, "already made" in again.stdout) == (0, True)
+
+
+def _drop_array(source: Path) -> None:
+    shutil.rmtree(source / "opt_states_0.p#96#i-1_2.v.params.lm.transformer.repeat.sub.x_layers_0.layer_norm.bias")
+
+
+def _change_metadata(source: Path, name: str, **fields: Any) -> None:
+    path = source / name / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def _change_value(source: Path, name: str, place: tuple[int, ...], value: float) -> None:
+    opened(source / name)[place] = value
+
+
+POST = "mdl_vars.params.lm.transformer.repeat.sub.x_layers_0.self_attention.post.w"
+MOMENT = "opt_states_0.no_prefix_2.m.params.lm.final_ln.scale"
+SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (_drop_array, "x_layers_0.layer_norm.bias: array is missing"),
+        (lambda source: _change_metadata(source, POST, shape=[2, 36, 8, 9]), "axis N is 4 in other arrays"),
+        (lambda source: _change_metadata(source, POST, shape=[2, 36, 4]), "x_layers_0.self_attention.post.w"),
+        (lambda source: _change_metadata(source, MOMENT, shape=[64]), "shape [64], expected [36] like the weights"),
+        (
+            lambda source: _change_metadata(source, MOMENT, dtype="<f8", fill_value=0.0),
+            "dtype float64, expected float32",
+        ),
+        (lambda source: (source / MOMENT / ".zarray").write_text("{"), "final_ln.scale: not a zarr array"),
+        (lambda source: (source / MOMENT / "0").write_bytes(b"\x28\xb5"), "final_ln.scale: a chunk cannot be read"),
+        (lambda source: (source / POST / "1.1.0.2").unlink(), "self_attention.post.w: chunk 1.1.0.2 is missing"),
+        (lambda source: _change_value(source, POST, (1, 17, 2, 5), np.nan), "nan at [1, 17, 2, 5], in chunk [1, 1,"),
+        (lambda source: _change_value(source, MOMENT, (31,), -np.inf), "-inf at [31], in chunk [2]"),
+        (lambda source: _change_value(source, SECOND, (3, 4), -1e-9), "a negative second moment"),
+    ],
+    ids=[
+        "array",
+        "heads",
+        "axes",
+        "shape",
+        "dtype",
+        "metadata",
+        "packed",
+        "chunk",
+        "nan",
+        "infinity",
+        "negative",
+    ],
+)
+def test_damaged_sources_are_named_and_nothing_is_published(
+    damage: Any, complaint: str, make_once: MakePaxml, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(make_once(ODD), source)
+    damage(source)
+    with pytest.raises(InputError) as error:
+        paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
+    assert complaint in str(error.value)
+    assert {path.name for path in tmp_path.iterdir()} <= {"source", "out.partial", "out.journal"}
+
+
+def test_bad_usage_is_refused(make_once: MakePaxml, tmp_path: Path) -> None:
+    good = {"--input": make_once(ODD), "--output": tmp_path / "out", "--dtype": "bf16"}
+    for change, complaint in (
+        ({"--input": tmp_path / "none"}, "no such folder"),
+        ({"--dtype": "fp16"}, "--dtype"),
+        ({"--memory-limit": "lots"}, "expected a size such as 8GiB"),
+        ({"--memory-limit": "1KB"}, "--memory-limit is too small"),
+        ({"--workers": 0}, "--workers 0: expected at least 1"),
+    ):
+        words = [word for pair in {**good, **change}.items() for word in pair]
+        assert_refused(command("checkpoint_convert", "paxml-to-megatron", *words), complaint)
+        assert list(tmp_path.iterdir()) == []
+
+
+@needs_shared
+def test_kept_generator_is_the_shared_one() -> None:
+    assert (GOLDEN / "gen_paxml.py").read_bytes() == (SHARED_GOLDEN / "convert" / "gen_paxml.py").read_bytes()
