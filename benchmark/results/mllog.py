@@ -204,33 +204,30 @@ def _as_event(number: int, record: str, fields: Any, problems: list[Problem]) ->
         expected = f"a record with {', '.join(REQUIRED)}"
         problems.append(Problem(number, f"no {', '.join(missing)}", expected, "write it with mllog"))
         return None
-    key, time_ms, metadata = fields["key"], fields["time_ms"], fields["metadata"]
-    time = as_number(time_ms)
-    wrong = [
-        (name, value, expected)
-        for name, value, expected, good in (
-            ("key", key, "a string", isinstance(key, str)),
-            (
-                "time_ms",
-                time_ms,
-                "milliseconds since the epoch, a whole number",
-                time is not None and time == int(time),
-            ),
-            ("metadata", metadata, "an object", isinstance(metadata, dict)),
-        )
-        if not good
-    ]
-    for name, value, expected in wrong:
-        found = f"{name} {shortened(repr(value), MOST_SHOWN)}"
+    wrong = list(_wrong_fields(fields))
+    for name, expected in wrong:
+        found = f"{name} {shortened(repr(fields[name]), MOST_SHOWN)}"
         problems.append(Problem(number, found, f"{name}: {expected}", "write it with mllog"))
-    if wrong or time is None:
+    if wrong:
         return None
     kind = fields.get("event_type")
     if kind not in EVENT_TYPES:
         expected = f"event_type {', '.join(EVENT_TYPES)}"
         mend = "write it with mllog's start, end or event"
         problems.append(Problem(number, f"event_type {shortened(repr(kind), MOST_SHOWN)}", expected, mend, fatal=False))
-    return LogEvent(number, key, fields["value"], int(time), str(kind), metadata, record)
+    time_ms = int(fields["time_ms"])
+    return LogEvent(number, fields["key"], fields["value"], time_ms, str(kind), fields["metadata"], record)
+
+
+def _wrong_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Fields of another type than the official tools take, and what they should be."""
+    if not isinstance(fields["key"], str):
+        yield "key", "a string"
+    time = as_number(fields["time_ms"])
+    if time is None or time != int(time):
+        yield "time_ms", "milliseconds since the epoch, a whole number"
+    if not isinstance(fields["metadata"], dict):
+        yield "metadata", "an object"
 
 
 def _object(pairs: Sequence[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:

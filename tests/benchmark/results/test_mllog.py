@@ -71,3 +71,16 @@ def test_file_too_large_is_not_read(tmp_path: Path) -> None:
     assert [(problem.line, problem.found) for problem in log.problems] == [(None, "268,435,457 bytes")]
     with pytest.raises(FileNotFoundError):
         read_log(tmp_path / "nothing")
+
+
+def test_fields_of_another_type_lose_the_record() -> None:
+    text = RECORD.replace('"seed"', "5").replace('"time_ms": 1', '"time_ms": 1.5').replace('{"epoch_num": 8}', "[]")
+    log = parse_log(Path("x"), f":::MLLOG {text}\n".encode())
+    assert log.events == ()
+    assert [(problem.found, problem.expected) for problem in log.problems[:-1]] == [
+        ("key 5", "key: a string"),
+        ("time_ms 1.5", "time_ms: milliseconds since the epoch, a whole number"),
+        ("metadata []", "metadata: an object"),
+    ]
+    (whole,) = parse_log(Path("x"), f":::MLLOG {RECORD.replace('1,', '1.0,', 1)}\n".encode()).events
+    assert whole.time_ms == 1
