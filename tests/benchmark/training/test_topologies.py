@@ -1,4 +1,4 @@
-"""Whole runs of the tiny benchmark in many topologies: the numbers do not depend on it."""
+"""Whole runs of the tiny benchmark, half as long, in many topologies: the numbers do not depend on it."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import run, system_of
-from tests.benchmark.tiny import Inputs, in_processes
+from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
 TOPOLOGIES = {
     "micro-batches of one": system_of(1, micro_batch_size=1),
@@ -49,14 +49,17 @@ BF16_TOPOLOGIES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_topology_does_not_change_the_run(
     name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
 ) -> None:
-    for found, expected in zip(run(inputs, tmp_path / "run", TOPOLOGIES[name]), single["fp32"], strict=True):
+    found_figures = run(inputs, tmp_path / "run", TOPOLOGIES[name], benchmark=SHORT)
+    for found, expected in zip(found_figures, single["fp32"], strict=True):
         assert found == pytest.approx(expected, rel=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BF16_TOPOLOGIES)
 def test_topology_does_not_change_the_bf16_run(
     name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
@@ -64,7 +67,7 @@ def test_topology_does_not_change_the_bf16_run(
     """The first gradient, of the same weights, is the same but for rounding. Later ones are not of the same weights: a
     sum in another order moves some by a unit of FP32, and now and then their BF16 copies by 2^-8 of themselves, as it
     does in one process with micro-batches of another size."""
-    found = run(inputs, tmp_path / "run", TOPOLOGIES[name], precision="bf16")
+    found = run(inputs, tmp_path / "run", TOPOLOGIES[name], benchmark=SHORT, precision="bf16")
     assert found[1][0] == pytest.approx(single["bf16"][1][0], rel=5e-4)
     for part, tolerance in ((0, 2e-3), (1, 1e-2), (2, 2e-3)):
         assert found[part] == pytest.approx(single["bf16"][part], rel=tolerance)
@@ -73,9 +76,13 @@ def test_topology_does_not_change_the_bf16_run(
 @pytest.fixture(scope="module")
 def single(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[float]]]:
     folder = tmp_path_factory.mktemp("single")
-    return {precision: run(inputs, folder / precision, precision=precision) for precision in ("fp32", "bf16")}
+    return {
+        precision: run(inputs, folder / precision, benchmark=SHORT, precision=precision)
+        for precision in ("fp32", "bf16")
+    }
 
 
+@pytest.mark.slow
 def test_bf16_stays_near_fp32(single: dict[str, list[list[float]]]) -> None:
     for part, tolerance in ((0, 1e-2), (1, 3e-2), (2, 1e-2)):
         assert single["bf16"][part] == pytest.approx(single["fp32"][part], rel=tolerance)

@@ -1,8 +1,9 @@
-"""Whole runs of the tiny benchmark: topologies, interruption and continuation, bad input."""
+"""Whole runs of the tiny benchmark: what they log, interruption and continuation, bad input."""
 
 import dataclasses
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -14,32 +15,51 @@ import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.adam import Adam
-from benchmark.training.engine.distributed import read_environment
-from benchmark.training.evaluate_checkpoint import evaluate_checkpoint
-from benchmark.training.inputs import require_inputs
 from benchmark.training.train import train
-from checkpoint_convert.export.to_dcp import to_dcp
-from stage.errors import InputError
 from tests.benchmark.runs import events, figures, mlperf, run, system_of
-from tests.benchmark.tiny import TINY, Inputs, in_processes
+from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 from tests.support import assert_refused, command
 
 
-def test_training_learns_and_counts_from_the_checkpoint(inputs: Inputs, tmp_path: Path) -> None:
-    losses, _, evaluations = run(inputs, tmp_path / "run")
+@pytest.fixture(scope="module")
+def finished(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """A run of one process that has come to its end, with checkpoints."""
+    run_dir = tmp_path_factory.mktemp("finished") / "run"
+    run(inputs, run_dir, save_interval=4)
+    return inputs.config(run_dir, save_interval=4)
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
+    """Figures of a run of two processes that nothing interrupts."""
+    return run(inputs, tmp_path_factory.mktemp("whole") / "run", system_of(2), precision="bf16")
+
+
+@pytest.fixture(scope="module")
+def interrupted(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    """The same run, asked to stop in its seventh step."""
+    run_dir = tmp_path_factory.mktemp("interrupted") / "run"
+    config = inputs.config(run_dir, system=system_of(2), precision="bf16", save_interval=5)
+    assert in_processes(2, _train_and_ask_to_stop, config, 7) == ["interrupted"] * 2
+    return config
+
+
+def test_training_learns_and_counts_from_the_checkpoint(finished: RunConfig) -> None:
+    losses, _, evaluations = figures(finished.run_dir)
     assert len(losses) == 12
     assert len(evaluations) == 3
     assert evaluations[0] > evaluations[1] > evaluations[2]
-    first = events(tmp_path / "run", "step")[0]
+    first = events(finished.run_dir, "step")[0]
     assert (first["iteration"], first["consumed_samples"]) == (4001, 48012)
     assert first["trained_tokens"] == 12 * 16
-    assert [event["trained_tokens"] for event in events(tmp_path / "run", "evaluation")] == [768, 1536, 2304]
+    assert [event["trained_tokens"] for event in events(finished.run_dir, "evaluation")] == [768, 1536, 2304]
 
 
-def test_repeated_runs_are_equal_to_the_bit(inputs: Inputs, tmp_path: Path) -> None:
-    first = run(inputs, tmp_path / "a", system_of(2), precision="bf16")
-    assert run(inputs, tmp_path / "b", system_of(2), precision="bf16") == first
-    assert run(inputs, tmp_path / "c", system_of(2), precision="bf16", seed=18) != first
+@pytest.mark.slow
+def test_repeated_runs_are_equal_to_the_bit(whole: list[list[float]], inputs: Inputs, tmp_path: Path) -> None:
+    assert run(inputs, tmp_path / "again", system_of(2), precision="bf16") == whole
+    other = run(inputs, tmp_path / "other", system_of(2), benchmark=SHORT, precision="bf16", seed=18)
+    assert [loss in whole[0] for loss in other[0]] == [False] * 6
 
 
 def _train_and_ask_to_stop(config: RunConfig, after: int) -> str:
@@ -57,11 +77,12 @@ def _train_and_ask_to_stop(config: RunConfig, after: int) -> str:
     return train(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("continued_on", [2, 1, 3])
-def test_interrupted_run_continues_where_it_was(continued_on: int, inputs: Inputs, tmp_path: Path) -> None:
-    whole = run(inputs, tmp_path / "whole", system_of(2), precision="bf16")
-    config = inputs.config(tmp_path / "run", system=system_of(2), precision="bf16", save_interval=5)
-    assert in_processes(2, _train_and_ask_to_stop, config, 7) == ["interrupted"] * 2
+def test_interrupted_run_continues_where_it_was(
+    continued_on: int, interrupted: RunConfig, whole: list[list[float]], inputs: Inputs, tmp_path: Path
+) -> None:
+    shutil.copytree(interrupted.run_dir, tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == [
         "step_00000005",
         "step_00000008",  # the request is agreed on in the step that follows it
@@ -69,7 +90,11 @@ def test_interrupted_run_continues_where_it_was(continued_on: int, inputs: Input
     assert mlperf(tmp_path / "run")[-4]["metadata"]["status"] == "aborted"
     system = system_of(continued_on)
     again = dataclasses.replace(
-        config, system=inputs.config(tmp_path, system=system).system, seed=None, checkpoint=None
+        interrupted,
+        run_dir=tmp_path / "run",
+        system=inputs.config(tmp_path, system=system).system,
+        seed=None,
+        checkpoint=None,
     )
     assert in_processes(continued_on, train, again) == ["completed"] * continued_on
     found = figures(tmp_path / "run")
@@ -90,7 +115,7 @@ def test_interrupted_run_continues_where_it_was(continued_on: int, inputs: Input
 
 
 def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run", seed=None)
+    config = inputs.config(tmp_path / "run", SHORT, seed=None)
     tmp_path.joinpath("run").mkdir()
     begun = {"seed": 99, "benchmark": {}, "precision": "", "train_data_path": [], "valid_data_path": []}
     (tmp_path / "run" / "config.json").write_text(json.dumps(begun))
@@ -101,8 +126,9 @@ def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: I
 
 
 def test_seeds_are_drawn_anew(inputs: Inputs, tmp_path: Path) -> None:
+    one_step = dataclasses.replace(TINY, train_samples=4001 * 12)
     for name in ("a", "b"):
-        in_processes(1, train, inputs.config(tmp_path / name, seed=None, save_interval=0))
+        in_processes(1, train, inputs.config(tmp_path / name, one_step, seed=None, save_interval=0))
     seeds = [json.loads((tmp_path / name / "summary.json").read_text())["seed"] for name in ("a", "b")]
     assert seeds[0] != seeds[1]
 
@@ -121,15 +147,17 @@ def _train_with_bad_gradients(config: RunConfig, bad_steps: list[int]) -> str:
     return train(config)
 
 
+@pytest.mark.slow
 def test_step_without_finite_gradients_is_skipped(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run", system=system_of(2), precision="bf16")
+    config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), precision="bf16")
     assert in_processes(2, _train_with_bad_gradients, config, [3]) == ["completed"] * 2
     steps = events(tmp_path / "run", "step")
-    assert [step["skipped"] for step in steps] == [False, False, True] + [False] * 9
+    assert [step["skipped"] for step in steps] == [False, False, True] + [False] * 3
     assert steps[2]["consumed_samples"] == 48036  # its samples are consumed ...
     assert steps[3]["learning_rate"] == steps[2]["learning_rate"] < steps[1]["learning_rate"]  # ... but not scheduled
 
 
+@pytest.mark.slow
 def test_run_gives_up_when_no_gradient_is_finite(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", system=system_of(2))
     assert in_processes(2, _train_with_bad_gradients, config, list(range(1, 13))) == ["diverged"] * 2
@@ -151,46 +179,6 @@ def test_run_that_an_exception_ends_has_its_run_stop(inputs: Inputs, tmp_path: P
     log = mlperf(tmp_path / "run")
     assert [event["metadata"]["status"] for event in log if event["key"] == "run_stop"] == ["aborted"]
     assert not (tmp_path / "run" / "summary.json").exists()
-
-
-def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run", save_interval=4)
-    in_processes(1, train, config)
-    evaluations = [event["log_perplexity"] for event in events(tmp_path / "run", "evaluation")]
-    for steps, expected in zip((8, 12), evaluations[1:], strict=True):
-        own = dataclasses.replace(config, checkpoint=checkpoint_path(config.run_dir, steps))
-        (quality,) = in_processes(1, evaluate_checkpoint, own)
-        assert quality.log_perplexity == pytest.approx(expected, rel=1e-6)
-        assert quality.expected is None
-    initial = dataclasses.replace(config, benchmark=dataclasses.replace(TINY, initial_log_perplexity=(4.8, 0.1)))
-    (quality,) = in_processes(1, evaluate_checkpoint, initial)
-    assert quality.distance_in_sd == pytest.approx((quality.log_perplexity - 4.8) / 0.1)
-    assert abs(quality.distance_in_sd) < 5
-    to_dcp(inputs.checkpoint, tmp_path / "dcp")
-    (exported,) = in_processes(1, evaluate_checkpoint, dataclasses.replace(initial, checkpoint=tmp_path / "dcp"))
-    assert exported.log_perplexity == quality.log_perplexity
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"train_data_path": ()}, "--train-data-path is missing"),
-        ({"valid_data_path": ("none",)}, "none.bin: no such file"),
-        ({"checkpoint": None}, "--checkpoint is missing"),
-        ({"checkpoint": Path("/none")}, "/none: no such folder"),
-    ],
-)
-def test_missing_inputs_are_named(change: dict[str, Any], complaint: str, inputs: Inputs, tmp_path: Path) -> None:
-    config = dataclasses.replace(inputs.config(tmp_path), **change)
-    with pytest.raises(InputError, match=complaint):
-        require_inputs(config)
-
-
-def test_data_of_another_tokenizer_are_refused(inputs: Inputs, tmp_path: Path) -> None:
-    model = dataclasses.replace(TINY.model, vocab_size=90)
-    config = inputs.config(tmp_path, benchmark=dataclasses.replace(TINY, model=model))
-    with pytest.raises(InputError, match="tokenised with a vocabulary of 100 pieces, but the model has 90"):
-        require_inputs(config)
 
 
 @pytest.mark.parametrize(
@@ -238,52 +226,31 @@ def test_bad_runs_are_refused_in_one_line(change: list[str], complaint: str, inp
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
-def test_finished_run_is_never_overwritten(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run")
-    run(inputs, tmp_path / "run")
+def test_finished_run_is_never_overwritten(finished: RunConfig) -> None:
     with pytest.raises(RuntimeError, match="holds a finished run"):
-        in_processes(1, train, config)
+        in_processes(1, train, finished)
 
 
-def test_continuing_with_other_options_is_refused(inputs: Inputs, tmp_path: Path) -> None:
-    config = inputs.config(tmp_path / "run", system=system_of(2), save_interval=5)
-    in_processes(2, _train_and_ask_to_stop, config, 5)
+def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(finished: RunConfig, tmp_path: Path) -> None:
+    """As after kill -9: the log and the last checkpoint are there, the summary is not."""
+    shutil.copytree(finished.run_dir, tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    shutil.rmtree(checkpoint_path(tmp_path / "run", 12))
+    again = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None)
+    assert in_processes(1, train, again) == ["completed"]
+    assert figures(tmp_path / "run")[0][-4:] == figures(finished.run_dir)[0][-4:]
+    assert [event["key"] for event in mlperf(tmp_path / "run")].count("run_stop") == 1
+
+
+@pytest.mark.slow
+def test_continuing_with_other_options_is_refused(interrupted: RunConfig, tmp_path: Path) -> None:
+    shutil.copytree(interrupted.run_dir, tmp_path / "run")
+    config = dataclasses.replace(interrupted, run_dir=tmp_path / "run")
     slower = dataclasses.replace(TINY, optimizer=dataclasses.replace(TINY.optimizer, lr=5e-4, min_lr=5e-5))
     for changed, complaint in (
         (dataclasses.replace(config, benchmark=slower), "the run began with benchmark"),
-        (dataclasses.replace(config, precision="bf16"), "the run began with precision fp32, now it is bf16"),
+        (dataclasses.replace(config, precision="fp32"), "the run began with precision bf16, now it is fp32"),
         (dataclasses.replace(config, seed=18), "the run began with seed 17"),
     ):
         with pytest.raises(RuntimeError, match=complaint):
             in_processes(2, train, changed)
-
-
-def test_busy_port_is_one_line(inputs: Inputs, tmp_path: Path) -> None:
-    import socket
-
-    with socket.socket() as busy:
-        busy.bind(("", 0))
-        busy.listen()
-        port = busy.getsockname()[1]
-        with pytest.raises(RuntimeError, match=f"localhost:{port} is in use; set MASTER_PORT"):
-            in_processes(1, _train_on_port, inputs.config(tmp_path / "run", system=system_of(2)), port)
-
-
-def _train_on_port(config: RunConfig, port: int) -> str:
-    os.environ.update(WORLD_SIZE="2", MASTER_PORT=str(port))
-    return train(config)
-
-
-def test_damaged_environment_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    for changes, complaint in (
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "expected 0 <= RANK < WORLD_SIZE"),
-        ({"RANK": "first"}, "invalid literal"),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, "needs MASTER_ADDR and MASTER_PORT"),
-    ):
-        with monkeypatch.context() as patch:
-            for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-                patch.delenv(name, raising=False)
-            for name, value in changes.items():
-                patch.setenv(name, value)
-            with pytest.raises(InputError, match=complaint):
-                read_environment()

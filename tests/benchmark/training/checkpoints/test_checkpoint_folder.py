@@ -1,0 +1,102 @@
+"""Where checkpoints lie, which of them stay, and the progress in them."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmark.training.checkpoints.checkpoint_folder import (
+    checkpoint_path,
+    newest_checkpoint,
+    progress_as_json,
+    publish_checkpoint,
+    read_progress,
+    remove_old_checkpoints,
+    whole_checkpoints,
+)
+from benchmark.training.engine.run_progress import Evaluation, Progress
+from checksums.md5_list import read_list
+from stage.digest import md5_file
+from stage.errors import InputError
+
+PROGRESS = Progress(
+    seed=7,
+    start_samples=48_000,
+    global_batch_size=12,
+    seq_length=16,
+    steps=8,
+    skipped_steps=1,
+    mlperf_log_bytes=1234,
+    evaluations=[Evaluation(768, 4.75)],
+)
+
+
+def publish(run_dir: Path, steps: int, shard: bytes = b"weights") -> Path:
+    """A checkpoint as the writer leaves it to be published, then published."""
+    final = checkpoint_path(run_dir, steps)
+    partial = final.with_name(f"{final.name}.partial")
+    partial.mkdir(parents=True)
+    (partial / "__0_0.distcp").write_bytes(shard)
+    (partial / ".metadata").write_bytes(b"index")
+    publish_checkpoint(partial, final, {"__0_0.distcp": md5_file(partial / "__0_0.distcp")}, progress_as_json(PROGRESS))
+    return final
+
+
+def test_whole_checkpoints_are_those_with_a_final_name(tmp_path: Path) -> None:
+    assert whole_checkpoints(tmp_path) == []
+    assert newest_checkpoint(tmp_path) is None
+    for steps in (12, 4, 100_000_000):
+        checkpoint_path(tmp_path, steps).mkdir(parents=True)
+    for name in ("step_00000016.partial", "step_x", "other"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    assert checkpoint_path(tmp_path, 4) == tmp_path / "checkpoints" / "step_00000004"
+    assert whole_checkpoints(tmp_path) == [4, 12, 100_000_000]
+    assert newest_checkpoint(tmp_path) == 100_000_000
+
+
+def test_published_checkpoint_lists_all_its_files_and_gives_its_progress_back(tmp_path: Path) -> None:
+    folder = publish(tmp_path, 8)
+    assert [path.name for path in folder.parent.iterdir()] == ["step_00000008"]
+    listed = read_list(folder / "digests.md5")
+    assert listed == {name: md5_file(folder / name) for name in ("__0_0.distcp", ".metadata", "progress.json")}
+    assert read_progress(folder) == PROGRESS
+
+
+def test_checkpoint_of_the_same_step_is_replaced(tmp_path: Path) -> None:
+    (publish(tmp_path, 8) / "__1_0.distcp").touch()
+    folder = publish(tmp_path, 8, b"other weights")
+    assert (folder / "__0_0.distcp").read_bytes() == b"other weights"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        ".metadata",
+        "__0_0.distcp",
+        "digests.md5",
+        "progress.json",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["changed", "gone", "not listed", "of another version"])
+def test_damaged_progress_is_refused(damage: str, tmp_path: Path) -> None:
+    folder = publish(tmp_path, 8)
+    path, sums = folder / "progress.json", folder / "digests.md5"
+    before = md5_file(path)
+    if damage == "changed":
+        path.write_text(path.read_text().replace('"seed": 7', '"seed": 8'))
+    elif damage == "gone":
+        path.unlink()
+    elif damage == "not listed":
+        sums.write_text("".join(line for line in sums.read_text().splitlines(True) if "progress" not in line))
+    else:
+        path.write_text(path.read_text().replace('"seed"', '"sown"'))
+        sums.write_text(sums.read_text().replace(before, md5_file(path)))
+    with pytest.raises(InputError, match=r"progress\.json: missing or damaged .*delete its folder"):
+        read_progress(folder)
+
+
+@pytest.mark.parametrize(
+    ("keep", "keep_every", "left"),
+    [(2, 0, [10, 12]), (1, 5, [5, 10, 12]), (3, 4, [4, 8, 10, 12]), (9, 0, [2, 4, 5, 8, 10, 12])],
+)
+def test_newest_and_every_so_many_stay(keep: int, keep_every: int, left: list[int], tmp_path: Path) -> None:
+    for steps in (2, 4, 5, 8, 10, 12):
+        checkpoint_path(tmp_path, steps).mkdir(parents=True)
+    remove_old_checkpoints(tmp_path, keep=keep, keep_every=keep_every)
+    assert whole_checkpoints(tmp_path) == left

@@ -1,0 +1,126 @@
+"""Writing checkpoints: in the background, whole or not there."""
+
+import hashlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch.distributed.checkpoint import FileSystemWriter
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
+from benchmark.training.engine.adam import local
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.train import train
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from tests.benchmark.runs import events, figures, run, system_of
+from tests.benchmark.tiny import SHORT, Inputs, in_processes
+
+
+@pytest.fixture(scope="module")
+def whole(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
+    """Figures of a run that nothing interrupts."""
+    return run(inputs, tmp_path_factory.mktemp("whole") / "run", benchmark=SHORT)
+
+
+def _train_and_kill_in_save(config: RunConfig, moment: str) -> str:
+    """kill -9 of all processes at a moment of the second checkpoint's writing."""
+    target = getattr(Checkpointer, moment)
+    count = 0
+
+    def killing(checkpointer: Checkpointer, *arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 2 and moment == "_publish":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = target(checkpointer, *arguments)
+        if count == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(Checkpointer, moment, killing)
+    return train(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["save", "_write_shards", "_publish"])
+def test_kill_while_saving_leaves_the_one_before(
+    moment: str, whole: list[list[float]], inputs: Inputs, tmp_path: Path
+) -> None:
+    config = inputs.config(tmp_path / "run", SHORT, save_interval=2)
+    with pytest.raises(RuntimeError, match="died with signal 9"):
+        in_processes(1, _train_and_kill_in_save, config, moment)
+    assert newest_checkpoint(config.run_dir) == 2
+    assert in_processes(1, train, config) == ["completed"]
+    assert figures(config.run_dir)[0][-4:] == whole[0][-4:]
+    assert sorted(path.name for path in (config.run_dir / "checkpoints").iterdir()) == [
+        "step_00000004",
+        "step_00000006",
+    ]
+
+
+def test_newest_and_every_so_many_are_kept(inputs: Inputs, tmp_path: Path) -> None:
+    run(inputs, tmp_path / "run", benchmark=SHORT, save_interval=1, keep_checkpoints=2, keep_every=3)
+    kept = sorted(int(path.name.removeprefix("step_")) for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert kept == [3, 5, 6]
+
+
+def _train_with_full_disk(config: RunConfig, at_step: int) -> str:
+    write = FileSystemWriter.write_data
+
+    def full(writer: FileSystemWriter, *arguments: Any) -> Any:
+        if f"{at_step:08d}" in str(writer.path) and os.environ["RANK"] == "1":
+            raise OSError(28, "No space left on device")
+        return write(writer, *arguments)
+
+    setattr(FileSystemWriter, "write_data", full)  # noqa: B010
+    return train(config)
+
+
+@pytest.mark.slow
+def test_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
+    assert in_processes(2, _train_with_full_disk, config, 4) == ["completed"] * 2
+    messages = [event["value"] for event in events(config.run_dir, "message")]
+    assert any("the checkpoint after 4 steps could not be written: OSError: [Errno 28]" in line for line in messages)
+    assert [event["steps"] for event in events(config.run_dir, "checkpoint_written")] == [2, 6]
+    kept = sorted(path.name for path in (config.run_dir / "checkpoints").iterdir())
+    assert kept == ["step_00000002", "step_00000004.partial", "step_00000006"]
+
+
+def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str]]:
+    """Digests of the weights when saved and after they were changed; and those that are loaded back."""
+    with joined_world(config.system, read_environment()) as world:
+        state = empty_state(config, world, starting_progress(config.benchmark, 1))
+        assert config.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        checkpoints = Checkpointer(state, world.device)
+        saved = _digest(state)
+        checkpoints.save()
+        for tensor in state.tensors().values():
+            tensor.add_(1)
+        written = checkpoints.wait()
+        assert written is not None and written.failure is None
+        changed = _digest(state)
+        load_checkpoint(state, checkpoint_path(config.run_dir, 0), world)
+        return saved, changed, {"loaded": _digest(state)}
+
+
+def _digest(state: TrainState) -> str:
+    digest = hashlib.md5(usedforsecurity=False)
+    for _, tensor in sorted(state.tensors().items()):
+        digest.update(np.ascontiguousarray(local(tensor).numpy()).tobytes())
+    return digest.hexdigest()
+
+
+def test_training_goes_on_while_what_was_saved_stays(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path / "run", system=system_of(2, tensor_parallel=2))
+    for saved, changed, loaded in in_processes(2, _save_and_change_weights, config):
+        assert loaded["loaded"] == saved != changed

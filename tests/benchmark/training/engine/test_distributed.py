@@ -1,0 +1,100 @@
+"""The processes of a run: their environment, where they meet, their places in the mesh."""
+
+import datetime
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmark.config.run_config import RunConfig, System
+from benchmark.training.engine.distributed import Environment, joined_world, read_environment
+from benchmark.training.train import train
+from stage.errors import InputError
+from tests.benchmark.runs import system_of
+from tests.benchmark.tiny import Inputs, in_processes
+
+
+def test_busy_port_is_one_line(inputs: Inputs, tmp_path: Path) -> None:
+    with socket.socket() as busy:
+        busy.bind(("", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+        with pytest.raises(RuntimeError, match=f"localhost:{port} is in use; set MASTER_PORT"):
+            in_processes(1, _train_on_port, inputs.config(tmp_path / "run", system=system_of(2)), port)
+
+
+def _train_on_port(config: RunConfig, port: int) -> str:
+    os.environ.update(WORLD_SIZE="2", MASTER_PORT=str(port))
+    return train(config)
+
+
+def test_damaged_environment_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for changes, complaint in (
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "expected 0 <= RANK < WORLD_SIZE"),
+        ({"RANK": "first"}, "invalid literal"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "needs MASTER_ADDR and MASTER_PORT"),
+    ):
+        with monkeypatch.context() as patch:
+            for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+                patch.delenv(name, raising=False)
+            for name, value in changes.items():
+                patch.setenv(name, value)
+            with pytest.raises(InputError, match=complaint):
+                read_environment()
+
+
+def test_environment_of_one_process_and_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_environment() == Environment(0, 1, 0, "localhost:-")
+    names = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    assert read_environment() == Environment(5, 8, 1, "node0:29500")
+
+
+def _look(system: System) -> dict[str, Any]:
+    with joined_world(system, read_environment()) as world:
+        world.barrier()
+        return {
+            "axes": {name: world.mesh[name].get_local_rank() for name in world.mesh.mesh_dim_names or ()},
+            "data": (world.data_rank, world.data_parallel),
+            "loss copies": world.loss_copies,
+            "from rank 0": world.from_rank_0(world.rank + 40),
+            "threads": torch.get_num_threads(),
+            "memory": world.peak_memory_bytes() > 1e6,
+        }
+
+
+def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart() -> None:
+    found = in_processes(4, _look, system_of(4, tensor_parallel=2, pipeline_parallel=2))
+    assert [one["axes"]["pipeline"] for one in found] == [0, 0, 1, 1]
+    assert [one["axes"]["tensor"] for one in found] == [0, 1, 0, 1]
+    assert [one["data"] for one in found] == [(0, 1)] * 4
+    assert {one["loss copies"] for one in found} == {2}
+    assert {one["from rank 0"] for one in found} == {40}
+    assert {one["threads"] for one in found} == {max(1, len(os.sched_getaffinity(0)) // 4)}
+    assert all(one["memory"] for one in found)
+
+
+def test_replicas_are_farther_apart_than_shards() -> None:
+    found = in_processes(4, _look, system_of(4, replicas=2))
+    assert [(one["axes"]["replicate"], one["axes"]["shard"]) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [one["data"] for one in found] == [(rank, 4) for rank in range(4)]
+
+
+def test_processes_that_do_not_come_are_waited_for_and_counted() -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(RuntimeError, match=rf"not all 2 processes came to localhost:{port} within 1 s; see which"):
+        in_processes(1, _come_alone, system_of(2), port)
+
+
+def _come_alone(system: System, port: int) -> None:
+    os.environ.update(WORLD_SIZE="2", MASTER_PORT=str(port))
+    with joined_world(system, read_environment(), datetime.timedelta(seconds=1)):
+        pass

@@ -1,0 +1,48 @@
+"""Evaluating a checkpoint: the converted one, an exported one, a run's own."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
+from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality
+from benchmark.training.train import train
+from checkpoint_convert.export.to_dcp import to_dcp
+from tests.benchmark.runs import events, system_of
+from tests.benchmark.tiny import SHORT, Inputs, in_processes
+
+
+def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path / "run", SHORT, save_interval=3)
+    in_processes(1, train, config)
+    evaluations = [event["log_perplexity"] for event in events(tmp_path / "run", "evaluation")]
+    for steps, expected in zip((3, 6), evaluations, strict=True):
+        own = dataclasses.replace(config, checkpoint=checkpoint_path(config.run_dir, steps))
+        (quality,) = in_processes(1, evaluate_checkpoint, own)
+        assert quality.log_perplexity == pytest.approx(expected, rel=1e-6)
+        assert quality.expected is None
+    initial = dataclasses.replace(config, benchmark=dataclasses.replace(SHORT, initial_log_perplexity=(4.8, 0.1)))
+    (quality,) = in_processes(1, evaluate_checkpoint, initial)
+    assert quality.distance_in_sd == pytest.approx((quality.log_perplexity - 4.8) / 0.1)
+    assert abs(quality.distance_in_sd) < 5
+    to_dcp(inputs.checkpoint, tmp_path / "dcp")
+    (exported,) = in_processes(1, evaluate_checkpoint, dataclasses.replace(initial, checkpoint=tmp_path / "dcp"))
+    assert exported.log_perplexity == quality.log_perplexity
+
+
+@pytest.mark.slow
+def test_only_rank_0_has_the_result(inputs: Inputs, tmp_path: Path) -> None:
+    ((alone),) = in_processes(1, evaluate_checkpoint, inputs.config(tmp_path))
+    first, second = in_processes(2, evaluate_checkpoint, inputs.config(tmp_path, system=system_of(2)))
+    assert second is None
+    assert first.log_perplexity == pytest.approx(alone.log_perplexity, rel=1e-6)
+    assert first.scored_tokens == alone.scored_tokens
+
+
+def test_lines_for_people() -> None:
+    own = CheckpointQuality("ckpt", 2.776712, 11_584_344, None, None)
+    line = "ckpt: log perplexity 2.77671, 11,584,344 tokens scored"
+    assert format_quality(own) == line
+    initial = dataclasses.replace(own, expected=2.7767, distance_in_sd=-1.25)
+    assert format_quality(initial) == f"{line}\nexpected of the initial checkpoint: 2.7767, -1.2 sd away"

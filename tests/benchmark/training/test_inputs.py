@@ -1,0 +1,88 @@
+"""The files a run reads: what is refused, what is named in the log."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.training.inputs import (
+    count_validation_tokens,
+    input_paths,
+    open_data,
+    open_validation,
+    provenance,
+    require_inputs,
+)
+from stage.errors import InputError
+from stage.manifest import manifest_path, read_manifest
+from tests.benchmark.tiny import TINY, Inputs
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"train_data_path": ()}, "--train-data-path is missing"),
+        ({"valid_data_path": ("none",)}, "none.bin: no such file"),
+        ({"checkpoint": None}, "--checkpoint is missing"),
+        ({"checkpoint": Path("/none")}, "/none: no such folder"),
+    ],
+)
+def test_missing_inputs_are_named(change: dict[str, Any], complaint: str, inputs: Inputs, tmp_path: Path) -> None:
+    config = dataclasses.replace(inputs.config(tmp_path), **change)
+    with pytest.raises(InputError, match=complaint):
+        require_inputs(config)
+
+
+def test_data_of_another_tokenizer_are_refused(inputs: Inputs, tmp_path: Path) -> None:
+    model = dataclasses.replace(TINY.model, vocab_size=90)
+    config = inputs.config(tmp_path, benchmark=dataclasses.replace(TINY, model=model))
+    with pytest.raises(InputError, match="tokenised with a vocabulary of 100 pieces, but the model has 90"):
+        require_inputs(config)
+
+
+def test_what_a_command_does_not_need_may_be_missing(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path)
+    require_inputs(config)
+    require_inputs(dataclasses.replace(config, train_data_path=()), training=False)
+    require_inputs(dataclasses.replace(config, checkpoint=None), checkpoint=False)
+
+
+def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
+    for name in ("valid.bin", "valid.idx", "valid.manifest.json"):
+        (tmp_path / name).write_bytes((inputs.folder / name).read_bytes())
+    config = dataclasses.replace(inputs.config(tmp_path), valid_data_path=(str(tmp_path / "valid"),))
+    require_inputs(config)
+    with (tmp_path / "valid.bin").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(InputError, match=r"valid\.bin: .* bytes, but valid\.manifest\.json says"):
+        require_inputs(config)
+
+
+def test_samples_of_a_run(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path)
+    data = open_data(config, seed=17)
+    assert len(data.training) >= TINY.train_samples
+    assert len(data.training.window(0)) == TINY.model.seq_length
+    assert (
+        data.validation_tokens == count_validation_tokens(config) == (inputs.folder / "valid.bin").stat().st_size // 2
+    )
+    whole = sorted(map(tuple, (data.validation.window(number) for number in range(len(data.validation)))))
+    other = open_validation(config, seed=18)
+    assert sorted(map(tuple, (other.window(number) for number in range(len(other))))) == whole
+
+
+def test_provenance_names_each_input_with_its_sums(inputs: Inputs, tmp_path: Path) -> None:
+    config = dataclasses.replace(inputs.config(tmp_path), checkpoint=inputs.checkpoint)
+    sets = [inputs.folder / name for name in ("train_0", "train_1", "valid")]
+    assert input_paths(config) == [*sets, inputs.checkpoint]
+    found = provenance(config)
+    assert list(found) == [str(path) for path in (*sets, inputs.checkpoint)]
+    for path in (*sets, inputs.checkpoint):
+        manifest = read_manifest(path)
+        assert manifest is not None
+        assert found[str(path)]["manifest"] == str(manifest_path(path))
+        assert found[str(path)]["md5"] == {record.name: record.md5 for record in manifest.outputs}
+    linked = inputs.linked_checkpoint
+    assert provenance(dataclasses.replace(config, checkpoint=linked))[str(linked)] is None
+    assert input_paths(dataclasses.replace(config, train_data_path=(), checkpoint=None)) == [sets[2]]
