@@ -46,6 +46,3 @@ def _one_result(path: Path, ruleset: str | None) -> tuple[Side, Review]:
     if len(one.subjects) != 1:
         raise InputError(f"{path}: {len(one.subjects)} results; --compare takes the folder of one")
     return side_of(one.subjects[0], path), one
-
-
-run = review_and_print  # the name by which benchmark/__main__.py still calls it

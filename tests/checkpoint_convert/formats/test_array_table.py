@@ -24,7 +24,7 @@ def test_table_has_the_benchmarks_shapes() -> None:
 
 
 def test_names_that_a_checkpoint_has() -> None:
-    """As the reference's converter maps them (facts f.1)."""
+    """As the reference's converter maps them (docs/facts/reference.md f.1)."""
     qkv = next(array for array in ARRAYS if array.paxml.endswith("combined_qkv.w"))
     weights, exp_avg, _ = groups("bf16")
     assert weights.megatron == (WEIGHTS, MASTER_WEIGHTS)

@@ -155,7 +155,10 @@ def test_loading_an_fp32_checkpoint_reads_its_weights(megatron: dict[str, Path])
     ("name", "shape"),
     [
         ("embedding.word_embeddings.weight", (240, 36)),  # more rows than stored
-        ("embedding.word_embeddings.weight", (104, 36)),  # fewer: the reference truncates silently (facts f.4)
+        (
+            "embedding.word_embeddings.weight",
+            (104, 36),
+        ),  # fewer: the reference truncates silently (docs/facts/reference.md f.4)
         ("encoder.layers.2.input_layernorm.bias", (36,)),  # no third layer
         ("encoder.layers.0.input_layernorm.bias", (72,)),
     ],
