@@ -158,7 +158,7 @@ def test_loading_an_fp32_checkpoint_reads_its_weights(megatron: dict[str, Path])
         (
             "embedding.word_embeddings.weight",
             (104, 36),
-        ),  # fewer: the reference truncates silently (docs/facts/reference.md f.4)
+        ),  # fewer rows: silently truncated by the reference
         ("encoder.layers.2.input_layernorm.bias", (36,)),  # no third layer
         ("encoder.layers.0.input_layernorm.bias", (72,)),
     ],
