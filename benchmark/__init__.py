@@ -1,1 +1,1 @@
-"""What is timed: the run's configuration, data loading, the loop, evaluation, checkpoints, logs, and their review."""
+"""The timed run and its configuration; what judges, packages, reports, plans and rehearses it."""

@@ -107,28 +107,6 @@ class Summary:
     result: str
     """Path of the MLPerf log."""
 
-    @staticmethod
-    def of(
-        config: RunConfig,
-        progress: Progress,
-        status: Status,
-        run_s: float,
-        tokens_per_s: float,
-        first_loss_s: float | None,
-    ) -> "Summary":
-        return Summary(
-            status,
-            progress.seed,
-            progress.trained_tokens,
-            progress.steps * progress.global_batch_size,
-            progress.evaluations,
-            run_s,
-            tokens_per_s,
-            first_loss_s,
-            progress.restarts,
-            str(result_path(config)),
-        )
-
 
 @contextmanager
 def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
@@ -168,8 +146,8 @@ def summary_path(folder: Path) -> Path:
     return folder / "summary.json"
 
 
-def write_summary(config: RunConfig, summary: Summary) -> None:
-    write_text(summary_path(config.run_dir), json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
+def write_summary(run_dir: Path, summary: Summary) -> None:
+    write_text(summary_path(run_dir), json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
 
 
 def result_path(config: RunConfig) -> Path:

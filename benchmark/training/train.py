@@ -17,7 +17,7 @@ from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
-from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, write_summary
+from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, result_path, write_summary
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.stop_request import StopRequest, seconds_since_process_start
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
@@ -138,6 +138,17 @@ def _run_and_summarize(run: TimedRun) -> Status:
         raise CheckFailed(f"the interrupted run could not be saved: {last.failure}")
     if run.world.rank == 0 and status != "interrupted":
         run_s = time.perf_counter() - run.started
-        tokens_per_s = (progress.trained_tokens - tokens_before) / run_s
-        write_summary(run.config, Summary.of(run.config, progress, status, run_s, tokens_per_s, run.first_loss_s))
+        summary = Summary(
+            status=status,
+            seed=progress.seed,
+            trained_tokens=progress.trained_tokens,
+            trained_samples=progress.steps * progress.global_batch_size,
+            evaluations=progress.evaluations,
+            run_s=run_s,
+            tokens_per_s=(progress.trained_tokens - tokens_before) / run_s,
+            first_loss_s=run.first_loss_s,
+            restarts=progress.restarts,
+            result=str(result_path(run.config)),
+        )
+        write_summary(run.config.run_dir, summary)
     return status
