@@ -2,7 +2,7 @@
 
 config.json     the resolved configuration          result_N.txt   the MLPerf log
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
-checkpoints/    (checkpoint.py)
+checkpoints/    (checkpoints/checkpoint_folder.py)
 """
 
 import dataclasses
