@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmark.config.run_config import System
 from benchmark.training.train import train
-from tests.benchmark.tiny import CPU, Inputs, in_processes
+from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 
 
 def system_of(devices: int, **fields: Any) -> System:
@@ -36,3 +36,26 @@ def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> l
     statuses = in_processes(system.num_devices, train, config)
     assert statuses == ["completed"] * system.num_devices
     return figures(run_dir)
+
+
+def command_line(inputs: Inputs, **changes: object) -> list[object]:
+    """Options of a command about a run of the tiny benchmark in one process; ``changes`` by option."""
+    model = TINY.model
+    options: dict[str, object] = {
+        "--num-layers": model.num_layers,
+        "--hidden-size": model.hidden_size,
+        "--num-attention-heads": model.num_attention_heads,
+        "--seq-length": model.seq_length,
+        "--vocab-size": model.vocab_size,
+        "--padded-vocab-size": model.padded_vocab_size,
+        "--max-position-embeddings": model.max_position_embeddings,
+        "--global-batch-size": 12,
+        "--start-global-batch-size": 12,
+        "--train-samples": 48024,
+        "--micro-batch-size": 2,
+        "--checkpoint": inputs.linked_checkpoint or inputs.checkpoint,
+        **changes,
+    }
+    words: list[object] = [word for pair in options.items() for word in pair]
+    words += ["--train-data-path", *inputs.training, "--valid-data-path", *inputs.validation]
+    return ["rehearsal", "--system", "cpu_p1", *words]

@@ -7,7 +7,7 @@ import pytest
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.config.schedule import learning_rate, scheduled_steps
-from tests.support import assert_refused, command, golden
+from tests.support import command, golden
 
 
 @pytest.mark.parametrize("name", ["lr_points.json", "lr_gbs1536.json"])
@@ -55,30 +55,3 @@ def test_command_prints_every_step() -> None:
     table = command("benchmark", "schedule", "rehearsal").stdout.splitlines()
     assert table[16].split()[0] == "4016"
     assert table[16].endswith("evaluates")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["gpt3_175B"], "unknown benchmark 'gpt3_175B'; did you mean gpt3_175b?"),
-        ([], "which benchmark? One of gpt3_175b, rehearsal"),
-        (["gpt3_175b", "--global-batch-size", "0"], "global_batch_size 0: expected at least 1"),
-        (["gpt3_175b", "--global-batch-size", "many"], "--global-batch-size"),
-        (["gpt3_175b", "--gbs", "2048"], "--gbs"),
-        (["gpt3_175b", "--system", "laptop"], "unknown system 'laptop'"),
-        (["gpt3_175b", "--min-lr", "1"], "expected 0 <= min_lr <= lr"),
-        (["gpt3_175b", "--lr-decay-samples", "1"], "expected 0 <= warm-up < decay"),
-        (["gpt3_175b", "--train-samples", "6144000"], "raise --train-samples"),
-        (["gpt3_175b", "--num-attention-heads", "95"], "hidden_size 12288 is not a multiple"),
-    ],
-)
-def test_bad_options_are_refused(arguments: list[str], complaint: str) -> None:
-    assert_refused(command("benchmark", "schedule", *arguments), complaint)
-
-
-def test_unknown_command_is_refused() -> None:
-    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, evaluate")
-    assert "reference-points" in command("benchmark", "--help").stdout
-    for name in ("train", "evaluate", "schedule", "review", "rehearse", "reference-points"):
-        done = command("benchmark", name, "--help")
-        assert (done.returncode, "Example:" in done.stdout) == (0, True), name

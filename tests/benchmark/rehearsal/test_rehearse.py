@@ -2,19 +2,17 @@
 
 import json
 import math
-import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmark.rehearsal.rehearse import _Rehearsal, unigram_entropy
-from benchmark.rehearsal.torchrun import torchrun
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
-from stage.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
 
+@pytest.mark.slow
 def test_changed_file_stops_the_rehearsal_and_is_named(tmp_path: Path) -> None:
     work = tmp_path / "rehearsal"
     stages = _Rehearsal(work, work, None, None, None)
@@ -51,23 +49,6 @@ def test_unigram_entropy(tmp_path: Path) -> None:
     with IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
         writer.add_documents(np.array([1, 1, 2, 9]), [1, 3])
     assert unigram_entropy(tmp_path / "x") == pytest.approx(1.5 * math.log(2))
-
-
-def test_failure_under_torchrun_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    arguments = ["benchmark", "train", "rehearsal", "--run-dir", str(tmp_path / "run")]
-    assert torchrun(arguments, processes=2, port=None, log=tmp_path / "log") == 2
-    captured = capfd.readouterr()
-    assert captured.err == "error: --train-data-path is missing: one dataset prefix, or weights and prefixes in turn\n"
-    assert captured.out == ""
-
-
-def test_busy_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with socket.socket() as busy:
-        busy.bind(("", 0))
-        busy.listen()
-        port = busy.getsockname()[1]
-        with pytest.raises(InputError, match=f"port {port}: Address already in use; choose another MASTER_PORT"):
-            torchrun(["benchmark"], processes=2, port=port, log=tmp_path / "log")
 
 
 def test_committed_sums_leave_out_what_versions_of_pytorch_write_differently() -> None:

@@ -1,6 +1,7 @@
 """Evaluating a checkpoint: the converted one, an exported one, a run's own."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality
 from benchmark.training.train import train
 from checkpoint_convert.export.to_dcp import to_dcp
-from tests.benchmark.runs import events, system_of
+from tests.benchmark.runs import command_line, events, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
+from tests.support import command
 
 
 def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp_path: Path) -> None:
@@ -38,6 +40,17 @@ def test_only_rank_0_has_the_result(inputs: Inputs, tmp_path: Path) -> None:
     assert second is None
     assert first.log_perplexity == pytest.approx(alone.log_perplexity, rel=1e-6)
     assert first.scored_tokens == alone.scored_tokens
+
+
+def test_evaluate_as_a_program(inputs: Inputs) -> None:
+    done = command("benchmark", "evaluate", *command_line(inputs, **{"--precision": "fp32"}))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{inputs.linked_checkpoint}: log perplexity 4.85" in done.stdout
+    assert "270 tokens scored\nexpected of the initial checkpoint: 6.9458, -" in done.stdout
+    done = command("benchmark", "evaluate", *command_line(inputs, **{"--precision": "fp32"}), "--json")
+    quality = json.loads(done.stdout)
+    assert (quality["scored_tokens"], quality["expected"]) == (270, 6.9458)
+    assert quality["log_perplexity"] == pytest.approx(4.8579, abs=1e-3)
 
 
 def test_lines_for_people() -> None:

@@ -16,7 +16,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.adam import Adam
 from benchmark.training.train import train
-from tests.benchmark.runs import events, figures, mlperf, run, system_of
+from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 from tests.support import assert_refused, command
 
@@ -200,30 +200,21 @@ def test_run_that_an_exception_ends_has_its_run_stop(inputs: Inputs, tmp_path: P
     ],
 )
 def test_bad_runs_are_refused_in_one_line(change: list[str], complaint: str, inputs: Inputs, tmp_path: Path) -> None:
-    model = TINY.model
-    options = {
-        "--num-layers": model.num_layers,
-        "--hidden-size": model.hidden_size,
-        "--num-attention-heads": model.num_attention_heads,
-        "--seq-length": model.seq_length,
-        "--vocab-size": model.vocab_size,
-        "--padded-vocab-size": model.padded_vocab_size,
-        "--max-position-embeddings": model.max_position_embeddings,
-        "--global-batch-size": 12,
-        "--start-global-batch-size": 12,
-        "--train-samples": 48024,
-        "--micro-batch-size": 2,
-        "--checkpoint": inputs.checkpoint,
-        "--run-dir": tmp_path / "run",
-    }
-    options.update([change] if len(change) == 2 else [])  # type: ignore[list-item]
-    words: list[object] = [word for pair in options.items() for word in pair]
-    words += ["--train-data-path", *inputs.training, "--valid-data-path", *inputs.validation]
-    done = command(
-        "benchmark", "train", "rehearsal", "--system", "cpu_p1", *words, *(change if len(change) == 1 else [])
-    )
+    words = command_line(inputs, **{"--run-dir": tmp_path / "run"})
+    done = command("benchmark", "train", *words, *change)
     assert_refused(done, complaint)
     assert not (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(("target", "status"), [("9", 0), ("0.1", 1)], ids=["reached", "not reached"])
+def test_train_as_a_program(target: str, status: int, inputs: Inputs, tmp_path: Path) -> None:
+    short = {"--train-samples": 4001 * 12, "--target-log-perplexity": target}
+    done = command("benchmark", "train", *command_line(inputs, **{"--run-dir": tmp_path / "run", **short}))
+    assert (done.returncode, done.stderr) == (status, "")
+    told = "success" if status == 0 else "target not reached"
+    assert done.stdout.splitlines()[-1] == f"{told} after 192 tokens"
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["status"], summary["trained_samples"], len(summary["evaluations"])) == (told, 12, 1)
 
 
 def test_finished_run_is_never_overwritten(finished: RunConfig) -> None:

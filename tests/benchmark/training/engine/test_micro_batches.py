@@ -6,15 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchmark.training.engine.micro_batches import (
+    MicroBatch,
+    TrainingBatches,
     evaluation_sample_ids,
     micro_batch,
     read_micro_batch,
     training_sample_ids,
 )
+from benchmark.training.inputs import open_data
 from data_prep.sample_order.token_windows import open_token_windows
 from stage.errors import InputError
+from tests.benchmark.runs import system_of
+from tests.benchmark.tiny import SHORT, Inputs
 from tests.support import SHARED_GOLDEN, needs_shared, write_dataset
 
 
@@ -117,3 +123,26 @@ def test_tokens_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
     windows = open_token_windows([str(tmp_path / "x")], sequence_length=40, num_samples=1, seed=1)
     with pytest.raises(InputError, match=f"hold token {tokens.max()}, but the model's vocabulary has 100"):
         read_micro_batch(windows, np.array([0]), 100)
+
+
+def test_batches_of_each_step_are_read_ahead_and_after_a_jump(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path, SHORT, system=system_of(2))
+    windows = open_data(config, 17).training
+    batches = TrainingBatches(windows, config, rank=1)
+    for consumed in (48_000, 48_012, 48_060, 48_012):  # the last step, then back again
+        found = batches.at(consumed)
+        ids = training_sample_ids(consumed, micro_batch_size=2, num_microbatches=3, rank=1, world_size=2)
+        assert len(found) == 3
+        for batch, row in zip(found, ids, strict=True):
+            expected = read_micro_batch(windows, row, 100)
+            assert torch.equal(batch.tokens, expected.tokens)
+            assert torch.equal(batch.loss_mask, expected.loss_mask)
+
+
+def test_joined_micro_batches_follow_each_other() -> None:
+    first = micro_batch(np.array([[1, 2, 3]]), np.array([False]))
+    second = micro_batch(np.array([[4, 5, 6], [7, 8, 9]]), np.array([False, True]))
+    joined = MicroBatch.joined([first, second])
+    assert joined.tokens.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    assert joined.labels.tolist() == [[2, 3, 0], [5, 6, 0], [8, 9, 0]]
+    assert joined.loss_mask.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]

@@ -1,0 +1,137 @@
+"""What a run's configuration works out, and which values it refuses."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.run_config import RunConfig, divisors
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from stage.errors import InputError
+
+DGX = SYSTEMS["dgxh100_n64"]
+
+
+def config(batch: dict[str, Any], topology: dict[str, Any]) -> RunConfig:
+    return RunConfig(
+        benchmark=dataclasses.replace(GPT3_175B, **batch), system=dataclasses.replace(DGX, **topology), seed=1
+    )
+
+
+def test_divisors() -> None:
+    assert divisors(12) == [1, 2, 3, 4, 6, 12]
+    assert divisors(1) == [1]
+
+
+def test_counts_of_a_batch_size_that_does_not_divide() -> None:
+    benchmark = dataclasses.replace(GPT3_175B, global_batch_size=2304)
+    assert benchmark.start_samples == 6_144_000
+    assert benchmark.start_iteration == 2666  # 6,144,000 / 2304 = 2666.7
+    assert benchmark.last_iteration == 8680  # 20,000,000 / 2304 = 8680.6
+    assert benchmark.eval_interval == 11  # 24,576 / 2304 = 10.7
+
+
+def test_devices_are_dealt_out() -> None:
+    system = dataclasses.replace(DGX, pipeline_chunks=3)
+    assert (system.num_devices, system.data_parallel, system.num_pipeline_stages) == (512, 16, 24)
+    assert system.peak_tflops == 989.4
+    assert SYSTEMS["cpu_p2"].peak_tflops is None
+    run = config({"global_batch_size": 2048}, {"micro_batch_size": 2})
+    assert run.num_microbatches == 64
+    assert run.tokens_per_step == 2048 * 2048
+
+
+def test_listed_benchmarks_fit_their_systems() -> None:
+    for benchmark in (GPT3_175B, REHEARSAL):
+        RunConfig(benchmark=benchmark, system=SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]).require_fit()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"lr_warmup_samples": -1}, "expected 0 <= warm-up < decay"),
+        ({"lr_decay_samples": 265 * 1536}, "expected 0 <= warm-up < decay"),
+        ({"min_lr": 3e-5}, "min_lr 3e-05 and lr 2e-05: expected 0 <= min_lr <= lr; change --min-lr"),
+        ({"min_lr": -1e-6}, "expected 0 <= min_lr <= lr"),
+    ],
+)
+def test_learning_rates_that_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        dataclasses.replace(GPT3_175B.optimizer, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"global_batch_size": 0}, "global_batch_size 0: expected at least 1; change --global-batch-size"),
+        ({"eval_interval_samples": -1}, "eval_interval_samples -1: expected at least 1"),
+        ({"train_samples": 6_144_000}, "train_samples 6144000 end at step 4000, not after .* 4000; raise"),
+        ({"train_samples": 6_145_535}, "raise --train-samples"),
+    ],
+)
+def test_benchmarks_that_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        dataclasses.replace(GPT3_175B, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"nodes": 0}, "nodes 0: expected at least 1; change --nodes"),
+        ({"micro_batch_size": 0}, "change --micro-batch-size"),
+        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are B200, H200"),
+        ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
+        ({"replicas": 5}, "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
+        ({"pipeline_parallel": 1, "pipeline_chunks": 2}, "pipeline_chunks above 1 need a pipeline"),
+    ],
+)
+def test_systems_that_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        dataclasses.replace(DGX, **change)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seeds_outside_the_range_are_refused(seed: int) -> None:
+    with pytest.raises(InputError, match=f"seed {seed}: expected 0 to 4294967295; change --seed"):
+        RunConfig(benchmark=GPT3_175B, system=DGX, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("batch", "topology", "complaint"),
+    [
+        (
+            {},
+            {"devices_per_node": 5, "tensor_parallel": 5},
+            "tensor_parallel 5 does not divide num_attention_heads 96; possible: 1, 2, 4, 8, 16, 32; change",
+        ),
+        (
+            {},
+            {"pipeline_chunks": 13},
+            "pipeline_parallel 8 x pipeline_chunks 13 are more stages than the model's 96 layers",
+        ),
+        ({"global_batch_size": 1537}, {}, "use --global-batch-size 1536 or 1552, or another"),
+        ({"global_batch_size": 8}, {}, "use --global-batch-size 16 or 32"),
+        (
+            {"global_batch_size": 64},
+            {},
+            "4 micro-batches per step and device do not fill a pipeline of 8, which needs at least 8: "
+            "use --global-batch-size 128",
+        ),
+        (
+            {"global_batch_size": 192},
+            {"pipeline_chunks": 2},
+            "12 micro-batches per step and device .* needs a multiple of 8",
+        ),
+    ],
+)
+def test_sizes_that_cannot_be_dealt_out(batch: dict[str, Any], topology: dict[str, Any], complaint: str) -> None:
+    made = config(batch, topology)  # schedule prints such a run all the same
+    with pytest.raises(InputError, match=complaint):
+        made.require_fit()
+
+
+def test_sizes_that_just_fill_a_pipeline() -> None:
+    config({"global_batch_size": 128}, {}).require_fit()
+    config({"global_batch_size": 192}, {}).require_fit()
+    config({"global_batch_size": 256}, {"pipeline_chunks": 2}).require_fit()

@@ -1,0 +1,85 @@
+"""BENCHMARK [--system NAME] [overrides]: names first, then single fields."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmark.__main__ import EvaluateCommand, ScheduleCommand
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import RunConfig
+from benchmark.config.run_options import parse_run
+from benchmark.config.systems import SYSTEMS
+from stage.errors import InputError
+from tests.support import assert_refused, command
+
+
+def parsed(*arguments: str) -> RunConfig:
+    return parse_run("prog", arguments, ScheduleCommand, on_devices=False).config
+
+
+def test_names_choose_what_the_overrides_change() -> None:
+    assert parsed("gpt3_175b") == RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
+    assert parsed("rehearsal").system == SYSTEMS["cpu_p2"]
+    config = parsed("gpt3_175b", "--global-batch-size", "2048", "--system", "h200_n8", "--nodes", "16", "--lr", "3e-5")
+    assert config.system == dataclasses.replace(SYSTEMS["h200_n8"], nodes=16)
+    changed = dataclasses.replace(GPT3_175B.optimizer, lr=3e-5)
+    assert config.benchmark == dataclasses.replace(GPT3_175B, global_batch_size=2048, optimizer=changed)
+
+
+def test_options_of_the_run_itself() -> None:
+    config = parsed("rehearsal", "--system=cpu_p1", "--train-data-path", "0.5", "A", "0.5", "B", "--run-dir", "runs/7")
+    assert config.system.name == "cpu_p1"
+    assert config.train_data_path == ("0.5", "A", "0.5", "B")
+    assert (config.run_dir, config.seed, config.benchmark.target_log_perplexity) == (Path("runs/7"), None, 2.44)
+    assert parsed("rehearsal", "--target-log-perplexity", "None").benchmark.target_log_perplexity is None
+    assert parse_run("prog", ["rehearsal", "--json"], EvaluateCommand, on_devices=True).json
+
+
+def test_sizes_have_to_fit_only_where_there_are_devices() -> None:
+    words = ["gpt3_175b", "--global-batch-size", "1537"]
+    assert parse_run("prog", words, ScheduleCommand, on_devices=False).config.benchmark.global_batch_size == 1537
+    with pytest.raises(InputError, match="global_batch_size 1537 is not a multiple"):
+        parse_run("prog", words, ScheduleCommand, on_devices=True)
+
+
+def test_system_without_a_name_is_refused() -> None:
+    with pytest.raises(InputError, match="--system: expected a name, one of dgxh100_n64"):
+        parsed("gpt3_175b", "--system")
+
+
+def test_help_without_a_benchmark_and_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], ["-h"]):
+        with pytest.raises(SystemExit) as leaving:
+            parsed(*words)
+        assert leaving.value.code == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith("usage: prog {gpt3_175b,rehearsal} [--system {dgxh100_n64,")
+        assert shown.endswith("The overrides are listed by: prog gpt3_175b --help\n")
+    with pytest.raises(SystemExit) as leaving:
+        parsed("rehearsal", "--help")
+    assert leaving.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "usage: prog rehearsal" in shown
+    assert "(now cpu_p2)" in shown
+    assert "--adam-beta1" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["gpt3_175B"], "unknown benchmark 'gpt3_175B'; did you mean gpt3_175b?"),
+        ([], "which benchmark? One of gpt3_175b, rehearsal"),
+        (["gpt3_175b", "--global-batch-size", "0"], "global_batch_size 0: expected at least 1"),
+        (["gpt3_175b", "--global-batch-size", "many"], "--global-batch-size"),
+        (["gpt3_175b", "--gbs", "2048"], "--gbs"),
+        (["gpt3_175b", "--system", "laptop"], "unknown system 'laptop'"),
+        (["gpt3_175b", "--system=cpu_p"], "unknown system 'cpu_p'; did you mean cpu_p"),
+        (["gpt3_175b", "--min-lr", "1"], "expected 0 <= min_lr <= lr"),
+        (["gpt3_175b", "--lr-decay-samples", "1"], "expected 0 <= warm-up < decay"),
+        (["gpt3_175b", "--train-samples", "6144000"], "raise --train-samples"),
+        (["gpt3_175b", "--num-attention-heads", "95"], "hidden_size 12288 is not a multiple"),
+    ],
+)
+def test_bad_options_are_refused(arguments: list[str], complaint: str) -> None:
+    assert_refused(command("benchmark", "schedule", *arguments), complaint)

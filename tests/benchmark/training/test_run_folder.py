@@ -1,0 +1,230 @@
+"""The folder of a run: what begins anew, what continues, what is refused, and how the log ends."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
+from benchmark.training.engine.run_progress import Evaluation
+from benchmark.training.loop import Status
+from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, write_summary
+from stage.errors import InputError
+from tests.benchmark.runs import events, mlperf
+from tests.benchmark.tiny import CPU, SHORT
+
+
+def configured(run_dir: Path, **fields: Any) -> RunConfig:
+    system = dataclasses.replace(CPU, micro_batch_size=2)
+    return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir, **{"seed": 17, **fields})
+
+
+def clock(folder: RunFolder, config: RunConfig) -> Any:
+    return folder.run_clock(config, eval_tokens=289, barrier=lambda: None)
+
+
+def run_to_checkpoint(config: RunConfig, *, steps: int, lost_steps: int) -> None:
+    """A run that saved after ``steps`` steps, and was killed when it had logged ``lost_steps`` more."""
+    with open_run_folder(config, rank=0) as folder:
+        folder.begin_init(config)
+        with clock(folder, config):
+            for _ in range(steps):
+                folder.progress.steps += 1
+                folder.events.point("tracked_stats", step=folder.progress.steps)
+            folder.progress.evaluations.append(Evaluation(folder.progress.trained_tokens, 4.5))
+            folder.mark_log()
+            _write_checkpoint(config.run_dir, folder)
+            for number in range(lost_steps):
+                folder.events.point("tracked_stats", step=steps + 1 + number)
+
+
+def _write_checkpoint(run_dir: Path, folder: RunFolder) -> None:
+    final = checkpoint_path(run_dir, folder.progress.steps)
+    partial = final.with_name(f"{final.name}.partial")
+    partial.mkdir(parents=True)
+    (partial / ".metadata").touch()
+    publish_checkpoint(partial, final, {}, progress_as_json(folder.progress))
+
+
+def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
+    config = configured(tmp_path / "deep" / "run", train_data_path=("a", "b"), result_number=3)
+    with open_run_folder(config, rank=0) as folder:
+        assert not folder.resumed
+        assert (folder.progress.steps, folder.progress.seed, folder.progress.start_samples) == (0, 17, 48_000)
+    written = json.loads((config.run_dir / "config.json").read_text())
+    assert written == as_json(config)
+    assert written["train_data_path"] == ["a", "b"]
+    assert written["benchmark"]["model"]["num_layers"] == 4
+    assert written["run_dir"] == str(config.run_dir)
+    assert (config.run_dir / "result_3.txt").read_text() == ""
+    assert [event["key"] for event in events(config.run_dir, "environment")] == ["environment"]
+
+
+def test_other_ranks_write_nothing(tmp_path: Path) -> None:
+    config = configured(tmp_path / "run", seed=None)
+    with open_run_folder(config, rank=1) as folder, clock(folder, config):
+        folder.begin_init(config)
+        folder.mark_log()
+        folder.close_run("completed")
+    assert not config.run_dir.exists()
+
+
+def test_seed_is_drawn_anew_and_in_range(tmp_path: Path) -> None:
+    seeds = []
+    for name in ("a", "b", "c"):
+        with open_run_folder(configured(tmp_path / name, seed=None), rank=0) as folder:
+            seeds.append(folder.progress.seed)
+        assert json.loads((tmp_path / name / "config.json").read_text())["seed"] == seeds[-1]
+    assert len(set(seeds)) == 3
+    assert all(0 <= seed < 2**31 for seed in seeds)
+
+
+def test_killed_before_its_first_checkpoint_it_begins_again_with_its_seed(tmp_path: Path) -> None:
+    with open_run_folder(configured(tmp_path, seed=None), rank=0) as folder:
+        seed = folder.progress.seed
+        folder.begin_init(configured(tmp_path))
+    with open_run_folder(configured(tmp_path, seed=None), rank=0) as folder:
+        assert (folder.progress.seed, folder.resumed) == (seed, False)
+    assert (tmp_path / "result_0.txt").read_text() == ""
+    with open_run_folder(configured(tmp_path, seed=5), rank=0) as folder:
+        assert folder.progress.seed == 5  # nothing is lost yet, so another one may be given
+
+
+def test_finished_run_is_refused(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with open_run_folder(config, rank=0) as folder:
+        progress = dataclasses.replace(folder.progress, steps=6, restarts=1, evaluations=[Evaluation(1152, 4.5)])
+    write_summary(config, Summary.of(config, progress, "success", 2.0, 576.0, 1.5))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match="holds a finished run; choose another --run-dir"), open_run_folder(config, 0):
+        pass
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert json.loads((tmp_path / "summary.json").read_text()) == {
+        "status": "success",
+        "seed": 17,
+        "trained_tokens": 6 * 12 * 16,
+        "trained_samples": 72,
+        "evaluations": [{"trained_tokens": 1152, "log_perplexity": 4.5}],
+        "run_s": 2.0,
+        "tokens_per_s": 576.0,
+        "first_loss_s": 1.5,
+        "restarts": 1,
+        "result": str(tmp_path / "result_0.txt"),
+    }
+
+
+def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stage.lock.PATIENCE_S", 0.1)
+    config = configured(tmp_path)
+    with (
+        open_run_folder(config, rank=0),
+        pytest.raises(InputError, match="choose another --run-dir"),
+        open_run_folder(config, rank=0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"precision": "fp32"}, "the run began with precision bf16, now it is fp32; give the same options"),
+        ({"train_data_path": ("c",)}, r"the run began with train_data_path \['a'\], now it is \['c'\]"),
+        ({"benchmark": dataclasses.replace(SHORT, target_log_perplexity=2.0)}, "the run began with benchmark"),
+        ({"seed": 18}, "the run began with seed 17; leave --seed out to continue it"),
+    ],
+)
+def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    config = configured(tmp_path, train_data_path=("a",))
+    run_to_checkpoint(config, steps=2, lost_steps=0)
+    with pytest.raises(InputError, match=complaint), open_run_folder(dataclasses.replace(config, **change), rank=0):
+        pass
+    system = dataclasses.replace(config.system, micro_batch_size=1)
+    with open_run_folder(dataclasses.replace(config, system=system, save_interval=7, seed=None), rank=0) as folder:
+        assert folder.resumed
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"seed": 1}'])
+def test_damaged_configuration_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with (
+        pytest.raises(InputError, match=r"config\.json: not a run's configuration .* choose another --run-dir"),
+        open_run_folder(configured(tmp_path), rank=0),
+    ):
+        pass
+
+
+def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    run_to_checkpoint(config, steps=2, lost_steps=3)
+    killed = mlperf(tmp_path)
+    assert [event["key"] for event in killed].count("run_stop") == 1
+    steps_logged = len(events(tmp_path, "tracked_stats"))
+    with open_run_folder(dataclasses.replace(config, seed=None), rank=0) as folder:
+        assert folder.resumed
+        assert (folder.progress.steps, folder.progress.restarts, folder.progress.seed) == (2, 1, 17)
+        assert folder.progress.evaluations == [Evaluation(384, 4.5)]
+        folder.begin_init(config)
+        with clock(folder, config):
+            pass
+    log = mlperf(tmp_path)
+    kept = killed.index(next(event for event in killed if event["metadata"].get("step") == 3))
+    assert log[:kept] == killed[:kept]
+    assert [event["key"] for event in log[kept:]] == [
+        "restart",
+        "run_stop",
+        "train_samples",
+        "trained_samples",
+        "epoch_stop",
+    ]
+    assert (log[kept]["value"], log[kept]["metadata"]["step"]) == (1, 384)
+    assert [event["key"] for event in log].count("run_start") == 1
+    assert len(events(tmp_path, "tracked_stats")) == steps_logged  # events.jsonl keeps what was lost
+
+
+@pytest.mark.parametrize(
+    ("status", "logged"),
+    [("success", "success"), ("completed", "aborted"), ("target not reached", "aborted"), ("diverged", "aborted")],
+)
+def test_run_that_ends_by_itself_has_one_run_stop(status: Status, logged: str, tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with open_run_folder(config, rank=0) as folder:
+        folder.begin_init(config)
+        with clock(folder, config):
+            folder.progress.steps = 3
+            folder.close_run(status)
+            folder.close_run("interrupted")
+    log = mlperf(tmp_path)
+    assert [event["key"] for event in log][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
+    assert [event["metadata"]["status"] for event in log if event["key"] == "run_stop"] == [logged]
+    assert log[-2]["value"] == log[-1]["metadata"]["epoch_num"] == 576
+    assert [event["value"] for event in events(tmp_path, "message")] == [f"{status} after 576 tokens"]
+
+
+@pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+def test_run_that_something_ends_has_one_run_stop(failure: type[BaseException], tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with pytest.raises(failure), open_run_folder(config, rank=0) as folder, clock(folder, config):
+        raise failure
+    stops = [event["metadata"]["status"] for event in mlperf(tmp_path) if event["key"] == "run_stop"]
+    assert stops == ["aborted"]
+
+
+def test_clock_starts_when_all_processes_are_ready(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    keys: list[list[str]] = []
+    with open_run_folder(config, rank=0) as folder:
+
+        def barrier() -> None:
+            assert folder.mlperf_log is not None
+            folder.events.flush(folder.mlperf_log)
+            keys.append([event["key"] for event in mlperf(tmp_path)])
+
+        folder.begin_init(config)
+        with folder.run_clock(config, eval_tokens=289, barrier=barrier):
+            pass
+    assert keys[0] == ["cache_clear", "init_start"]
+    assert keys[1][-3:] == ["init_stop", "run_start", "epoch_start"]
+    assert len(keys) == 2
