@@ -95,9 +95,10 @@ def test_killed_before_its_first_checkpoint_it_begins_again_with_its_seed(tmp_pa
 
 def test_finished_run_is_refused(tmp_path: Path) -> None:
     config = configured(tmp_path)
-    with open_run_folder(config, rank=0) as folder:
-        progress = dataclasses.replace(folder.progress, steps=6, restarts=1, evaluations=[Evaluation(1152, 4.5)])
-    write_summary(config, Summary.of(config, progress, "success", 2.0, 576.0, 1.5))
+    with open_run_folder(config, rank=0):
+        pass
+    evaluations = [Evaluation(1152, 4.5)]
+    write_summary(tmp_path, Summary("success", 17, 6 * 12 * 16, 72, evaluations, 2.0, 576.0, 1.5, 1, "result_0.txt"))
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(InputError, match="holds a finished run; choose another --run-dir"), open_run_folder(config, 0):
         pass
@@ -112,7 +113,7 @@ def test_finished_run_is_refused(tmp_path: Path) -> None:
         "tokens_per_s": 576.0,
         "first_loss_s": 1.5,
         "restarts": 1,
-        "result": str(tmp_path / "result_0.txt"),
+        "result": "result_0.txt",
     }
 
 
