@@ -32,6 +32,7 @@ def test_points_of_several_runs(tmp_path: Path) -> None:
     assert points["BS"] == 16
 
 
+@pytest.mark.slow
 def test_mean_deviation_and_smallest_accepted_median(tmp_path: Path) -> None:
     """Those of the official checker, which takes the smallest accepted mean from a search."""
     committed = json.loads((REPOSITORY / "benchmark" / "results" / "rehearsal_points.json").read_text())

@@ -15,6 +15,7 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 from tests.support import command
 
 
+@pytest.mark.slow
 def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, save_interval=3)
     in_processes(1, train, config)

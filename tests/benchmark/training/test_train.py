@@ -114,6 +114,7 @@ def test_interrupted_run_continues_where_it_was(
     assert (summary["restarts"], summary["seed"], summary["trained_tokens"]) == (1, 17, 2304)
 
 
+@pytest.mark.slow
 def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, seed=None)
     tmp_path.joinpath("run").mkdir()
@@ -125,6 +126,7 @@ def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: I
     assert mlperf(tmp_path / "run")[0]["key"] == "cache_clear"
 
 
+@pytest.mark.slow
 def test_seeds_are_drawn_anew(inputs: Inputs, tmp_path: Path) -> None:
     one_step = dataclasses.replace(TINY, train_samples=4001 * 12)
     for name in ("a", "b"):

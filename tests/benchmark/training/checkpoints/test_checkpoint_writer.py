@@ -66,6 +66,7 @@ def test_kill_while_saving_leaves_the_one_before(
     ]
 
 
+@pytest.mark.slow
 def test_newest_and_every_so_many_are_kept(inputs: Inputs, tmp_path: Path) -> None:
     run(inputs, tmp_path / "run", benchmark=SHORT, save_interval=1, keep_checkpoints=2, keep_every=3)
     kept = sorted(int(path.name.removeprefix("step_")) for path in (tmp_path / "run" / "checkpoints").iterdir())

@@ -86,6 +86,7 @@ def test_replicas_are_farther_apart_than_shards() -> None:
     assert [one["data"] for one in found] == [(rank, 4) for rank in range(4)]
 
 
+@pytest.mark.slow
 def test_processes_that_do_not_come_are_waited_for_and_counted() -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
