@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source environment.sh
 find_python "$PWD" dev
+export OMP_WAIT_POLICY=passive # threads that wait give up their core: tests of several processes share few
 marks=()
 if [[ ${1:-} == --fast ]]; then
   marks=(-m "not slow")
