@@ -38,6 +38,7 @@ def test_what_is_no_command_or_option_is_refused() -> None:
     assert_refused(command("checkpoint_convert", "to-dcp", "--heads", "4"), "(see --help)")
 
 
+@pytest.mark.slow
 def test_both_directions_say_what_they_wrote(tmp_path: Path) -> None:
     sizes = ["--layers", 1, "--hidden", 6, "--heads", 2, "--vocab", 210]
     for expected in ("1 layers", "already made"):

@@ -143,6 +143,7 @@ def _damaged(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     yield "empty file", []
 
 
+@pytest.mark.slow
 def test_damaged_logs_fail(tmp_path: Path) -> None:
     write_log(tmp_path / "run")
     lines = (tmp_path / "run" / "result_0.txt").read_text().splitlines()

@@ -16,6 +16,7 @@ from tests.benchmark.preflight.places import alone, large
 from tests.benchmark.tiny import Inputs
 
 
+@pytest.mark.slow
 def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> None:
     copies = Path(shutil.copytree(inputs.folder, tmp_path / "copies"))
     with (copies / "train_1.bin").open("ab") as damaged:

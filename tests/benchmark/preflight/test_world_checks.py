@@ -56,6 +56,7 @@ def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
     return {name: row and dataclasses.asdict(row) for name, row in rows.items()}
 
 
+@pytest.mark.slow
 def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
     rows, others = in_processes(2, _rows, inputs, tmp_path)
     assert set(others.values()) == {None}
@@ -68,6 +69,7 @@ def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".preflight-*"))
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -14,6 +14,7 @@ def tool(code: str, **proof: object) -> Task:
     return Task("tool", "subject", ["-c", code], Proof(SUCCESS, ("Skipping",)), {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "outcome", "complaint"),
     [

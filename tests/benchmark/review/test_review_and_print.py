@@ -38,6 +38,7 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
     assert error["mend"]
 
 
+@pytest.mark.slow
 def test_command_passes_one_run(tmp_path: Path) -> None:
     write_run(tmp_path / "good", records(1))
     good = command("benchmark", "review", tmp_path / "good")
@@ -90,6 +91,7 @@ def test_empty_package_does_not_pass(tmp_path: Path) -> None:
     assert "no gpt3 results" in done.stdout
 
 
+@pytest.mark.slow
 def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
     log = Log(records(1))
     log.set("submission_benchmark", "\x1b[31mgpt3[bold]\x07")

@@ -99,6 +99,7 @@ def _audit_after(config: RunConfig, rank: int, name: str) -> list[str]:
         return audit_replicas(state, world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("system", "rank", "name", "expected"),
     [

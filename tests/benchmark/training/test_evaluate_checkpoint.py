@@ -43,6 +43,7 @@ def test_only_rank_0_has_the_result(inputs: Inputs, tmp_path: Path) -> None:
     assert first.scored_tokens == alone.scored_tokens
 
 
+@pytest.mark.slow
 def test_evaluate_as_a_program(inputs: Inputs) -> None:
     done = command("benchmark", "evaluate", *command_line(inputs, **{"--precision": "fp32"}))
     assert (done.returncode, done.stderr) == (0, "")

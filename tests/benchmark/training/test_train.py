@@ -208,6 +208,7 @@ def test_bad_runs_are_refused_in_one_line(change: list[str], complaint: str, inp
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "status"), [("9", 0), ("0.1", 1)], ids=["reached", "not reached"])
 def test_train_as_a_program(target: str, status: int, inputs: Inputs, tmp_path: Path) -> None:
     short = {"--train-samples": 4001 * 12, "--target-log-perplexity": target}
@@ -224,6 +225,7 @@ def test_finished_run_is_never_overwritten(finished: RunConfig) -> None:
         in_processes(1, train, finished)
 
 
+@pytest.mark.slow
 def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(finished: RunConfig, tmp_path: Path) -> None:
     """As after kill -9: the log and the last checkpoint are there, the summary is not."""
     shutil.copytree(finished.run_dir, tmp_path / "run")

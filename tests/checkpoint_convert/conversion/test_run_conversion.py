@@ -87,6 +87,7 @@ def test_killed_and_run_again(share: float, paxml: Path, expected: dict[str, str
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5"]
 
 
+@pytest.mark.slow
 def test_a_file_that_was_lost_is_written_again(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
     broken = tmp_path / "source"
     shutil.copytree(paxml, broken)
@@ -115,6 +116,7 @@ def test_a_journal_of_something_else_is_not_used(paxml: Path, tmp_path: Path) ->
     assert converted.resumed_files == 0
 
 
+@pytest.mark.slow
 def test_disk_full_leaves_what_can_be_continued(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
     words = [str(word) for word in convert_words(paxml, tmp_path / "out")]
     done = run_forked(convert_with_small_files, words, folder=REPOSITORY, timeout=60)  # not the position table

@@ -31,6 +31,7 @@ def bits(path: Path) -> np.ndarray[Any, Any]:
     return read(path).view(np.uint32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_loaded_tensors_are_the_arrays_bit_by_bit(dtype: str, megatron: dict[str, Path], tmp_path: Path) -> None:
     done = command("checkpoint_convert", "to-dcp", "--input", megatron[dtype], "--output", tmp_path / "out")

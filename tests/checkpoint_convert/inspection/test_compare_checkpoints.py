@@ -46,6 +46,7 @@ def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, uncomp
     assert "arrays that both have are the same in every bit" in done.stdout
 
 
+@pytest.mark.slow
 def test_changed_value_is_named_in_megatrons_places(paxml: Path, tmp_path: Path) -> None:
     output = tmp_path / "m"
     paxml_to_megatron(paxml, output, dtype="bf16", workers=1, memory_limit=1 << 30)

@@ -9,6 +9,7 @@ from tests.data_prep.english_text import LINES
 from tests.data_prep.models import TEXTS, Models, assert_same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [1, 40])
 def test_full_tables(models: Models, monkeypatch: pytest.MonkeyPatch, shared: int) -> None:
     """What has no room in the shared table is kept here, and forgotten when that is too much.

@@ -159,6 +159,7 @@ def _load(config: RunConfig) -> tuple[str, float]:
         return complaint, sum(float(local(tensor).double().abs().sum()) for tensor in state.tensors().values())
 
 
+@pytest.mark.slow
 def test_all_of_what_two_processes_wrote_or_nothing_is_loaded(inputs: Inputs, tmp_path: Path) -> None:
     written = in_processes(2, _save, inputs.config(tmp_path / "run", system=system_of(2)))
     ((complaint, loaded),) = in_processes(1, _load, inputs.config(tmp_path / "run"))

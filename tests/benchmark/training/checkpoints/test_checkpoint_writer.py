@@ -121,6 +121,7 @@ def _digest(state: TrainState) -> str:
     return digest.hexdigest()
 
 
+@pytest.mark.slow
 def test_training_goes_on_while_what_was_saved_stays(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", system=system_of(2, tensor_parallel=2))
     for saved, changed, loaded in in_processes(2, _save_and_change_weights, config):

@@ -69,6 +69,7 @@ def _look(system: System) -> dict[str, Any]:
         }
 
 
+@pytest.mark.slow
 def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart() -> None:
     found = in_processes(4, _look, system_of(4, tensor_parallel=2, pipeline_parallel=2))
     assert [one["axes"]["pipeline"] for one in found] == [0, 0, 1, 1]

@@ -48,6 +48,7 @@ def _passes(config: RunConfig) -> dict[str, Any]:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system", [system_of(1), system_of(2), system_of(2, keep_unsharded=False)], ids=["one", "two", "two, resharded"]
 )

@@ -60,6 +60,7 @@ def _passes(config: RunConfig) -> tuple[float, list[float], bool]:
         return loss.item(), total.tolist(), isinstance(state.forward_backward, Pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_pipeline_gives_what_the_whole_model_gives(chunks: int, inputs: Inputs, tmp_path: Path) -> None:
     ((loss, total, pipelined),) = in_processes(1, _passes, inputs.config(tmp_path))

@@ -71,6 +71,7 @@ def test_weights_and_moments_by_name(inputs: Inputs, tmp_path: Path) -> None:
     assert found["shared"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system",
     [system_of(2), system_of(2, replicas=2), system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=6)],
