@@ -29,5 +29,5 @@ echo "=== pytest"
 if [[ ! -d ../shared/golden ]]; then
   echo "../shared is not there: comparisons that need the original code's recorded outputs are skipped"
 fi
-# A file's tests stay in one process, for they share what they compare with; one process more than cores, for some wait.
-"$PYTHON" -m pytest --numprocesses $(($(nproc) + 1)) --dist loadfile --durations 10 "${marks[@]}" "$@"
+# A file's tests stay in one process, for they share what they compare with.
+"$PYTHON" -m pytest --numprocesses "$(nproc)" --dist loadfile --durations 10 "${marks[@]}" "$@"

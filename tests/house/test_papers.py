@@ -44,6 +44,7 @@ def help_of(program: str, name: str, benchmark: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NAMED)
 def test_commands_and_their_options_exist(path: Path) -> None:
     for program, name, words in program_lines(path):
@@ -63,6 +64,7 @@ def test_commands_and_their_options_exist(path: Path) -> None:
             parse([name, *shlex.split(words)])
 
 
+@pytest.mark.slow
 def test_every_program_is_told_of() -> None:
     told = {(program, name) for path in PAPERS for program, name, _ in program_lines(path)}
     assert told >= {

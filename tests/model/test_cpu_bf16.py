@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -10,6 +11,7 @@ from model.cpu_bf16 import BF16_INSTRUCTIONS, Bf16ByFp32, cpu_has_bf16
 from tests.model.recorded import build, mean_loss
 
 
+@pytest.mark.slow
 def test_bf16_by_fp32_rounds_where_bf16_does(weights: dict[str, Tensor], batch: MicroBatch) -> None:
     """Against PyTorch's own BF16 kernels, and both against FP32: the difference is BF16's rounding, not ours."""
     results: dict[str, tuple[Tensor, Tensor]] = {}

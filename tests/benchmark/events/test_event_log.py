@@ -13,6 +13,7 @@ from benchmark.results.recorded_events import read_events
 from tests.benchmark.events.recorder import Recorder
 
 
+@pytest.mark.slow
 def test_one_sinks_failure_is_not_the_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def never(_: Event) -> None:
         raise RuntimeError("broken")

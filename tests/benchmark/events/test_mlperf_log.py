@@ -20,6 +20,7 @@ from tests.benchmark.events.recorder import event
 from tests.benchmark.events.written_log import write_log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1536, 2048, 3072])
 def test_official_checker_passes_the_benchmarks_events(size: int, tmp_path: Path) -> None:
     assert write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size))[0] == "success"
@@ -58,6 +59,7 @@ def test_target_is_met_at_the_target_itself_and_ends_the_run(tmp_path: Path) -> 
     assert [event["value"] for event in log if event["key"] == "eval_accuracy"] == [2.6900001, 2.69]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "arguments", "status"),
     [
@@ -112,6 +114,7 @@ def test_rehearsal_is_judged_by_its_own_numbers(tmp_path: Path) -> None:
     assert re.findall(r"<= ([\d.]+)", rules["eval_accuracy"]["ATLEAST_ONE_CHECK"]) == [str(target)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -122,6 +122,7 @@ MOMENT = "opt_states_0.no_prefix_2.m.params.lm.final_ln.scale"
 SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [

@@ -95,6 +95,7 @@ def test_a_runs_loader_reads_it_into_any_topology(megatron: dict[str, Path], tmp
 MOMENT = f"{EXP_AVG_SQ}encoder.layers.mlp.dense_4h_to_h.bias"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [

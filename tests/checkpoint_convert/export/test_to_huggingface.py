@@ -53,6 +53,7 @@ def test_logits_are_those_of_our_model(megatron: dict[str, Path], trained: Path,
     assert largest_difference(model, tmp_path / "run") < 1e-5
 
 
+@pytest.mark.slow
 def test_shards_hold_the_same_tensors_as_one_file(megatron: dict[str, Path], tmp_path: Path) -> None:
     to_huggingface(megatron["fp32"], tmp_path / "one", heads=4)
     to_huggingface(megatron["fp32"], tmp_path / "many", heads=4, shard_bytes=20_000)

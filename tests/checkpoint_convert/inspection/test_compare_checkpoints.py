@@ -63,6 +63,7 @@ def test_changed_value_is_named_in_megatrons_places(paxml: Path, tmp_path: Path)
     assert compare_checkpoints(paxml, output, tolerance=1.0).arrays[0].same
 
 
+@pytest.mark.slow
 def test_paxml_checkpoints_differ_in_paxmls_places(uncompressed: Path, paxml: Path) -> None:
     assert all(array.same for array in compare_checkpoints(uncompressed, paxml).arrays)
 

@@ -27,6 +27,7 @@ def test_a_connection_that_breaks_is_taken_up_again(hub: FakeHub, tmp_path: Path
     assert 0 < int(resumed.removeprefix("bytes=").split("-")[0]) <= 15_000_000
 
 
+@pytest.mark.slow
 def test_the_commit_stays_the_same(hub: FakeHub, tmp_path: Path) -> None:
     output = tmp_path / "c4"
     shard = ["fetch", "--output", output, "--what", "train", "--shards"]

@@ -53,6 +53,7 @@ def test_stripes_keep_workers_busy() -> None:
     assert _stripes(files=0, workers=4) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 def test_shards_on_several_machines_and_the_join(
     count: int, shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path

@@ -61,6 +61,7 @@ def _updates_in_world() -> tuple[dict[str, np.ndarray[Any, Any]], list[float]]:
     return _updates()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_update_is_the_references(world_size: int) -> None:
     weights, norms = in_processes(world_size, _updates_in_world)[0]

@@ -125,6 +125,7 @@ def test_tokens_of_another_vocabulary_are_refused(tmp_path: Path) -> None:
         read_micro_batch(windows, np.array([0]), 100)
 
 
+@pytest.mark.slow
 def test_batches_of_each_step_are_read_ahead_and_after_a_jump(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path, SHORT, system=system_of(2))
     windows = open_data(config, 17).training
