@@ -189,10 +189,15 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
     parser.add_argument("--draw", action="store_true", help=f"write the pictures of {ARCHITECTURE} anew")
     options = parser.parse_args()
+    if not all((options.root / package).is_dir() for package in PACKAGES):
+        parser.error(f"--root {options.root}: not a checkout, which has {', '.join(PACKAGES)}")
     house = House(options.root.resolve())
     if options.draw:
         path = house.root / ARCHITECTURE
-        path.write_text(drawn(house, path.read_text()))
+        try:
+            path.write_text(drawn(house, path.read_text()))
+        except (OSError, ValueError) as error:
+            parser.error(str(error))
     else:
         print(counts(house))
 
