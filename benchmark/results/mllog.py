@@ -107,12 +107,12 @@ class ResultLog:
         return None if event is None else event.value
 
     def number(self, key: str) -> float | None:
-        """The same, if it is a finite number."""
+        """The value of the first record of ``key``; None if there is none, or it is no finite number."""
         event = self.first(key)
         return None if event is None else event.number
 
     def text(self, key: str) -> str | None:
-        """The same, if it is a string."""
+        """The value of the first record of ``key``; None if there is none, or it is no string."""
         value = self.value(key)
         return value if isinstance(value, str) else None
 
@@ -143,7 +143,7 @@ def read_log(path: Path) -> ResultLog:
 
 
 def parse_log(path: Path, content: bytes) -> ResultLog:
-    """The same of bytes already read."""
+    """The log that ``content`` is; ``path`` is for messages."""
     # latin-1 and universal newlines, as the official tools read; every byte sequence is text then
     lines = re.split("\r\n|\r|\n", content.decode("latin-1"))
     if lines and not lines[-1]:

@@ -7,6 +7,6 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """The same without space around it, and at most so many characters long."""
+    """The printable text without space around it, cut to at most ``most`` characters, the last then an ellipsis."""
     text = printable(text.strip())
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -45,7 +45,7 @@ class SubjectReview:
 
     @property
     def declined(self) -> dict[str, list[str]]:
-        """The same by the reason why."""
+        """Official tools that have nothing to check here, by the reason why."""
         reasons: dict[str, list[str]] = {}
         for one in self.sets if self.kind == "runs" else ():
             for tool in TOOLS:

@@ -76,7 +76,7 @@ class Cut:
         return divided(block, self.unit)
 
     def merged(self, box: Box, side: Side) -> Box:
-        """The same place along the own axes of one side."""
+        """A box along the target's unmerged axes as a box along one side's own axes, merged as it merges them."""
         by_axis = dict(zip(self.target.axes, box, strict=True))
         found = []
         for group in side.groups:

@@ -60,7 +60,7 @@ class MicroBatch:
         return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
 
     def without_loss(self) -> "MicroBatch":
-        """The same, with no token that counts."""
+        """The same tokens with a loss mask of zeros: fill for a pipeline, which counts for nothing."""
         return MicroBatch(self.tokens, self.labels, torch.zeros_like(self.loss_mask))
 
     @staticmethod
