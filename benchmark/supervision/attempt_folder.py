@@ -1,0 +1,124 @@
+"""Where the attempts at a run leave what they have to say.
+
+    RUN_DIR/attempts/0003/   attempt.json               when and where it began (rank 0)
+                             ended.json                 how it ended and what was decided (the launcher)
+                             rank_00005.log             output of a process; rank 0 has the launcher's
+                             rank_00005.incident.json   what went wrong on it (incidents.py)
+                             rank_00005.stacks.txt      its Python stacks, where it hung
+
+An attempt is one start of all processes. A run has several when it was interrupted or failed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stage.publish import write_text
+
+
+@dataclass(frozen=True)
+class AttemptStart:
+    """``attempt.json``. Times are seconds since the epoch."""
+
+    attempt: str
+    job: str | None
+    """Slurm's number of the job, None without one."""
+    submitted_s: float | None
+    """When the job was submitted or requeued."""
+    launched_s: float | None
+    """When the launcher started the processes; None without a launcher."""
+    started_s: float
+    """When the operating system started rank 0."""
+    resumed_at: int | None
+    """Optimizer steps of the checkpoint it goes on from; None: it begins at the initial checkpoint."""
+    hosts: tuple[str, ...]
+    """Host name by rank."""
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """``ended.json``."""
+
+    ended_s: float
+    """Seconds since the epoch."""
+    status: int
+    """Exit status of the attempt's processes: of those that differ, as torchrun or srun has it."""
+    action: str
+    """What was decided (next_attempt.py)."""
+    reason: str
+    """Why, in one line for people."""
+    exclude: tuple[str, ...] = ()
+    """Hosts that the next attempt leaves out."""
+
+
+def attempts_folder(run_dir: Path) -> Path:
+    return run_dir / "attempts"
+
+
+def attempt_path(run_dir: Path, attempt: str) -> Path:
+    return attempts_folder(run_dir) / attempt
+
+
+def all_attempts(run_dir: Path) -> list[Path]:
+    """Folders of the attempts at a run, the oldest first."""
+    folder = attempts_folder(run_dir)
+    found = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
+    return sorted(found, key=lambda entry: (entry.stat().st_ctime_ns if not entry.name.isdigit() else 0, entry.name))
+
+
+def new_attempt(run_dir: Path) -> str:
+    """A name for the next attempt, and its folder; for launchers, which hand it to all processes."""
+    numbers = [int(entry.name) for entry in all_attempts(run_dir) if entry.name.isdigit()]
+    name = f"{max(numbers, default=0) + 1:04d}"
+    attempt_path(run_dir, name).mkdir(parents=True)
+    return name
+
+
+def rank_file(attempt: Path, rank: int, suffix: str) -> Path:
+    """``suffix``: "log", "incident.json" or "stacks.txt"."""
+    return attempt / f"rank_{rank:05d}.{suffix}"
+
+
+def write_start(attempt: Path, start: AttemptStart) -> None:
+    _write(attempt / "attempt.json", start)
+
+
+def write_end(attempt: Path, end: AttemptEnd) -> None:
+    _write(attempt / "ended.json", end)
+
+
+def read_start(attempt: Path) -> AttemptStart | None:
+    """None where the attempt ended before it began, or its file is damaged."""
+    fields = _read(attempt / "attempt.json")
+    try:
+        return None if fields is None else AttemptStart(**{**fields, "hosts": tuple(fields["hosts"])})
+    except (TypeError, KeyError):
+        return None
+
+
+def read_end(attempt: Path) -> AttemptEnd | None:
+    """None where no launcher saw the end."""
+    fields = _read(attempt / "ended.json")
+    try:
+        return None if fields is None else AttemptEnd(**{**fields, "exclude": tuple(fields["exclude"])})
+    except (TypeError, KeyError):
+        return None
+
+
+def hosts_named(hosts: Sequence[str], rank: int) -> str:
+    """For messages: "rank 3 on n2"."""
+    return f"rank {rank} on {hosts[rank]}" if rank < len(hosts) else f"rank {rank}"
+
+
+def _write(path: Path, content: Any) -> None:
+    write_text(path, json.dumps(asdict(content)) + "\n")
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return fields if isinstance(fields, dict) else None
