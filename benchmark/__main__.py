@@ -53,10 +53,44 @@ class TrainCommand:
         return 0
 
     def _train(self) -> int:
-        from benchmark.training.engine.distributed import end_process
-        from benchmark.training.train import EXIT_STATUS, train
+        from benchmark.training.process import run_process
 
-        end_process(EXIT_STATUS[train(self.config)])
+        run_process(self.config)
+
+
+@dataclass(frozen=True)
+class NextAttemptCommand:
+    """What to do after an attempt at a run has ended; for launchers such as run_gpt3.sh.
+
+    Example: python -m benchmark next-attempt LOG_DIR --status 137 --spare 2 --down-nodes n7
+
+    Prints one line for people on standard error, and one for scripts: done, again, requeue or stop; the exit status to
+    end with; the hosts to leave out.
+    """
+
+    run_dir: tyro.conf.Positional[Path]
+    """Folder of the run."""
+    status: int
+    """Exit status of the attempt."""
+    spare: int = 0
+    """Nodes that were allocated beyond those a run takes, failed ones not counted; below 0: so many are missing."""
+    down_nodes: tuple[str, ...] = ()
+    """Nodes of the allocation that do not answer."""
+
+    def run(self) -> int:
+        from benchmark.supervision.next_attempt import decide_and_note
+        from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
+
+        decision = decide_and_note(
+            self.run_dir,
+            self.status,
+            saved_steps=newest_checkpoint(self.run_dir),
+            spare_hosts=self.spare,
+            down_hosts=self.down_nodes,
+        )
+        print(decision.reason, file=sys.stderr)
+        print(decision.action, decision.status, *decision.exclude)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -332,6 +366,10 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     "train": (
         TrainCommand,
         "Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.",
+    ),
+    "next-attempt": (
+        NextAttemptCommand,
+        "What to do after an attempt at a run has ended; for launchers such as run_gpt3.sh.",
     ),
     "evaluate": (
         EvaluateCommand,

@@ -1,11 +1,12 @@
 """Other commands, started so that they do not outlive whoever started them."""
 
 import ctypes
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stage.errors import InputError
@@ -19,16 +20,18 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def run_module(arguments: Sequence[str], *, errors: Path | None = None) -> int:
+def run_module(
+    arguments: Sequence[str], *, errors: Path | None = None, environment: Mapping[str, str] | None = None
+) -> int:
     """Run ``python -m ARGUMENTS`` from the repository's folder, sharing our output; returns its exit status.
 
-    ``errors``: file for its standard error instead of ours.
+    ``errors``: file to which its standard error is added instead of ours. ``environment``: variables besides ours.
     """
-    words = [sys.executable, "-m", *arguments]
+    words, variables = [sys.executable, "-m", *arguments], {**os.environ, **(environment or {})}
     if errors is None:
-        return _wait(subprocess.Popen(words, cwd=REPOSITORY, preexec_fn=end_with_parent))
-    with errors.open("w") as file:
-        return _wait(subprocess.Popen(words, cwd=REPOSITORY, preexec_fn=end_with_parent, stderr=file))
+        return _wait(subprocess.Popen(words, cwd=REPOSITORY, env=variables, preexec_fn=end_with_parent))
+    with errors.open("a") as file:
+        return _wait(subprocess.Popen(words, cwd=REPOSITORY, env=variables, preexec_fn=end_with_parent, stderr=file))
 
 
 def require_free_port(port: int) -> None:

@@ -140,6 +140,11 @@ class System:
     keep_unsharded: bool = False
     """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
     reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
+    start_limit_s: float = 1800.0
+    """A process that is silent for so long while it joins, loads, or does something for the first time hangs: it is
+    killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
+    hang_floor_s: float = 60.0
+    """... this, if it is more."""
     accelerator: str = ""
     """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
     platform: str = ""
@@ -225,6 +230,8 @@ class RunConfig:
     """Save and stop after this many seconds."""
     log_interval: int = 1
     """Steps between lines on the console; events.jsonl has every step."""
+    watchdog: bool = True
+    """Have every process watched: one that hangs is killed, and says where (benchmark/supervision/watchdog.py)."""
     tensorboard: bool = False
     """Write scalars for TensorBoard to RUN_DIR/tensorboard; needs tensorboardX."""
     cache_cleared: bool = False

@@ -35,6 +35,8 @@ _ALL = (
         devices_per_node=2,
         micro_batch_size=4,
         keep_unsharded=True,
+        start_limit_s=50.0,
+        hang_floor_s=30.0,
         platform="CPU-2",
     ),
     System(
@@ -44,6 +46,8 @@ _ALL = (
         devices_per_node=1,
         micro_batch_size=8,
         keep_unsharded=True,
+        start_limit_s=50.0,
+        hang_floor_s=30.0,
         platform="CPU-1",
     ),
 )

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.rehearsal.torchrun import torchrun
 from benchmark.review.verdict import Review, review
+from benchmark.supervision.launcher import keep_running
+from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.child_processes import run_module
 from stage.errors import InputError
@@ -147,14 +150,18 @@ class _Rehearsal:
         if self.c4_path is not None:
             samples = REHEARSAL.start_samples + EVALUATIONS_WITHOUT_TARGET * REHEARSAL.eval_interval_samples
             arguments += ["--target-log-perplexity", "None", "--train-samples", samples]
-        log = self.work / "torchrun.log"
+        words = [str(argument) for argument in arguments]
+
+        def start(environment: Mapping[str, str], log: Path) -> int:
+            return torchrun(words, environment, processes=system.num_devices, port=self.master_port, log=log)
+
         with self._stage("timed run"):
-            words = [str(argument) for argument in arguments]
             self._show("torchrun", "--nproc-per-node", str(system.num_devices), "-m", *words)
-            status = torchrun(words, processes=system.num_devices, port=self.master_port, log=log)
-        if not (run_dir / "summary.json").exists():
-            raise StageFailed("timed run", status or 1)
-        return 1 if status else 0
+            launch = f"rehearsal-{os.getpid()}"
+            decision = keep_running(run_dir, start, lambda: newest_checkpoint(run_dir), launch=launch)
+        if decision.action != "done":
+            raise StageFailed("timed run", decision.status)
+        return decision.status
 
     def _command(self, title: str, *arguments: object) -> None:
         words = [str(argument) for argument in arguments]

@@ -5,12 +5,13 @@
                              rank_00005.log             output of a process; rank 0 has the launcher's
                              rank_00005.incident.json   what went wrong on it (incidents.py)
                              rank_00005.stacks.txt      its Python stacks, where it hung
+                             alarm                      who failed first; the watchdogs of the others look for it
 
 An attempt is one start of all processes. A run has several when it was interrupted or failed.
 """
 
 import json
-from collections.abc import Sequence
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,12 @@ def all_attempts(run_dir: Path) -> list[Path]:
     """Folders of the attempts at a run, the oldest first."""
     folder = attempts_folder(run_dir)
     found = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
-    return sorted(found, key=lambda entry: (entry.stat().st_ctime_ns if not entry.name.isdigit() else 0, entry.name))
+    return sorted(found, key=lambda entry: (_begun_s(entry), entry.name))
+
+
+def _begun_s(attempt: Path) -> float:
+    start = read_start(attempt)
+    return attempt.stat().st_mtime if start is None else start.launched_s or start.started_s
 
 
 def new_attempt(run_dir: Path) -> str:
@@ -107,9 +113,15 @@ def read_end(attempt: Path) -> AttemptEnd | None:
         return None
 
 
-def hosts_named(hosts: Sequence[str], rank: int) -> str:
-    """For messages: "rank 3 on n2"."""
-    return f"rank {rank} on {hosts[rank]}" if rank < len(hosts) else f"rank {rank}"
+def raise_alarm(attempt: Path, text: str) -> bool:
+    """Tell the watchdogs of all processes that one failed; whether this is the attempt's first alarm."""
+    try:
+        handle = os.open(attempt / "alarm", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        return False
+    with os.fdopen(handle, "w") as file:
+        file.write(f"{text}\n")
+    return True
 
 
 def _write(path: Path, content: Any) -> None:

@@ -1,26 +1,32 @@
 """What went wrong on a process: written by it or by its watchdog, read by the launcher.
 
 One fault makes every process fail, for the others lose their partner; what people and the launcher want is the first
-cause. Kinds in LOST are consequences and only count where there is nothing else.
+cause.
 """
 
 import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from benchmark.supervision.attempt_folder import rank_file
+from benchmark.supervision.phases import PHASES
 from stage.publish import write_text
 
 IncidentKind = Literal[
-    "exception", "out of memory", "device", "disk", "killed", "hang", "input", "check", "lost connection"
+    "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"
 ]
 """device: an error of the accelerator or its links. killed: gone without a word, as by kill -9 or for lack of the
-host's memory. hang: no sign of life for too long. input: bad input that a person has to mend. check: a check that ran and
-failed, such as copies that differ. lost connection: another process went away."""
+host's memory. hang: no sign of life for too long. meeting: not all processes came together. input: bad input that a
+person has to mend. check: a check that ran and failed, such as copies that differ. lost connection: another process
+went away."""
+LONGEST_MESSAGE = 400
+MOST_BYTES = 1 << 20
+"""Of an incident's file: what is longer was not written here."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,10 @@ class Incident:
     phase: str
     message: str
     """One line."""
+    waits_in: str | None = None
+    """Of a hang: the collective it waits in, None where its stack shows none."""
+    state: str | None = None
+    """Of a hang: the process's state as the kernel has it, such as "T (stopped)"."""
 
     def line(self) -> str:
         """For people."""
@@ -45,13 +55,13 @@ class Incident:
 
 
 def own_incident(rank: int, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
-    """One that happens on this host now."""
-    one_line = " ".join(message.split())
+    """One that happens in this process now."""
+    one_line = " ".join(message.split())[:LONGEST_MESSAGE]
     return Incident(time.time(), rank, socket.gethostname(), os.getpid(), kind, steps, phase, one_line)
 
 
 def write_incident(attempt: Path, incident: Incident) -> None:
-    """Leave it in the attempt's folder unless the process has left one already: the first is the cause."""
+    """Leave it in the attempt's folder, unless its process left one already: the first is the cause."""
     path = rank_file(attempt, incident.rank, "incident.json")
     if not path.exists():
         write_text(path, json.dumps(asdict(incident)) + "\n")
@@ -62,13 +72,66 @@ def read_incidents(attempt: Path) -> list[Incident]:
     found = []
     for path in sorted(attempt.glob("rank_*.incident.json")):
         try:
-            found.append(Incident(**json.loads(path.read_text(encoding="utf-8"))))
+            if path.stat().st_size <= MOST_BYTES:
+                found.append(_checked(json.loads(path.read_text(encoding="utf-8"))))
         except (OSError, ValueError, TypeError):
             continue
     return sorted(found, key=lambda incident: incident.time_s)
 
 
+def _checked(fields: Any) -> Incident:
+    incident = Incident(**fields)
+    numbers = (incident.time_s, incident.rank, incident.pid, incident.steps or 0)
+    words = (
+        incident.host,
+        incident.kind,
+        incident.phase,
+        incident.message,
+        incident.waits_in or "",
+        incident.state or "",
+    )
+    if not all(isinstance(value, (int, float)) for value in numbers) or not all(isinstance(w, str) for w in words):
+        raise TypeError("fields of other types")
+    return incident
+
+
 def first_cause(incidents: list[Incident]) -> Incident | None:
-    """The first that is not the consequence of another one's; the first at all where all are."""
-    own = [incident for incident in incidents if incident.kind != "lost connection"]
-    return min(own or incidents, key=lambda incident: incident.time_s, default=None)
+    """What the others follow from; None where there is nothing.
+
+    The first in time that is no lost connection. Where processes hang, all of them do, and time says nothing: see
+    :func:`did_not_arrive`.
+    """
+    causes = [incident for incident in incidents if incident.kind not in ("lost connection", "hang")]
+    if causes:
+        return min(causes, key=lambda incident: incident.time_s)
+    hanging = [incident for incident in incidents if incident.kind == "hang"]
+    if hanging:
+        return (did_not_arrive(hanging) or hanging)[0]
+    return min(incidents, key=lambda incident: incident.time_s, default=None)
+
+
+def did_not_arrive(hanging: list[Incident]) -> list[Incident]:
+    """Those that the other processes wait for, by the first of these that tells some from the rest; none if none does.
+
+    Stopped or stuck in the kernel; behind the others' steps; in an earlier phase of the step; in no collective.
+    """
+    for late in (_not_running, _behind_in_steps(hanging), _behind_in_phase(hanging), lambda one: one.waits_in is None):
+        found = [incident for incident in hanging if late(incident)]
+        if 0 < len(found) < len(hanging) or (found and len(hanging) == 1):
+            return found
+    return []
+
+
+def _not_running(incident: Incident) -> bool:
+    return (incident.state or "").startswith(("T", "t", "D", "Z"))
+
+
+def _behind_in_steps(hanging: list[Incident]) -> Callable[[Incident], bool]:
+    most = max(incident.steps or 0 for incident in hanging)
+    return lambda incident: (incident.steps or 0) < most
+
+
+def _behind_in_phase(hanging: list[Incident]) -> Callable[[Incident], bool]:
+    order: dict[str, int] = {name: place for place, name in enumerate(PHASES)}
+    last = max(order.get(incident.phase, 0) for incident in hanging)
+    return lambda incident: order.get(incident.phase, 0) < last

@@ -8,6 +8,7 @@ checkpoints/    (checkpoints/checkpoint_folder.py)
 import dataclasses
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,9 +23,12 @@ from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog, log_configuration
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.machine.run_environment import run_environment
+from benchmark.supervision.attempt_folder import AttemptStart, attempt_path, write_start
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
+from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation, Progress, starting_progress
 from benchmark.training.loop import Status
+from benchmark.training.stop_request import seconds_since_process_start
 from stage.errors import InputError
 from stage.lock import only_one_in
 from stage.publish import write_text
@@ -49,6 +53,23 @@ class RunFolder:
         if not self.resumed:
             self.events.point("cache_clear", config.cache_cleared)
             self.events.start("init_start")
+
+    def note_attempt(self, config: RunConfig, environment: Environment, hosts: list[str]) -> None:
+        """Leave in the attempt's folder, and in the events, when and where it began."""
+        if environment.rank != 0:
+            return
+        started_s = time.time() - seconds_since_process_start()
+        start = AttemptStart(
+            attempt=environment.attempt,
+            job=environment.job,
+            submitted_s=environment.submitted_s,
+            launched_s=environment.launched_s,
+            started_s=started_s,
+            resumed_at=self.progress.steps if self.resumed else None,
+            hosts=tuple(hosts),
+        )
+        write_start(attempt_path(config.run_dir, environment.attempt), start)
+        self.events.note("attempt", **dataclasses.asdict(start))
 
     @contextmanager
     def run_clock(self, config: RunConfig, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:
@@ -119,8 +140,7 @@ def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
         return
     folder = config.run_dir
     folder.mkdir(parents=True, exist_ok=True)
-    if summary_path(folder).exists():
-        raise InputError(f"{folder}: holds a finished run; choose another --run-dir")
+    refuse_finished(folder)
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
         begun = _begun_with(folder)
@@ -140,6 +160,12 @@ def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
         stack.callback(events.close)
         events.note("environment", run_environment(config.system.device))
         yield RunFolder(progress, steps is not None, events, log)
+
+
+def refuse_finished(folder: Path) -> None:
+    """Raise InputError when the run in ``folder`` has ended."""
+    if summary_path(folder).exists():
+        raise InputError(f"{folder}: holds a finished run; choose another --run-dir")
 
 
 def summary_path(folder: Path) -> Path:

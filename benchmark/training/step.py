@@ -1,13 +1,14 @@
 """One optimizer step, and one evaluation (docs/facts/reference.md c, e)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from benchmark.config.schedule import learning_rate
+from benchmark.supervision.phases import Phase
 from benchmark.training.engine.adam import clip_coefficient
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
@@ -31,15 +32,23 @@ class StepResult:
     """Some process was asked to stop."""
 
 
-def train_step(state: TrainState, batches: Sequence[MicroBatch], *, stop_requested: bool) -> StepResult:
-    """Accumulate the gradient over ``batches`` and update.
+def train_step(
+    state: TrainState,
+    batches: Sequence[MicroBatch],
+    enter: Callable[[Phase], None] = lambda phase: None,
+    *,
+    stop_requested: bool,
+) -> StepResult:
+    """Accumulate the gradient over ``batches`` and update; ``enter`` is told the phases.
 
     The host waits for the device once, for the loss and the norm that are logged and decide about the update.
     """
+    enter("passes")
     square_sum, loss, stops = accumulate(state, batches, stop_requested=stop_requested).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
     rate = learning_rate(state.progress.scheduled_samples, state.config.benchmark.optimizer)
     skipped = not math.isfinite(norm)
+    enter("update")
     if not skipped:
         update(state, norm, rate)
     state.optimizer.clear_gradients()

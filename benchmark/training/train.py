@@ -8,11 +8,12 @@ checkpoint, and the order of the samples, which depends on document lengths alon
 import time
 
 from benchmark.config.run_config import RunConfig
+from benchmark.supervision.phases import Phase, PhaseLog
 from benchmark.training.audit_replicas import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
-from benchmark.training.engine.distributed import World, joined_world, read_environment
+from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
@@ -24,32 +25,33 @@ from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
 
-EXIT_STATUS: dict[Status, int] = {
-    "success": 0,
-    "completed": 0,
-    "target not reached": 1,
-    "diverged": 1,
-    "replicas differ": 1,
-    "interrupted": 75,  # EX_TEMPFAIL: the same command continues the run
-}
 
+def train(config: RunConfig, environment: Environment | None = None, phases: PhaseLog | None = None) -> Status:
+    """Run the benchmark on this process's part of the system; logs, checkpoints and summary go to ``run_dir``.
 
-def train(config: RunConfig) -> Status:
-    """Run the benchmark on this process's part of the system; logs, checkpoints and summary go to ``run_dir``."""
-    environment = read_environment()
+    ``phases`` is told what this process is doing. Raises CheckFailed when copies of weights or moments differ, and when
+    an interrupted run could not be saved.
+    """
+    environment, phases = environment or read_environment(), phases or PhaseLog()
     if environment.world_size > 1:
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
     with open_run_folder(config, environment.rank) as folder:
         folder.begin_init(config)
+        phases.enter("join", -1)
         with joined_world(config.system, environment) as world, StopRequest(config.time_limit_s) as stop:
+            phases.enter("load", -1)
+            folder.note_attempt(config, environment, world.hosts())
             state = _restore(config, world, folder)
             data = open_data(config, state.progress.seed)
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
+            folder.events.note("ready", seconds=seconds_since_process_start())
             with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
-                return _run_and_summarize(TimedRun(config, world, folder, state, data, stop))
+                status = _run_and_summarize(TimedRun(config, world, folder, state, data, stop, phases))
+            phases.enter("end", state.progress.steps)
+            return status
 
 
 def _restore(config: RunConfig, world: World, folder: RunFolder) -> TrainState:
@@ -75,35 +77,49 @@ class TimedRun:
     """What the loop calls, between run_start and run_stop (``Work`` in loop.py)."""
 
     def __init__(
-        self, config: RunConfig, world: World, folder: RunFolder, state: TrainState, data: Data, stop: StopRequest
+        self,
+        config: RunConfig,
+        world: World,
+        folder: RunFolder,
+        state: TrainState,
+        data: Data,
+        stop: StopRequest,
+        phases: PhaseLog,
     ) -> None:
         self.started = time.perf_counter()
         self.config, self.world, self.folder, self.state = config, world, folder, state
         self.first_loss_s: float | None = None
         """Seconds from the start of the process to its first loss."""
-        self._data, self._stop = data, stop
+        self._data, self._stop, self._phases = data, stop, phases
+        self.differences: list[str] = []
+        """Between copies, as the last audit found them."""
         self._batches = TrainingBatches(data.training, config, rank=world.data_rank)
         self._checkpointer = Checkpointer(state, world.device)
 
     def step(self) -> StepResult:
+        self._enter("data")
         self._report(self._checkpointer.poll())
         batches = self._batches.at(self.state.progress.consumed_samples)
-        result = train_step(self.state, batches, stop_requested=self._stop.requested())
+        result = train_step(self.state, batches, self._enter, stop_requested=self._stop.requested())
         if self.first_loss_s is None:
             self.first_loss_s = seconds_since_process_start()
         return result
 
     def evaluate(self) -> EvaluationResult:
+        self._enter("evaluation")
         return evaluate(self.state, self.world, self._data.validation)
 
     def save(self) -> None:
+        self._enter("save")
         self.wait_for_checkpoint()
         self.folder.mark_log()
         pause_s = self._checkpointer.save()
         self.folder.events.note("checkpoint", steps=self.state.progress.steps, seconds=pause_s)
 
     def audit(self) -> list[str]:
-        return audit_replicas(self.state, self.world)
+        self._enter("audit")
+        self.differences = audit_replicas(self.state, self.world)
+        return self.differences
 
     def memory_bytes(self) -> int:
         return self.world.peak_memory_bytes()
@@ -113,6 +129,9 @@ class TimedRun:
         written = self._checkpointer.wait()
         self._report(written)
         return written
+
+    def _enter(self, phase: Phase) -> None:
+        self._phases.enter(phase, self.state.progress.steps)
 
     def _report(self, written: Written | None) -> None:
         """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
@@ -128,12 +147,15 @@ class TimedRun:
 
 
 def _run_and_summarize(run: TimedRun) -> Status:
-    """From run_start to run_stop. Raises CheckFailed when an interrupted run could not be saved."""
+    """From run_start to run_stop. Raises CheckFailed when copies differ, or an interrupted run could not be saved."""
     progress = run.state.progress
     tokens_before = progress.trained_tokens
     status = run_loop(run.config, progress, run.folder.events, run)
     run.folder.close_run(status)
     last = run.wait_for_checkpoint()
+    if status == "replicas differ":
+        more = f" and {len(run.differences) - 1} more" if len(run.differences) > 1 else ""
+        raise CheckFailed(f"copies differ between devices, {run.differences[0]}{more}; nothing of it was saved")
     if status == "interrupted" and last is not None and last.failure:
         raise CheckFailed(f"the interrupted run could not be saved: {last.failure}")
     if run.world.rank == 0 and status != "interrupted":

@@ -2,7 +2,9 @@
 
 import datetime
 import os
+import re
 import resource
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,12 @@ from benchmark.config.run_config import System
 from model.parallelize import AXES
 from stage.errors import InputError
 
-TIMEOUT = datetime.timedelta(minutes=30)
+TIMES_START_LIMIT = 2
+"""PyTorch's own time limits come after the watchdog's (supervision/heartbeat.py), which has more to say."""
+
+
+class MeetingFailed(InputError):
+    """The processes did not come together."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +37,19 @@ class Environment:
     """WORLD_SIZE: number of processes, 1 without it."""
     local_rank: int
     """LOCAL_RANK: number of this process on its machine, which is also its device."""
-    address: str
+    address: str = "localhost"
     """MASTER_ADDR and MASTER_PORT, where rank 0 (or torchrun) is met; for messages."""
+    attempt: str = "0001"
+    """ATTEMPT, by which launchers name one start of all processes; else of torchrun's TORCHELASTIC_RUN_ID and
+    TORCHELASTIC_RESTART_COUNT, else of the process."""
+    launch: str | None = None
+    """LAUNCH_ID, SLURM_JOB_ID or TORCHELASTIC_RUN_ID: the same in all attempts of one launch or job."""
+    job: str | None = None
+    """SLURM_JOB_ID."""
+    launched_s: float | None = None
+    """LAUNCHED_S: when the launcher started this attempt, in seconds since the epoch."""
+    submitted_s: float | None = None
+    """SUBMITTED_S: when the job was submitted or requeued, likewise."""
 
 
 def read_environment() -> Environment:
@@ -47,7 +65,31 @@ def read_environment() -> Environment:
     if size > 1 and not ("MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ):
         raise InputError(f"environment: WORLD_SIZE={size} needs MASTER_ADDR and MASTER_PORT")
     address = f"{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '-')}"
-    return Environment(rank, size, local_rank, address)
+    job, elastic = os.environ.get("SLURM_JOB_ID"), os.environ.get("TORCHELASTIC_RUN_ID")
+    times = [_seconds(name) for name in ("LAUNCHED_S", "SUBMITTED_S")]
+    return Environment(
+        rank, size, local_rank, address, _attempt(elastic), os.environ.get("LAUNCH_ID") or job or elastic, job, *times
+    )
+
+
+def _attempt(elastic: str | None) -> str:
+    """A name that all processes of this start share, and no other start has."""
+    if given := os.environ.get("ATTEMPT"):
+        if not re.fullmatch(r"[\w.-]{1,100}", given):
+            raise InputError(f"environment: ATTEMPT={given}: expected letters, digits, dots and dashes")
+        return given
+    if elastic is not None:
+        return re.sub(r"[^\w.-]", "_", f"torchrun-{elastic}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}")
+    return f"process-{os.environ.get('SLURM_JOB_ID') or os.getpid()}-{os.environ.get('SLURM_STEP_ID', '0')}"
+
+
+def _seconds(name: str) -> float | None:
+    try:
+        return float(os.environ[name])
+    except KeyError:
+        return None
+    except ValueError:
+        raise InputError(f"environment: {name}={os.environ[name]}: expected seconds since the epoch") from None
 
 
 @dataclass(frozen=True)
@@ -87,17 +129,28 @@ class World:
         dist.broadcast(shared, src=0)
         return int(shared.item())
 
+    def hosts(self) -> list[str]:
+        """Names of the machines, by rank. Collective."""
+        found: list[str] = [""] * self.size
+        dist.all_gather_object(found, socket.gethostname())
+        return found
+
     def barrier(self) -> None:
         dist.barrier()
 
 
 @contextmanager
-def joined_world(system: System, environment: Environment, timeout: datetime.timedelta = TIMEOUT) -> Iterator[World]:
-    """Join the process group of the run and leave it at the end.
+def joined_world(
+    system: System, environment: Environment, timeout: datetime.timedelta | None = None
+) -> Iterator[World]:
+    """Join the process group of the run, and leave it when the block ends well.
 
-    Raises InputError when the number of processes is not the system's, when there is no such device, or when the
-    meeting point cannot be had.
+    After an exception it is not left: that would wait for the other processes, which wait for this one.
+
+    Raises InputError when the number of processes is not the system's or when there is no such device, MeetingFailed
+    when the meeting point cannot be had.
     """
+    timeout = timeout or datetime.timedelta(seconds=TIMES_START_LIMIT * system.start_limit_s)
     if environment.world_size != system.num_devices:
         raise InputError(
             f"system {system.name} has {system.nodes} x {system.devices_per_node} = {system.num_devices} devices, but "
@@ -114,19 +167,17 @@ def joined_world(system: System, environment: Environment, timeout: datetime.tim
             dist.init_process_group(backend, init_method="env://", timeout=timeout, device_id=gpu)
     except dist.DistNetworkError as error:
         reason = "in use" if "EADDRINUSE" in str(error) else "not reachable"
-        raise InputError(
+        raise MeetingFailed(
             f"rank {environment.rank}: {environment.address} is {reason}; set MASTER_PORT to a free port of rank 0's "
             "machine and MASTER_ADDR to its name"
         ) from error
     except dist.DistStoreError as error:
-        raise InputError(
+        raise MeetingFailed(
             f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "
             f"{timeout.total_seconds():g} s; see which of them did not start"
         ) from error
-    try:
-        yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))
-    finally:
-        dist.destroy_process_group()
+    yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))
+    dist.destroy_process_group()
 
 
 def build_mesh(system: System, device_type: str) -> DeviceMesh:

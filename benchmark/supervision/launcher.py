@@ -1,0 +1,40 @@
+"""Starting a run again until it has ended or cannot: on one machine, what run_gpt3.sh does under Slurm."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmark.supervision.attempt_folder import attempt_path, new_attempt
+from benchmark.supervision.next_attempt import Decision, decide_and_note
+
+Start = Callable[[Mapping[str, str], Path], int]
+"""Start all processes of an attempt with these environment variables and wait for their end, their errors in this file:
+the exit status."""
+LAUNCHER_LOG = "launcher.log"
+SHOWN_LINES = 20
+
+
+def keep_running(run_dir: Path, start: Start, saved_steps: Callable[[], int | None], *, launch: str) -> Decision:
+    """Start attempts until there is nothing more to start; the last decision.
+
+    ``saved_steps``: of the newest checkpoint. ``launch``: what all these attempts have in common. A person sees one
+    line for each attempt that failed.
+    """
+    while True:
+        attempt = new_attempt(run_dir)
+        log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
+        status = start({"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}"}, log)
+        decision = decide_and_note(run_dir, status, saved_steps=saved_steps())
+        if not decision.known and log.exists():
+            _say("\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:]))
+        if decision.action == "stop":
+            _say(f"error: {decision.reason}")
+        elif decision.action != "done":
+            _say(f"attempt {attempt}: {decision.reason}")
+        if decision.action != "again":
+            return decision
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

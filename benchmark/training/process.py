@@ -1,0 +1,150 @@
+"""One process of a run as the command starts it: watched, with a log of its own, and gone at once when it fails."""
+
+import contextlib
+import errno
+import faulthandler
+import os
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.supervision.attempt_folder import attempt_path, raise_alarm, rank_file
+from benchmark.supervision.heartbeat import HangLimits, Heartbeat
+from benchmark.supervision.incidents import Incident, IncidentKind, own_incident, write_incident
+from benchmark.supervision.phases import PhaseLog
+from benchmark.supervision.watchdog import STACKS_SIGNAL, watched
+from benchmark.training.engine.distributed import Environment, MeetingFailed, end_process, read_environment
+from benchmark.training.loop import Status
+from benchmark.training.run_folder import refuse_finished
+from benchmark.training.train import train
+from stage.errors import CheckFailed, InputError
+
+EXIT_STATUS: dict[Status, int] = {
+    "success": 0,
+    "completed": 0,
+    "target not reached": 1,
+    "diverged": 1,
+    "replicas differ": 1,
+    "interrupted": 75,  # EX_TEMPFAIL: the same command continues the run
+}
+FAILED = 70  # EX_SOFTWARE: started again, the run goes on from its newest checkpoint
+STATUS_OF_KIND: dict[IncidentKind, int] = {"input": 2, "meeting": 2, "check": 1}
+TELLING_S = 10.0
+"""How long writing down what went wrong may take."""
+OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
+LOST = re.compile(
+    "connection (closed|reset|refused)|broken pipe|socket closed|peer closed|timed out|timeout|remote process exited"
+    "|communicator was aborted|ncclRemoteError|unhandled system error|waiting for (recv|send)|application timeout",
+    re.IGNORECASE,
+)
+"""How gloo, NCCL and the store word it that another process is gone."""
+DEVICE = re.compile("CUDA error|cuBLAS|cuDNN|NCCL error|uncorrectable|Xid|launch failure", re.IGNORECASE)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+
+
+def run_process(config: RunConfig) -> NoReturn:
+    """Train as this process's rank, and leave with the exit status; what goes wrong is left in the attempt's folder.
+
+    The one line that says why goes to the terminal from the process that failed first; tracebacks go to the logs.
+    """
+    environment = read_environment()
+    if environment.rank == 0:
+        refuse_finished(config.run_dir)
+    attempt = attempt_path(config.run_dir, environment.attempt)
+    attempt.mkdir(parents=True, exist_ok=True)
+    terminal = os.dup(sys.stderr.fileno())
+    if environment.rank > 0:
+        _log_to(rank_file(attempt, environment.rank, "log"))
+    heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
+    watchdog = watched(heartbeat, attempt, environment.rank) if config.watchdog else contextlib.nullcontext()
+    with watchdog, _stacks_on_signal(rank_file(attempt, environment.rank, "stacks.txt")):
+        try:
+            status = train(config, environment, PhaseLog(heartbeat))
+        except BaseException as error:
+            incident = incident_of(error, environment.rank, heartbeat)
+            first = _tell(attempt, incident)
+            heartbeat.leave()
+            traceback.print_exc()
+            if first:
+                os.write(terminal, f"error: {_words(incident, environment)}\n".encode())
+            end_process(STATUS_OF_KIND.get(incident.kind, FAILED))
+    end_process(EXIT_STATUS[status])
+
+
+def incident_of(error: BaseException, rank: int, heartbeat: Heartbeat) -> Incident:
+    """What an exception is, for the launcher: its kind decides whether the run is started again."""
+    message = str(error) if isinstance(error, InputError | CheckFailed) else f"{type(error).__name__}: {error}"
+    kind = _kind(error)
+    if kind not in ("input", "check", "meeting"):
+        message = message.partition("\n")[0]  # PyTorch's go on with stacks in C++
+    return own_incident(rank, kind, steps=heartbeat.steps, phase=heartbeat.phase, message=message)
+
+
+def _kind(error: BaseException) -> IncidentKind:
+    text = str(error)
+    match error:
+        case MeetingFailed():
+            return "meeting"
+        case InputError():
+            return "input"
+        case CheckFailed():
+            return "check"
+        case OSError() if error.errno in DISK_ERRORS:
+            return "disk"
+        case OSError() if error.filename is not None:
+            return "input"
+        case MemoryError() | torch.OutOfMemoryError():
+            return "out of memory"
+    if OUT_OF_MEMORY.search(text):
+        return "out of memory"
+    if LOST.search(text):
+        return "lost connection"
+    return "device" if DEVICE.search(text) else "exception"
+
+
+def _tell(attempt: Path, incident: Incident) -> bool:
+    """Leave the incident and raise the alarm; whether this is the first. A disk that fails must not hold up leaving."""
+    told: list[bool] = []
+
+    def tell() -> None:
+        with contextlib.suppress(OSError):
+            write_incident(attempt, incident)
+            told.append(raise_alarm(attempt, f"{incident.kind}: rank {incident.rank}: {incident.message}"))
+
+    telling = threading.Thread(target=tell, daemon=True)
+    telling.start()
+    telling.join(TELLING_S)
+    return told != [False]
+
+
+def _words(incident: Incident, environment: Environment) -> str:
+    """Bad input is said as it is: it is not about a rank."""
+    return incident.message if incident.kind == "input" or environment.world_size == 1 else incident.line()
+
+
+def _log_to(path: Path) -> None:
+    """Send what this process prints to a file, and what libraries print that write to the descriptors themselves."""
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.close(log)
+
+
+@contextlib.contextmanager
+def _stacks_on_signal(path: Path) -> Iterator[None]:
+    """Write the stacks of all threads to ``path`` whenever the watchdog asks for it; kill -QUIT does, too."""
+    with path.open("w") as file:
+        faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True, chain=False)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(STACKS_SIGNAL)
