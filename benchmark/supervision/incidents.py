@@ -51,7 +51,9 @@ class Incident:
         """For people."""
         where = f"rank {self.rank} on {self.host}"
         when = f"in {self.phase}" if self.steps is None else f"after step {self.steps}, in {self.phase}"
-        return f"{where} {when}: {self.kind}: {self.message}"
+        state = f" ({self.state})" if self.state and not self.state.startswith(("R", "S")) else ""
+        call = f", waiting in {self.waits_in}" if self.waits_in else ""
+        return f"{where} {when}: {self.kind}: {self.message}{state}{call}"
 
 
 def own_incident(rank: int, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
@@ -127,11 +129,11 @@ def _not_running(incident: Incident) -> bool:
 
 
 def _behind_in_steps(hanging: list[Incident]) -> Callable[[Incident], bool]:
-    most = max(incident.steps or 0 for incident in hanging)
+    most = max((incident.steps or 0 for incident in hanging), default=0)
     return lambda incident: (incident.steps or 0) < most
 
 
 def _behind_in_phase(hanging: list[Incident]) -> Callable[[Incident], bool]:
     order: dict[str, int] = {name: place for place, name in enumerate(PHASES)}
-    last = max(order.get(incident.phase, 0) for incident in hanging)
+    last = max((order.get(incident.phase, 0) for incident in hanging), default=0)
     return lambda incident: order.get(incident.phase, 0) < last

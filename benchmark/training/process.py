@@ -18,7 +18,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.supervision.attempt_folder import attempt_path, raise_alarm, rank_file
 from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.incidents import Incident, IncidentKind, own_incident, write_incident
-from benchmark.supervision.phases import PhaseLog
+from benchmark.supervision.phases import PhaseLog, PhaseObserver
 from benchmark.supervision.watchdog import STACKS_SIGNAL, watched
 from benchmark.training.engine.distributed import Environment, MeetingFailed, end_process, read_environment
 from benchmark.training.loop import Status
@@ -49,8 +49,10 @@ DEVICE = re.compile("CUDA error|cuBLAS|cuDNN|NCCL error|uncorrectable|Xid|launch
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
 
 
-def run_process(config: RunConfig) -> NoReturn:
+def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
     """Train as this process's rank, and leave with the exit status; what goes wrong is left in the attempt's folder.
+
+    ``observers`` are told the phases, too.
 
     The one line that says why goes to the terminal from the process that failed first; tracebacks go to the logs.
     """
@@ -66,7 +68,7 @@ def run_process(config: RunConfig) -> NoReturn:
     watchdog = watched(heartbeat, attempt, environment.rank) if config.watchdog else contextlib.nullcontext()
     with watchdog, _stacks_on_signal(rank_file(attempt, environment.rank, "stacks.txt")):
         try:
-            status = train(config, environment, PhaseLog(heartbeat))
+            status = train(config, environment, PhaseLog(heartbeat, *observers))
         except BaseException as error:
             incident = incident_of(error, environment.rank, heartbeat)
             first = _tell(attempt, incident)
