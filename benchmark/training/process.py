@@ -73,9 +73,13 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
             incident = incident_of(error, environment.rank, heartbeat)
             first = _tell(attempt, incident)
             heartbeat.leave()
-            traceback.print_exc()
-            if first:
-                os.write(terminal, f"error: {_words(incident, environment)}\n".encode())
+            if not isinstance(error, InputError | CheckFailed) and incident.kind != "input":
+                traceback.print_exc()
+            words = f"error: {_words(incident, environment)}\n".encode()
+            if first and environment.launched_s is None:  # a launcher has its own line
+                os.write(terminal, words)
+            if environment.rank > 0:
+                os.write(sys.stderr.fileno(), words)
             end_process(STATUS_OF_KIND.get(incident.kind, FAILED))
     end_process(EXIT_STATUS[status])
 
@@ -128,7 +132,8 @@ def _tell(attempt: Path, incident: Incident) -> bool:
 
 def _words(incident: Incident, environment: Environment) -> str:
     """Bad input is said as it is: it is not about a rank."""
-    return incident.message if incident.kind == "input" or environment.world_size == 1 else incident.line()
+    alone = environment.world_size == 1
+    return incident.message if incident.kind in ("input", "check") or alone else incident.line()
 
 
 def _log_to(path: Path) -> None:

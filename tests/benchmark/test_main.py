@@ -42,7 +42,7 @@ def test_commands_about_runs_list_the_overrides(name: str, capsys: pytest.Captur
 
 
 def test_program_prints_errors_in_one_line() -> None:
-    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, evaluate")
+    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, next-attempt, evaluate")
     assert_refused(command("benchmark", "report"), "--output")
     assert_refused(command("benchmark", "rehearse", "--seed", "many"), "--seed")
     done = command("benchmark", "--help")

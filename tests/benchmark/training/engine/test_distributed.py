@@ -16,6 +16,11 @@ from stage.errors import InputError
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
+OF_LAUNCHERS = (
+    *("ATTEMPT", "LAUNCH_ID", "LAUNCHED_S", "SUBMITTED_S", "SLURM_JOB_ID", "SLURM_STEP_ID"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+)
+
 
 def test_busy_port_is_one_line(inputs: Inputs, tmp_path: Path) -> None:
     with socket.socket() as busy:
@@ -47,13 +52,29 @@ def test_damaged_environment_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_environment_of_one_process_and_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", *OF_LAUNCHERS):
         monkeypatch.delenv(name, raising=False)
-    assert read_environment() == Environment(0, 1, 0, "localhost:-")
+    assert read_environment() == Environment(0, 1, 0, "localhost:-", f"process-{os.getpid()}-0")
     names = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
-    for name, value in names.items():
+    for name, value in {**names, "ATTEMPT": "0007", "SLURM_JOB_ID": "12", "LAUNCHED_S": "1.5"}.items():
         monkeypatch.setenv(name, value)
-    assert read_environment() == Environment(5, 8, 1, "node0:29500")
+    assert read_environment() == Environment(5, 8, 1, "node0:29500", "0007", "12", "12", 1.5)
+
+
+def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", *OF_LAUNCHERS):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "a/b")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
+    assert read_environment().attempt == "torchrun-a_b-2"
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    assert read_environment().launch == "12"
+    monkeypatch.setenv("LAUNCH_ID", "mine")
+    assert read_environment().launch == "mine"
+    for name, value in (("ATTEMPT", "../0001"), ("SUBMITTED_S", "noon")):
+        with monkeypatch.context() as patch, pytest.raises(InputError, match=f"{name}={value}"):
+            patch.setenv(name, value)
+            read_environment()
 
 
 def _look(system: System) -> dict[str, Any]:

@@ -1,0 +1,48 @@
+"""Attempts follow each other until the run has ended or is given up."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from benchmark.supervision.attempt_folder import all_attempts, attempt_path, read_end
+from benchmark.supervision.incidents import own_incident, write_incident
+from benchmark.supervision.launcher import keep_running
+
+
+def test_run_is_started_again_until_it_has_ended(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    environments: list[dict[str, str]] = []
+
+    def start(environment: Mapping[str, str], log: Path) -> int:
+        environments.append(dict(environment))
+        if len(environments) == 3:
+            (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
+            return 0
+        folder = attempt_path(tmp_path, environment["ATTEMPT"])
+        write_incident(folder, own_incident(1, "killed", steps=4, phase="data", message="gone"))
+        return 1
+
+    decision = keep_running(tmp_path, start, lambda: len(environments), launch="here")
+    assert (decision.action, decision.status) == ("done", 0)
+    assert [environment["ATTEMPT"] for environment in environments] == ["0001", "0002", "0003"]
+    assert {environment["LAUNCH_ID"] for environment in environments} == {"here"}
+    assert float(environments[0]["LAUNCHED_S"]) <= float(environments[2]["LAUNCHED_S"])
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2  # one for each incident
+    assert lines[1].startswith("attempt 0002: rank 1 on ")
+    assert lines[1].endswith("after step 4, in data: killed: gone; starting again from step 2 on")
+    ends = [read_end(folder) for folder in all_attempts(tmp_path)]
+    assert [end and end.action for end in ends] == ["again", "again", "done"]
+
+
+def test_what_nobody_explains_is_shown_from_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def start(environment: Mapping[str, str], log: Path) -> int:
+        log.write_text("\n".join(f"line {number}" for number in range(50)))
+        return 1
+
+    decision = keep_running(tmp_path, start, lambda: None, launch="here")
+    assert (decision.action, decision.status) == ("stop", 1)  # after no progress in several attempts
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[:20] == [f"line {number}" for number in range(30, 50)]
+    assert lines[-1].startswith("error: the processes ended with status 1 and left no word; no progress in 5 attempts")

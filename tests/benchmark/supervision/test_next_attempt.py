@@ -1,0 +1,170 @@
+"""What is decided after attempts of many kinds."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.supervision.attempt_folder import (
+    AttemptEnd,
+    AttemptStart,
+    all_attempts,
+    attempt_path,
+    new_attempt,
+    read_end,
+    write_end,
+    write_start,
+)
+from benchmark.supervision.incidents import Incident, IncidentKind, write_incident
+from benchmark.supervision.next_attempt import NO_PROGRESS, decide, decide_and_note
+
+DEAD = Incident(100.0, 9, "n2", 7, "killed", 12, "passes", "gone without a word")
+
+
+def attempt(
+    run_dir: Path, cause: Incident | None, *, resumed_at: int | None = None, status: int = 137, exclude: Any = ()
+) -> None:
+    """One that began and has ended."""
+    name = new_attempt(run_dir)
+    folder = attempt_path(run_dir, name)
+    write_start(folder, AttemptStart(name, "77", None, None, float(name), resumed_at, ("n1", "n2")))
+    if cause is not None:
+        write_incident(folder, cause)
+        write_incident(folder, dataclasses.replace(cause, rank=0, host="n1", kind="lost connection", time_s=50.0))
+    write_end(folder, AttemptEnd(float(name) + 5, status, "again", "", tuple(exclude)))
+
+
+def of(kind: IncidentKind, **changes: Any) -> Incident:
+    return dataclasses.replace(DEAD, kind=kind, **changes)
+
+
+def test_killed_process_is_started_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
+    attempt(tmp_path, DEAD)
+    decision = decide(tmp_path, 137, saved_steps=8)
+    assert (decision.action, decision.exclude, decision.known) == ("again", (), True)
+    assert decision.reason == (
+        "rank 9 on n2 after step 12, in passes: killed: gone without a word; starting again from step 8 on"
+    )
+    assert decide(tmp_path, 137, saved_steps=None).reason.endswith("starting again from the initial checkpoint")
+
+
+def test_attempt_without_a_word_is_started_again_and_said_to_be_unknown(tmp_path: Path) -> None:
+    attempt(tmp_path, None)
+    decision = decide(tmp_path, 1, saved_steps=None)
+    assert (decision.action, decision.known) == ("again", False)
+    assert "ended with status 1 and left no word" in decision.reason
+    assert decide(tmp_path / "nothing", 1, saved_steps=None).action == "again"
+
+
+def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
+    attempt(tmp_path, of("input", message="--checkpoint is missing"), status=2)
+    decision = decide(tmp_path, 2, saved_steps=None)
+    assert (decision.action, decision.status, decision.reason) == ("stop", 2, "--checkpoint is missing")
+
+
+def test_processes_that_did_not_meet_are_started_again(tmp_path: Path) -> None:
+    attempt(tmp_path, of("meeting", message="n1:29500 is in use"), status=2)
+    assert decide(tmp_path, 2, saved_steps=None).action == "again"
+
+
+@pytest.mark.parametrize(("status", "expected"), [("success", 0), ("completed", 0), ("target not reached", 1)])
+def test_run_with_a_summary_has_ended(tmp_path: Path, status: str, expected: int) -> None:
+    attempt(tmp_path, DEAD)
+    (tmp_path / "summary.json").write_text(json.dumps({"status": status}))
+    decision = decide(tmp_path, 137, saved_steps=8)
+    assert (decision.action, decision.status, decision.reason) == ("done", expected, f"the run has ended: {status}")
+
+
+@pytest.mark.parametrize(
+    ("by", "action"),
+    [("time limit", "requeue"), ("signal SIGTERM", "requeue"), ("exit trigger", "stop"), ("rollback", "again")],
+)
+def test_saved_run_goes_back_to_the_queue_unless_a_person_ended_it(tmp_path: Path, by: str, action: str) -> None:
+    (tmp_path / "stopped.json").write_text(json.dumps({"by": by}))
+    decision = decide(tmp_path, 75, saved_steps=8)
+    assert (decision.action, decision.status) == (action, 75)
+
+
+def test_damaged_note_of_the_stop_is_an_interruption(tmp_path: Path) -> None:
+    (tmp_path / "stopped.json").write_text("[]")
+    assert decide(tmp_path, 75, saved_steps=8).action == "requeue"
+
+
+@pytest.mark.parametrize("kind", ["exception", "check", "out of memory"])
+def test_same_error_twice_at_the_same_step_ends_it(tmp_path: Path, kind: IncidentKind) -> None:
+    attempt(tmp_path, of(kind, message="ZeroDivisionError: a bug"))
+    assert decide(tmp_path, 70, saved_steps=8).action == "again"
+    attempt(tmp_path, of(kind, message="ZeroDivisionError: a bug"), resumed_at=8)
+    decision = decide(tmp_path, 70, saved_steps=8)
+    assert (decision.action, decision.status) == ("stop", 70)
+    assert "rank 9 on n2 after step 12" in decision.reason
+    assert decision.reason.endswith("the same error came twice at the same step: given up")
+
+
+def test_same_error_at_another_step_and_other_errors_go_on(tmp_path: Path) -> None:
+    for changes in ({"steps": 12}, {"steps": 13}, {"steps": 13, "message": "other"}):
+        attempt(tmp_path, of("exception", **changes), resumed_at=8)
+        assert decide(tmp_path, 70, saved_steps=12).action == "again"
+    attempt(tmp_path, DEAD)
+    attempt(tmp_path, DEAD)  # a machine may die twice at a step
+    assert decide(tmp_path, 137, saved_steps=20).action == "again"
+
+
+def test_no_progress_ends_it_and_a_new_checkpoint_is_progress(tmp_path: Path) -> None:
+    for _ in range(NO_PROGRESS - 1):
+        attempt(tmp_path, DEAD, resumed_at=8)
+    assert decide(tmp_path, 137, saved_steps=8).action == "again"
+    attempt(tmp_path, DEAD, resumed_at=8)
+    decision = decide(tmp_path, 137, saved_steps=8)
+    assert (decision.action, decision.status) == ("stop", 137)
+    assert decision.reason.endswith("no progress in 5 attempts: given up")
+    assert decide(tmp_path, 137, saved_steps=16).action == "again"
+
+
+def test_interruptions_are_no_failures(tmp_path: Path) -> None:
+    for _ in range(NO_PROGRESS):
+        attempt(tmp_path, None, resumed_at=8, status=75)
+    attempt(tmp_path, DEAD, resumed_at=8)
+    assert decide(tmp_path, 137, saved_steps=8).action == "again"
+
+
+def test_machine_that_failed_twice_is_left_out_where_one_is_spare(tmp_path: Path) -> None:
+    attempt(tmp_path, DEAD)
+    assert decide(tmp_path, 137, saved_steps=8, spare_hosts=1).exclude == ()
+    attempt(tmp_path, DEAD)
+    assert decide(tmp_path, 137, saved_steps=8, spare_hosts=0).exclude == ()
+    decision = decide(tmp_path, 137, saved_steps=8, spare_hosts=1)
+    assert decision.exclude == ("n2",)
+    assert decision.reason.endswith("starting again from step 8 on, without n2")
+
+
+def test_machine_with_a_broken_device_is_left_out_at_once_and_stays_out(tmp_path: Path) -> None:
+    attempt(tmp_path, of("device", message="CUDA error"))
+    decision = decide_and_note(tmp_path, 70, saved_steps=8, spare_hosts=1)
+    assert decision.exclude == ("n2",)
+    end = read_end(all_attempts(tmp_path)[-1])
+    assert end is not None and (end.exclude, end.action, end.status) == (("n2",), "again", 70)
+    attempt(tmp_path, of("exception", host="n1"), exclude=("n2",))
+    assert decide(tmp_path, 70, saved_steps=8).exclude == ("n2",)
+
+
+def test_missing_machines_send_the_job_back_to_the_queue(tmp_path: Path) -> None:
+    attempt(tmp_path, DEAD)
+    decision = decide(tmp_path, 137, saved_steps=8, spare_hosts=-1, down_hosts=("n2",))
+    assert (decision.action, decision.status, decision.exclude) == ("requeue", 75, ("n2",))
+    spare = decide(tmp_path, 137, saved_steps=8, spare_hosts=0, down_hosts=("n2",))
+    assert (spare.action, spare.exclude) == ("again", ("n2",))
+
+
+def test_hang_names_all_who_did_not_arrive(tmp_path: Path) -> None:
+    folder = attempt_path(tmp_path, new_attempt(tmp_path))
+    for rank in range(4):
+        state = "T (stopped)" if rank in (1, 3) else "S (sleeping)"
+        write_incident(folder, of("hang", rank=rank, message="no sign of life for 60 s", state=state))
+    decision = decide(tmp_path, 137, saved_steps=8)
+    assert decision.reason.startswith(
+        "rank 1 on n2 after step 12, in passes: hang: no sign of life for 60 s (T (stopped)) "
+        "(nor did rank 3 on n2 arrive); starting again"
+    )

@@ -1,0 +1,75 @@
+"""How one process of a run leaves: what it prints, what it leaves behind, with which status."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmark.supervision.attempt_folder import all_attempts, read_start
+from benchmark.supervision.heartbeat import HangLimits, Heartbeat
+from benchmark.supervision.incidents import read_incidents
+from benchmark.training.engine.distributed import MeetingFailed
+from benchmark.training.process import incident_of
+from stage.errors import CheckFailed, InputError
+from tests.benchmark.runs import command_line
+from tests.benchmark.tiny import Inputs
+from tests.support import command
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (InputError("no such file"), "input"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/x"), "input"),
+        (MeetingFailed("in use"), "meeting"),
+        (CheckFailed("copies differ"), "check"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), "disk"),
+        (OSError(errno.EIO, "Input/output error"), "disk"),
+        (MemoryError(), "out of memory"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), "out of memory"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:537] Connection closed by peer [10.0.0.1]:1"), "lost connection"),
+        (RuntimeError("[gloo] Timed out waiting 60000ms for recv operation to complete"), "lost connection"),
+        (torch.distributed.DistBackendError("NCCL communicator was aborted on rank 3"), "lost connection"),
+        (
+            torch.distributed.DistBackendError("ncclRemoteError: A call failed"),
+            "lost connection",
+        ),
+        (RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might"), "device"),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"), "device"),
+        (ZeroDivisionError("a bug"), "exception"),
+        (KeyboardInterrupt(), "exception"),
+    ],
+)
+def test_kind_of_an_error(error: BaseException, kind: str) -> None:
+    heartbeat = Heartbeat(HangLimits(50, 30))
+    heartbeat.enter("passes", 3)
+    incident = incident_of(error, 2, heartbeat)
+    assert (incident.kind, incident.rank, incident.steps, incident.phase) == (kind, 2, 3, "passes")
+    assert "\n" not in incident.message
+
+
+@pytest.mark.slow
+def test_bad_input_is_one_line_and_an_incident(inputs: Inputs, tmp_path: Path) -> None:
+    words: list[Any] = ["benchmark", "train", *command_line(inputs), "--run-dir", tmp_path / "run"]
+    done = command(*words, "--seed", 3, "--start-iterations", 3000)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: ")
+    (attempt,) = all_attempts(tmp_path / "run")
+    (incident,) = read_incidents(attempt)
+    assert (incident.kind, incident.steps) == ("input", None)
+    assert done.stderr == f"error: {incident.message}\n"
+
+
+@pytest.mark.slow
+def test_attempt_says_when_and_where_it_began(inputs: Inputs, tmp_path: Path) -> None:
+    words: list[Any] = ["benchmark", "train", *command_line(inputs), "--run-dir", tmp_path / "run"]
+    done = command(*words, "--seed", 3, "--target-log-perplexity", None)
+    assert (done.returncode, done.stderr) == (0, "")
+    (attempt,) = all_attempts(tmp_path / "run")
+    start = read_start(attempt)
+    assert start is not None
+    assert (start.resumed_at, start.hosts, read_incidents(attempt)) == (None, (os.uname().nodename,), [])
