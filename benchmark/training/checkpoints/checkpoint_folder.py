@@ -4,14 +4,17 @@
                         progress.json    everything else (engine/run_progress.py)
                         digests.md5      of all these files: python -m checksums verify reads it
 
-A folder that has its name is whole: it is written aside and renamed.
+A folder that has its name is whole: it is written aside and renamed. What a run went back from, or found damaged, is
+never deleted:
+
+    RUN_DIR/checkpoints/set_aside/001_loss_spike/step_00000064/
 """
 
 import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +27,8 @@ from stage.publish import sync_folder, write_text
 
 PROGRESS = "progress.json"
 DIGESTS = "digests.md5"
+MOST_NAME_CHARACTERS = 60
+"""Of the reason in a folder's name; file systems allow 255."""
 
 
 def checkpoints_folder(run_dir: Path) -> Path:
@@ -45,6 +50,37 @@ def newest_checkpoint(run_dir: Path) -> int | None:
     """Steps of the newest whole checkpoint, None where there is none."""
     steps = whole_checkpoints(run_dir)
     return steps[-1] if steps else None
+
+
+def set_aside(run_dir: Path, *, after: int, why: str) -> list[int]:
+    """Move checkpoints of more than ``after`` steps out of the way, so that a run goes on from an older one.
+
+    ``why``: a few words, which become part of their folder's name. Returns their steps, the oldest first. For one
+    process, before any other looks at the checkpoints.
+    """
+    steps = [found for found in whole_checkpoints(run_dir) if found > after]
+    _move_aside(run_dir, steps, why)
+    return steps
+
+
+def set_aside_one(run_dir: Path, steps: int, *, why: str) -> None:
+    """Likewise the checkpoint of that many steps alone; nothing where there is none."""
+    _move_aside(run_dir, [found for found in whole_checkpoints(run_dir) if found == steps], why)
+
+
+def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> None:
+    """The newest first: whoever is killed in between has left the older ones, and the next start sees only these."""
+    if not steps:
+        return
+    everything = checkpoints_folder(run_dir) / "set_aside"
+    everything.mkdir(exist_ok=True)
+    numbers = [int(match[1]) for match in (re.match(r"(\d+)_", entry.name) for entry in everything.iterdir()) if match]
+    words = re.sub(r"[^a-z0-9]+", "_", why.lower()).strip("_")[:MOST_NAME_CHARACTERS]
+    place = everything / f"{max(numbers, default=0) + 1:03d}_{words}"
+    place.mkdir()
+    for number in sorted(steps, reverse=True):
+        path = checkpoint_path(run_dir, number)
+        path.rename(place / path.name)
 
 
 def progress_as_json(progress: Progress) -> str:

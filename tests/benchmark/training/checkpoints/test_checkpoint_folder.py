@@ -11,6 +11,8 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     publish_checkpoint,
     read_progress,
     remove_old_checkpoints,
+    set_aside,
+    set_aside_one,
     whole_checkpoints,
 )
 from benchmark.training.engine.run_progress import Evaluation, Progress
@@ -100,3 +102,23 @@ def test_newest_and_every_so_many_stay(keep: int, keep_every: int, left: list[in
         checkpoint_path(tmp_path, steps).mkdir(parents=True)
     remove_old_checkpoints(tmp_path, keep=keep, keep_every=keep_every)
     assert whole_checkpoints(tmp_path) == left
+
+
+def test_what_a_run_goes_back_from_is_moved_and_never_lost(tmp_path: Path) -> None:
+    for steps in (4, 8, 12):
+        publish(tmp_path, steps, b"%d" % steps)
+    assert set_aside(tmp_path, after=4, why="Loss spike at step 9/12") == [8, 12]
+    assert whole_checkpoints(tmp_path) == [4]
+    publish(tmp_path, 8, b"again")
+    assert set_aside(tmp_path, after=8, why="?") == []
+    set_aside_one(tmp_path, 8, why="damaged")
+    set_aside_one(tmp_path, 8, why="damaged")  # nothing is left to move
+    assert newest_checkpoint(tmp_path) == 4
+    aside = tmp_path / "checkpoints" / "set_aside"
+    shards = {path.relative_to(aside).as_posix(): path.read_bytes() for path in aside.rglob("*.distcp")}
+    assert shards == {
+        "001_loss_spike_at_step_9_12/step_00000008/__0_0.distcp": b"8",
+        "001_loss_spike_at_step_9_12/step_00000012/__0_0.distcp": b"12",
+        "002_damaged/step_00000008/__0_0.distcp": b"again",
+    }
+    assert all(read_progress(folder.parent) == PROGRESS for folder in aside.rglob("progress.json"))
