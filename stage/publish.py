@@ -29,9 +29,9 @@ def published_file(path: Path) -> Iterator[Path]:
 def finish(path: Path) -> None:
     """Give the complete partial file of ``path`` its final name."""
     partial = partial_path(path)
-    _sync(partial)
+    sync_to_disk(partial)
     os.replace(partial, path)
-    _sync(path.parent)
+    sync_to_disk(path.parent)
 
 
 @contextmanager
@@ -50,15 +50,15 @@ def published_folder(path: Path) -> Iterator[Path]:
     if path.exists():
         shutil.rmtree(path)
     os.replace(partial, path)
-    _sync(path.parent)
+    sync_to_disk(path.parent)
 
 
 def sync_folder(path: Path) -> None:
     """Bring a folder and all files below it to the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))
+            sync_to_disk(Path(folder, name))
+        sync_to_disk(Path(folder))
 
 
 def write_text(path: Path, text: str) -> None:
@@ -67,7 +67,8 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
-def _sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
+    """Of a file its content, of a folder its entries; not what is below it."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

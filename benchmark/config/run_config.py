@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import tyro
 
 from benchmark.config.accelerators import ACCELERATORS
@@ -83,6 +84,9 @@ class Benchmark:
     """Stop when the validation log perplexity (nats per token) is at or below this; None: train all samples."""
     initial_log_perplexity: tyro.conf.Suppress[tuple[float, float] | None] = None
     """Mean and standard deviation over runs of what the initial checkpoint must evaluate to."""
+    samples_to_target: tyro.conf.Suppress[tuple[tuple[int, int], ...]] = ()
+    """Global batch sizes, ascending, and the samples that reference runs took on average to reach the target with
+    them; empty where that is not known."""
 
     def __post_init__(self) -> None:
         _require_positive(self, "global_batch_size", "start_global_batch_size", "eval_interval_samples")
@@ -105,6 +109,16 @@ class Benchmark:
     @property
     def last_iteration(self) -> int:
         return self.train_samples // self.global_batch_size
+
+    @property
+    def expected_steps(self) -> int:
+        """Optimizer steps that a run is expected to take to its target: those of reference runs, between their batch
+        sizes interpolated; all there are where there is no target, or nothing is known."""
+        most = self.last_iteration - self.start_iteration
+        if self.target_log_perplexity is None or not self.samples_to_target:
+            return most
+        sizes, samples = zip(*self.samples_to_target, strict=True)
+        return min(most, math.ceil(float(np.interp(self.global_batch_size, sizes, samples)) / self.global_batch_size))
 
     @property
     def eval_interval(self) -> int:
@@ -145,6 +159,10 @@ class System:
     killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
     hang_floor_s: float = 60.0
     """... this, if it is more."""
+    device_mtbf_hours: float = 1024.0
+    """Mean time between failures that end a run, per device with its share of node and network: a system's is this
+    over the number of devices, 2 hours for 512. A guess on the safe side: BLOOM lost one GPU a week of 384, but much
+    more time to what is no device's fault (docs/facts/peers.md 1.5); four times longer only doubles the interval."""
     accelerator: str = ""
     """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
     platform: str = ""
@@ -155,6 +173,8 @@ class System:
         _require_positive(self, "tensor_parallel", "pipeline_parallel", "pipeline_chunks")
         if self.accelerator and self.accelerator not in ACCELERATORS:
             raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
+        if self.device_mtbf_hours <= 0:
+            raise InputError(f"device_mtbf_hours {self.device_mtbf_hours}: expected more than 0")
         model_parallel = self.tensor_parallel * self.pipeline_parallel
         if self.num_devices % model_parallel:
             raise InputError(
@@ -218,8 +238,15 @@ class RunConfig:
     """Seed of the data order; drawn from the system's randomness unless given, and kept when a run continues."""
     precision: Literal["bf16", "fp32"] = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
-    save_interval: int = 500
-    """Steps between checkpoints; 0 saves none, not even when interrupted."""
+    save_interval: int | None = None
+    """Steps between checkpoints; 0 saves none, whatever asks for one. None: by time (--save-minutes)."""
+    save_minutes: float | None = None
+    """Minutes between checkpoints. None: derived from what a save costs and how often such systems fail."""
+    save_at: tuple[int, ...] = ()
+    """Save after these steps too, counted since the initial checkpoint as in the names of checkpoints."""
+    resume_from: int | None = None
+    """Go on from the checkpoint of that many steps; newer ones are set aside. Once: a restart by the launcher, or a
+    requeued job, goes on from its newest."""
     keep_checkpoints: int = 2
     """Newest checkpoints to keep."""
     keep_every: int = 0
@@ -241,6 +268,12 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise InputError(f"seed {self.seed}: expected 0 to {2**32 - 1}; change --seed")
+        if self.save_interval is not None and self.save_interval < 0:
+            raise InputError(f"save_interval {self.save_interval}: expected steps, or 0 for no checkpoints")
+        if self.save_minutes is not None and (self.save_minutes <= 0 or self.save_interval is not None):
+            raise InputError(f"save_minutes {self.save_minutes}: expected more than 0, and no --save-interval")
+        if self.save_at and (min(self.save_at) < 1 or not self.saves):
+            raise InputError(f"save_at {_listed(list(self.save_at))}: expected steps from 1 on, not --save-interval 0")
 
     def require_fit(self) -> None:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can."""
@@ -275,6 +308,11 @@ class RunConfig:
                 f"needs {allowed}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
                 "--micro-batch-size"
             )
+
+    @property
+    def saves(self) -> bool:
+        """Whether the run writes checkpoints."""
+        return self.save_interval != 0
 
     @property
     def num_microbatches(self) -> int:

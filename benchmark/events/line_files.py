@@ -10,18 +10,24 @@ from benchmark.events.event import Event
 class LineFile:
     """A file that grows by whole lines, each handed to the system at once."""
 
-    def __init__(self, path: Path, keep_bytes: int | None) -> None:
-        """Keep the first ``keep_bytes`` of what is there, all of it if None; 0 starts afresh.
-
-        A line that a killed process left unfinished is ended, so that the next one stands alone.
-        """
+    def __init__(self, path: Path) -> None:
+        """Append to what is there. A line that a killed process left unfinished is ended, so that the next one stands
+        alone."""
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        size = os.fstat(self._handle).st_size
-        self._size = size if keep_bytes is None else min(keep_bytes, size)
-        if self._size < size:
-            os.ftruncate(self._handle, self._size)
+        self._size = os.fstat(self._handle).st_size
         self._written = 0
         """Bytes of the line being written that are in the file."""
+        self._end_line()
+
+    def cut(self, size: int) -> None:
+        """Keep the first ``size`` bytes of what is there; 0 starts afresh."""
+        if size < self._size:
+            os.ftruncate(self._handle, size)
+            self._size = size
+        self._written = 0
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._size and os.pread(self._handle, 1, self._size - 1) != b"\n":
             self.write(b"")
 
@@ -47,7 +53,7 @@ class JsonLines:
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
-        self._file = LineFile(path, None)
+        self._file = LineFile(path)
 
     def write(self, event: Event) -> None:
         fields = {"time_ms": event.time_ms, "key": event.key, "kind": event.kind, "value": event.value}

@@ -18,10 +18,14 @@ from benchmark.events.line_files import LineFile
 class MlperfLog:
     """Write the events marked for the MLPerf log, each at once; nothing else ever enters the file."""
 
-    def __init__(self, path: Path, continue_at: int | None = None) -> None:
-        """Start afresh, or keep the first ``continue_at`` bytes of what an interrupted run wrote."""
+    def __init__(self, path: Path) -> None:
+        """What an earlier attempt wrote stays until it is cut."""
         self.name = path.name
-        self._file = LineFile(path, continue_at or 0)
+        self._file = LineFile(path)
+
+    def cut(self, size: int) -> None:
+        """Keep the first ``size`` bytes: none, or what a checkpoint says. Not while events for this log are written."""
+        self._file.cut(size)
 
     def write(self, event: Event) -> None:
         if not event.mlperf:

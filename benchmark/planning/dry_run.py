@@ -136,7 +136,7 @@ def _examine(config: RunConfig, kind: str, rank: int) -> RankReport:
             micro_batches = [MicroBatch(tokens, tokens, torch.ones(shape))] * batches
             for _ in range(2):  # the first step also makes what later ones use again
                 tracker.restart()
-                accumulate(state, micro_batches, stop_requested=False)
+                accumulate(state, micro_batches)
                 update(state, norm=2.0, rate=1e-5)
                 state.optimizer.clear_gradients()
         return _report(config, kind, rank, state, tracker, batches)

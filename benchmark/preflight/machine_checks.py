@@ -10,14 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import RunConfig
 from benchmark.machine.hardware import ask
 from benchmark.machine.run_environment import run_environment
 from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path
-from model.flops import num_parameters
+from benchmark.training.save_policy import checkpoint_bytes
 from stage.child_processes import require_free_port
 from stage.dependencies import missing
 from stage.digest import md5_file
@@ -27,8 +26,6 @@ from stage.manifest import manifest_path
 from stage.publish import write_text
 
 GIB = 2**30
-CHECKPOINT_BYTES_PER_PARAMETER = 12
-"""FP32 weights and both of Adam's moments."""
 LOG_BYTES = 1 * GIB
 """For events and logs; a run of 175B writes a few MB."""
 FILES_WARNED = 4096
@@ -84,13 +81,9 @@ def limits(place: Place) -> CheckResult:
     return CheckResult("ok", f"open files {'unlimited' if files == resource.RLIM_INFINITY else files}")
 
 
-def checkpoint_bytes(config: RunConfig) -> int:
-    return CHECKPOINT_BYTES_PER_PARAMETER * num_parameters(config.benchmark.model)
-
-
 def host_memory(place: Place) -> CheckResult:
     """For the copy that is written while training goes on: machines have equal shares, each replica one of its own."""
-    if place.config is None or not place.config.save_interval:
+    if place.config is None or not place.config.saves:
         return CheckResult("skipped", "no checkpoints to be saved") if place.config else NO_BENCHMARK
     system = place.config.system
     needed = checkpoint_bytes(place.config) * system.replicas / system.nodes
@@ -108,7 +101,7 @@ def disk_space(place: Place) -> CheckResult:
         return NO_BENCHMARK
     there = checkpoints_folder(config.run_dir)
     held = sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.is_dir() else 0
-    count = config.keep_checkpoints + 1 if config.save_interval else 0
+    count = config.keep_checkpoints + 1 if config.saves else 0
     needed = max(0, count * checkpoint_bytes(config) - held) + LOG_BYTES
     folder = existing(config.run_dir)
     free = shutil.disk_usage(folder).free

@@ -5,8 +5,10 @@ from typing import Literal, Protocol
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
+from benchmark.training.checkpoints.run_saves import STEP_PATIENCE_S, STOP_PATIENCE_S
 from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.step import EvaluationResult, StepResult
+from benchmark.training.step_flags import StepFlags
 from model.flops import train_flops_per_token
 
 MOST_SKIPPED_IN_A_ROW = 10
@@ -24,8 +26,16 @@ class Work(Protocol):
 
     def evaluate(self) -> EvaluationResult: ...
 
-    def save(self) -> None:
-        """Begin to write a checkpoint."""
+    def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
+        """Whether a checkpoint can be begun; waits so long at most for the one being written."""
+        ...
+
+    def save(self, since: float) -> None:
+        """Begin to write a checkpoint. ``since``: when training paused for it, by time.perf_counter."""
+        ...
+
+    def is_finite(self) -> bool:
+        """Whether all weights and moments are."""
         ...
 
     def audit(self) -> list[str]:
@@ -45,6 +55,7 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
     """
     benchmark = config.benchmark
     block: list[float] = []  # seconds of each step since the last evaluation
+    owed = False  # a checkpoint was due after a certain step, and could not be begun yet
     if progress.steps == 0:
         _start_block(config, progress, events)
     while progress.iteration < benchmark.last_iteration:
@@ -69,15 +80,42 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
                 _start_block(config, progress, events)
         if progress.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
             events.note("message", f"{progress.skipped_in_a_row} steps in a row without finite gradients: giving up")
+            save_now(config, progress, result.flags, events, work, patience_s=STOP_PATIENCE_S)
             return "diverged"
-        saves = bool(config.save_interval) and (result.stop_requested or _due(progress, config.save_interval))
+        owed = owed or _due(progress, config.save_interval or 0) or progress.steps in config.save_at
+        stops = result.flags.stop_by is not None
+        saves = config.saves and (owed or stops or result.flags.save)
+        patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if owed else 0.0
+        saves = saves and work.ready_to_save(result.flags, patience_s=patience_s)
+        since = time.perf_counter()
         if (saves or _due(progress, config.audit_interval)) and _replicas_differ(progress, events, work):
             return "replicas differ"
         if saves:
-            work.save()
-        if result.stop_requested:
+            work.save(since)
+            owed = False
+        if stops:
             return "interrupted"
     return "completed" if benchmark.target_log_perplexity is None else "target not reached"
+
+
+def save_now(
+    config: RunConfig, progress: Progress, flags: StepFlags, events: EventLog, work: Work, *, patience_s: float = 0.0
+) -> bool:
+    """Begin a checkpoint of a state in doubt, if it is sound: its copies are equal and all of it is finite.
+
+    For when something went wrong, and training ends or may go back. ``flags``: of the step just done. Whether it was
+    begun. Collective.
+    """
+    if not config.saves or not work.ready_to_save(flags, patience_s=patience_s):
+        return False
+    since = time.perf_counter()
+    if not work.is_finite():
+        events.note("message", f"after step {progress.iteration}: weights or moments are not finite: not saved")
+        return False
+    if _replicas_differ(progress, events, work):
+        return False
+    work.save(since)
+    return True
 
 
 def _due(progress: Progress, interval: int) -> bool:

@@ -24,11 +24,18 @@ from benchmark.events.mlperf_log import MlperfLog, log_configuration
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.machine.run_environment import run_environment
 from benchmark.supervision.attempt_folder import AttemptStart, attempt_path, write_start
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
+from benchmark.supervision.stop_note import remove_stop_note
+from benchmark.training.checkpoints.checkpoint_choice import (
+    CheckpointChoice,
+    choose_checkpoint,
+    newest_readable,
+    set_aside_damaged,
+)
+from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, remove_retired, retire_partial
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation, Progress, starting_progress
 from benchmark.training.loop import Status
-from benchmark.training.stop_request import seconds_since_process_start
+from benchmark.training.run_requests import seconds_since_process_start
 from stage.errors import InputError
 from stage.lock import only_one_in
 from stage.publish import write_text
@@ -42,11 +49,17 @@ class RunFolder:
     """What rank 0 has; the other ranks have a silent event log and learn of a restart from rank 0."""
 
     progress: Progress
-    resumed: bool
-    """The run continues from a checkpoint of its own."""
+    resumed_at: int | None = None
+    """Steps of the run's own checkpoint that it continues from; None: it begins at the initial one."""
+    asked_for: bool = False
+    """That checkpoint, by ``--resume-from``: no other will do."""
     events: EventLog = field(default_factory=EventLog)
     mlperf_log: MlperfLog | None = None
     _run_is_open: bool = False
+
+    @property
+    def resumed(self) -> bool:
+        return self.resumed_at is not None
 
     def begin_init(self, config: RunConfig) -> None:
         """The first events of a run; a continued run has them in its log already."""
@@ -65,7 +78,7 @@ class RunFolder:
             submitted_s=environment.submitted_s,
             launched_s=environment.launched_s,
             started_s=started_s,
-            resumed_at=self.progress.steps if self.resumed else None,
+            resumed_at=self.resumed_at,
             hosts=tuple(hosts),
         )
         write_start(attempt_path(config.run_dir, environment.attempt), start)
@@ -76,6 +89,7 @@ class RunFolder:
         """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
         barrier()
         if self.resumed:
+            self._cut_log(self.progress.mlperf_log_bytes)
             self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
         else:
             log_configuration(self.events, config, seed=self.progress.seed, eval_tokens=eval_tokens)
@@ -100,6 +114,28 @@ class RunFolder:
         self.events.point("trained_samples", tokens)
         self.events.end("epoch_stop", epoch_num=tokens)
         self.events.note("message", f"{status} after {tokens:,} tokens")
+
+    def fall_back(self, config: RunConfig, damage: DamagedCheckpoint) -> None:
+        """Set the damaged checkpoint aside and take the next older one, or the initial one; on rank 0."""
+        assert self.resumed_at is not None
+        self.events.note("message", set_aside_damaged(config.run_dir, self.resumed_at, damage))
+        self._take(config, newest_readable(config.run_dir), self.progress.seed)
+        self.begin_init(config)
+
+    def _take(self, config: RunConfig, choice: CheckpointChoice, seed: int) -> None:
+        """Continue from the chosen checkpoint; ``seed`` of the data order where there is none."""
+        self.resumed_at, self.asked_for = choice.steps, choice.asked_for
+        self.progress = choice.progress or starting_progress(config.benchmark, seed)
+        self.progress.restarts += choice.progress is not None
+        if choice.progress is None:
+            self._cut_log(0)
+        for line in choice.lines:
+            self.events.note("message", line)
+
+    def _cut_log(self, size: int) -> None:
+        """What the MLPerf log has beyond the checkpoint never happened."""
+        if self.mlperf_log is not None:
+            self.mlperf_log.cut(size)
 
     def mark_log(self) -> None:
         """Remember how long the MLPerf log is, for the checkpoint about to be written."""
@@ -130,13 +166,13 @@ class Summary:
 
 
 @contextmanager
-def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
-    """Open the run's folder; only rank 0 writes to it.
+def open_run_folder(config: RunConfig, rank: int, launch: str | None = None) -> Iterator[RunFolder]:
+    """Open the run's folder; only rank 0 writes to it. ``launch``: of the environment.
 
     Raises InputError when it holds a finished run, is in use by another one, or was begun with another configuration.
     """
     if rank != 0:
-        yield RunFolder(starting_progress(config.benchmark, config.seed or 0), resumed=False)
+        yield RunFolder(starting_progress(config.benchmark, config.seed or 0))
         return
     folder = config.run_dir
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,22 +180,24 @@ def open_run_folder(config: RunConfig, rank: int) -> Iterator[RunFolder]:
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
         begun = _begun_with(folder)
-        steps = newest_checkpoint(folder)
-        if steps is None:
-            progress = starting_progress(config.benchmark, _choose_seed(config, begun))
-        else:
+        remove_stop_note(folder)
+        retire_partial(folder)
+        remove_retired(folder)
+        choice = choose_checkpoint(folder, config.resume_from, launch)
+        if choice.progress is not None:
             _require_same(config, begun, folder)
-            progress = read_progress(checkpoint_path(folder, steps))
-            progress.restarts += 1
-        _write_config(folder, dataclasses.replace(config, seed=progress.seed))
-        log = MlperfLog(result_path(config), progress.mlperf_log_bytes if steps is not None else None)
+        seed = _choose_seed(config, begun) if choice.progress is None else choice.progress.seed
+        _write_config(folder, dataclasses.replace(config, seed=seed))
+        log = MlperfLog(result_path(config))
         sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
         if config.tensorboard:
             sinks.append(TensorBoard(folder / "tensorboard"))
         events = EventLog(sinks)
         stack.callback(events.close)
         events.note("environment", run_environment(config.system.device))
-        yield RunFolder(progress, steps is not None, events, log)
+        found = RunFolder(starting_progress(config.benchmark, seed), events=events, mlperf_log=log)
+        found._take(config, choice, seed)
+        yield found
 
 
 def refuse_finished(folder: Path) -> None:
@@ -222,6 +260,8 @@ def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path)
     if begun is None:
         return
     now = as_json(config)
+    for found in (begun, now):
+        found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
     for name in MUST_NOT_CHANGE:
         if begun[name] != now[name]:
             raise InputError(

@@ -13,6 +13,7 @@ from benchmark.training.engine.adam import clip_coefficient
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.step_flags import NO_FLAGS, StepFlags
 from data_prep.sample_order.token_windows import TokenWindows
 
 
@@ -28,8 +29,8 @@ class StepResult:
     """Of this update."""
     skipped: bool
     """The gradient was not finite, so nothing was updated."""
-    stop_requested: bool
-    """Some process was asked to stop."""
+    flags: StepFlags = NO_FLAGS
+    """What any of the processes was asked for."""
 
 
 def train_step(
@@ -37,14 +38,14 @@ def train_step(
     batches: Sequence[MicroBatch],
     enter: Callable[[Phase], None] = lambda phase: None,
     *,
-    stop_requested: bool,
+    flags: StepFlags = NO_FLAGS,
 ) -> StepResult:
-    """Accumulate the gradient over ``batches`` and update; ``enter`` is told the phases.
+    """Accumulate the gradient over ``batches`` and update; ``enter`` is told the phases. ``flags``: of this process.
 
     The host waits for the device once, for the loss and the norm that are logged and decide about the update.
     """
     enter("passes")
-    square_sum, loss, stops = accumulate(state, batches, stop_requested=stop_requested).tolist()
+    square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
     rate = learning_rate(state.progress.scheduled_samples, state.config.benchmark.optimizer)
     skipped = not math.isfinite(norm)
@@ -52,17 +53,18 @@ def train_step(
     if not skipped:
         update(state, norm, rate)
     state.optimizer.clear_gradients()
-    return StepResult(loss, norm, rate, skipped, stops > 0)
+    return StepResult(loss, norm, rate, skipped, StepFlags.of_all(sums))
 
 
-def accumulate(state: TrainState, batches: Sequence[MicroBatch], *, stop_requested: bool) -> Tensor:
-    """Forward and backward passes; [3], float64, equal on all processes: the sum of squares of the whole gradient, the
-    loss, and how many processes were asked to stop."""
+def accumulate(state: TrainState, batches: Sequence[MicroBatch], flags: StepFlags = NO_FLAGS) -> Tensor:
+    """Forward and backward passes; [2 + flags], float64, equal on all processes: the sum of squares of the whole
+    gradient, the loss, and for each flag how many processes have set it."""
     loss = state.forward_backward.train(batches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
-    stops = torch.full_like(square_sum, float(stop_requested))  # made on the device: a copy from the host would wait
-    total = torch.stack([square_sum, loss.double(), stops])
+    # Made on the device, for a copy from the host would wait.
+    raised = [torch.full_like(square_sum, number) for number in flags.numbers()]
+    total = torch.stack([square_sum, loss.double(), *raised])
     torch.distributed.all_reduce(total)
     return total
 

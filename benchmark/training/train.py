@@ -9,19 +9,20 @@ import time
 
 from benchmark.config.run_config import RunConfig
 from benchmark.supervision.phases import Phase, PhaseLog
+from benchmark.supervision.stop_note import StopNote, write_stop_note
 from benchmark.training.audit_replicas import audit_replicas
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint, read_progress
-from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
-from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
+from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
+from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves
 from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
-from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.engine.train_state import TrainState
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
+from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, result_path, write_summary
+from benchmark.training.run_requests import RunRequests, seconds_since_process_start
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
-from benchmark.training.stop_request import StopRequest, seconds_since_process_start
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from benchmark.training.step_flags import StepFlags, StopReason
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
 
@@ -29,48 +30,35 @@ from stage.errors import CheckFailed
 def train(config: RunConfig, environment: Environment | None = None, phases: PhaseLog | None = None) -> Status:
     """Run the benchmark on this process's part of the system; logs, checkpoints and summary go to ``run_dir``.
 
-    ``phases`` is told what this process is doing. Raises CheckFailed when copies of weights or moments differ, and when
-    an interrupted run could not be saved.
+    ``phases`` is told what this process is doing. Raises CheckFailed when copies of weights or moments differ.
     """
     environment, phases = environment or read_environment(), phases or PhaseLog()
     if environment.world_size > 1:
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
-    with open_run_folder(config, environment.rank) as folder:
+    with (
+        RunRequests(config.time_limit_s) as requests,
+        open_run_folder(config, environment.rank, environment.launch) as folder,
+    ):
         folder.begin_init(config)
         phases.enter("join", -1)
-        with joined_world(config.system, environment) as world, StopRequest(config.time_limit_s) as stop:
+        with joined_world(config.system, environment) as world:
+            requests.begin(config.run_dir if world.rank == 0 else None)
             phases.enter("load", -1)
-            folder.note_attempt(config, environment, world.hosts())
-            state = _restore(config, world, folder)
+            hosts, meant = world.hosts(), folder.resumed_at
+            folder.note_attempt(config, environment, hosts)
+            state = restore_state(config, world, folder, environment.launch, phases)
+            if folder.resumed_at != meant:  # that one is damaged
+                folder.note_attempt(config, environment, hosts)
             data = open_data(config, state.progress.seed)
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
             folder.events.note("ready", seconds=seconds_since_process_start())
             with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
-                status = _run_and_summarize(TimedRun(config, world, folder, state, data, stop, phases))
+                status = _run_and_summarize(TimedRun(config, world, folder, state, data, requests, phases))
             phases.enter("end", state.progress.steps)
             return status
-
-
-def _restore(config: RunConfig, world: World, folder: RunFolder) -> TrainState:
-    """The state this run starts or continues with, the same on all processes."""
-    resumed_at = world.from_rank_0(folder.progress.steps if folder.resumed else -1)
-    if resumed_at < 0:
-        assert config.checkpoint is not None
-        folder.progress.seed = world.from_rank_0(folder.progress.seed)
-        state = empty_state(config, world, folder.progress)
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
-        folder.events.note("message", f"starting from {config.checkpoint}, seed {state.progress.seed}")
-        return state
-    path = checkpoint_path(config.run_dir, resumed_at)
-    if world.rank != 0:
-        folder.progress, folder.resumed = read_progress(path), True
-    state = empty_state(config, world, folder.progress)
-    load_checkpoint(state, path, world)
-    folder.events.note("message", f"continuing from {path}, seed {state.progress.seed}")
-    return state
 
 
 class TimedRun:
@@ -83,24 +71,29 @@ class TimedRun:
         folder: RunFolder,
         state: TrainState,
         data: Data,
-        stop: StopRequest,
+        requests: RunRequests,
         phases: PhaseLog,
     ) -> None:
         self.started = time.perf_counter()
         self.config, self.world, self.folder, self.state = config, world, folder, state
         self.first_loss_s: float | None = None
         """Seconds from the start of the process to its first loss."""
-        self._data, self._stop, self._phases = data, stop, phases
+        self._data, self._phases = data, phases
         self.differences: list[str] = []
         """Between copies, as the last audit found them."""
         self._batches = TrainingBatches(data.training, config, rank=world.data_rank)
-        self._checkpointer = Checkpointer(state, world.device)
+        self.requests = requests
+        self.stop_by: StopReason | None = None
+        """What asked for the end of the run."""
+        self.saves = RunSaves(config, world, state, requests, folder.events, self._enter)
 
     def step(self) -> StepResult:
         self._enter("data")
-        self._report(self._checkpointer.poll())
+        started = time.perf_counter()
         batches = self._batches.at(self.state.progress.consumed_samples)
-        result = train_step(self.state, batches, self._enter, stop_requested=self._stop.requested())
+        result = train_step(self.state, batches, self._enter, flags=self.saves.flags())
+        self.saves.stepped(time.perf_counter() - started)
+        self.stop_by = result.flags.stop_by
         if self.first_loss_s is None:
             self.first_loss_s = seconds_since_process_start()
         return result
@@ -109,12 +102,15 @@ class TimedRun:
         self._enter("evaluation")
         return evaluate(self.state, self.world, self._data.validation)
 
-    def save(self) -> None:
-        self._enter("save")
-        self.wait_for_checkpoint()
+    def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
+        return self.saves.ready(flags, patience_s=patience_s)
+
+    def save(self, since: float) -> None:
         self.folder.mark_log()
-        pause_s = self._checkpointer.save()
-        self.folder.events.note("checkpoint", steps=self.state.progress.steps, seconds=pause_s)
+        self.saves.save(since)
+
+    def is_finite(self) -> bool:
+        return self.saves.is_finite()
 
     def audit(self) -> list[str]:
         self._enter("audit")
@@ -124,40 +120,22 @@ class TimedRun:
     def memory_bytes(self) -> int:
         return self.world.peak_memory_bytes()
 
-    def wait_for_checkpoint(self) -> Written | None:
-        """Wait for the checkpoint being written; what became of it, None when there is none."""
-        written = self._checkpointer.wait()
-        self._report(written)
-        return written
-
     def _enter(self, phase: Phase) -> None:
         self._phases.enter(phase, self.state.progress.steps)
 
-    def _report(self, written: Written | None) -> None:
-        """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
-        if written is None:
-            return
-        if written.failure:
-            text = f"the checkpoint after {written.steps} steps could not be written: {written.failure}"
-            self.folder.events.note("message", text)
-        else:
-            self.folder.events.note(
-                "checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes
-            )
-
 
 def _run_and_summarize(run: TimedRun) -> Status:
-    """From run_start to run_stop. Raises CheckFailed when copies differ, or an interrupted run could not be saved."""
+    """From run_start to run_stop. Raises CheckFailed when copies differ."""
     progress = run.state.progress
     tokens_before = progress.trained_tokens
     status = run_loop(run.config, progress, run.folder.events, run)
     run.folder.close_run(status)
-    last = run.wait_for_checkpoint()
+    saved = run.saves.finish(STOP_PATIENCE_S)
     if status == "replicas differ":
         more = f" and {len(run.differences) - 1} more" if len(run.differences) > 1 else ""
         raise CheckFailed(f"copies differ between devices, {run.differences[0]}{more}; nothing of it was saved")
-    if status == "interrupted" and last is not None and last.failure:
-        raise CheckFailed(f"the interrupted run could not be saved: {last.failure}")
+    if status == "interrupted" and run.world.rank == 0:
+        _note_stop(run, saved)
     if run.world.rank == 0 and status != "interrupted":
         run_s = time.perf_counter() - run.started
         summary = Summary(
@@ -174,3 +152,16 @@ def _run_and_summarize(run: TimedRun) -> Status:
         )
         write_summary(run.config.run_dir, summary)
     return status
+
+
+def _note_stop(run: TimedRun, saved: int | None) -> None:
+    """Leave why the run stopped, for its launcher; ``saved``: steps of the last checkpoint that was written."""
+    steps, by = run.state.progress.steps, run.stop_by
+    assert by is not None
+    try:
+        write_stop_note(run.config.run_dir, StopNote(by, steps, saved == steps))
+    except OSError as error:
+        run.folder.events.note("message", f"stopped.json could not be written: {error}")
+    if run.config.saves and saved != steps:
+        run.folder.events.note("message", f"step {run.state.progress.iteration} is not saved: an older one goes on")
+    run.requests.exited()

@@ -79,7 +79,7 @@ def ours(shape: Shape, precision: Any) -> Step:
     def step(tokens: Tensor) -> float:
         # As the others, every position has a label here.
         batch = MicroBatch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous(), torch.ones(tokens[:, 1:].shape))
-        result = train_step(state, [batch], stop_requested=False)
+        result = train_step(state, [batch])
         state.progress.steps += 1
         return result.loss
 

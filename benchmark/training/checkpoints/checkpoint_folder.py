@@ -10,10 +10,12 @@ never deleted:
     RUN_DIR/checkpoints/set_aside/001_loss_spike/step_00000064/
 """
 
+import contextlib
 import hashlib
 import json
 import re
 import shutil
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,12 +25,29 @@ from checkpoint_convert.formats.dcp_arrays import METADATA
 from checksums.md5_list import format_list, read_list
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.publish import sync_folder, write_text
+from stage.publish import PARTIAL, sync_to_disk, write_text
 
 PROGRESS = "progress.json"
 DIGESTS = "digests.md5"
+RETIRED = ".retired"
+"""How the name of a folder ends that is being removed."""
+MOST_NAMED = 8
+"""Damaged files that a message names."""
 MOST_NAME_CHARACTERS = 60
 """Of the reason in a folder's name; file systems allow 255."""
+
+
+class DamagedCheckpoint(InputError):
+    """Files of a checkpoint are missing, or not what was written."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self.folder, self.names = folder, list(names)
+        super().__init__(f"{folder}: {self.files()} damaged or missing; use another checkpoint")
+
+    def files(self) -> str:
+        """For messages."""
+        more = f" and {len(self.names) - MOST_NAMED} more" if len(self.names) > MOST_NAMED else ""
+        return ", ".join(self.names[:MOST_NAMED]) + more
 
 
 def checkpoints_folder(run_dir: Path) -> Path:
@@ -63,15 +82,15 @@ def set_aside(run_dir: Path, *, after: int, why: str) -> list[int]:
     return steps
 
 
-def set_aside_one(run_dir: Path, steps: int, *, why: str) -> None:
-    """Likewise the checkpoint of that many steps alone; nothing where there is none."""
-    _move_aside(run_dir, [found for found in whole_checkpoints(run_dir) if found == steps], why)
+def set_aside_one(run_dir: Path, steps: int, *, why: str) -> Path | None:
+    """Likewise the checkpoint of that many steps alone: where it is now; None where there is none."""
+    return _move_aside(run_dir, [found for found in whole_checkpoints(run_dir) if found == steps], why)
 
 
-def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> None:
+def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> Path | None:
     """The newest first: whoever is killed in between has left the older ones, and the next start sees only these."""
     if not steps:
-        return
+        return None
     everything = checkpoints_folder(run_dir) / "set_aside"
     everything.mkdir(exist_ok=True)
     numbers = [int(match[1]) for match in (re.match(r"(\d+)_", entry.name) for entry in everything.iterdir()) if match]
@@ -81,6 +100,7 @@ def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> None:
     for number in sorted(steps, reverse=True):
         path = checkpoint_path(run_dir, number)
         path.rename(place / path.name)
+    return place
 
 
 def progress_as_json(progress: Progress) -> str:
@@ -88,36 +108,77 @@ def progress_as_json(progress: Progress) -> str:
     return json.dumps(asdict(progress), indent=1) + "\n"
 
 
+def progress_from_json(text: str | bytes) -> Progress:
+    """Raises ValueError, TypeError or KeyError for what :func:`progress_as_json` did not write."""
+    fields = json.loads(text)
+    fields["evaluations"] = [Evaluation(**evaluation) for evaluation in fields["evaluations"]]
+    return Progress(**fields)
+
+
 def read_progress(folder: Path) -> Progress:
-    """The progress stored in a checkpoint. Raises InputError where it is missing or not what was written."""
+    """The progress stored in a checkpoint. Raises DamagedCheckpoint where it is missing or not what was written."""
     path = folder / PROGRESS
     try:
         content = path.read_bytes()
-        if hashlib.md5(content, usedforsecurity=False).hexdigest() != read_list(folder / DIGESTS).get(PROGRESS):
-            raise ValueError(f"{DIGESTS} lists another sum")
-        fields = json.loads(content)
-        fields["evaluations"] = [Evaluation(**evaluation) for evaluation in fields["evaluations"]]
-        return Progress(**fields)
-    except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: missing or damaged ({error}); delete its folder to use an older one") from error
+        listed = read_list(folder / DIGESTS)
+    except (OSError, InputError) as error:
+        name = PROGRESS if isinstance(error, OSError) and error.filename == str(path) else DIGESTS
+        raise DamagedCheckpoint(folder, [name]) from error
+    try:
+        if hashlib.md5(content, usedforsecurity=False).hexdigest() != listed.get(PROGRESS):
+            raise ValueError
+        return progress_from_json(content)
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedCheckpoint(folder, [PROGRESS]) from error
 
 
 def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, str], progress: str) -> None:
-    """Complete a folder whose shards are written, and give it its name.
+    """Complete a folder whose shards are written and synced, and give it its name.
 
-    ``shard_digests``: MD5 by file name, of the shards of all processes. What had the name before is replaced: it is of
-    a run that went back to an older checkpoint.
+    ``shard_digests``: MD5 by file name, of the shards of all processes. What had the name before is retired once the
+    new one is whole.
     """
-    (partial / PROGRESS).write_text(progress, encoding="utf-8")
+    write_text(partial / PROGRESS, progress)
     others = {name: md5_file(partial / name) for name in (PROGRESS, METADATA)}
     write_text(partial / DIGESTS, format_list({**shard_digests, **others}))
-    sync_folder(partial)
-    shutil.rmtree(final, ignore_errors=True)
+    if final.exists():
+        retire(final)
     partial.rename(final)
+    sync_to_disk(final.parent)
 
 
-def remove_old_checkpoints(run_dir: Path, *, keep: int, keep_every: int) -> None:
+def retire_old_checkpoints(run_dir: Path, *, keep: int, keep_every: int) -> None:
     """Leave the ``keep`` newest, and those at multiples of ``keep_every`` steps unless that is 0."""
     for steps in whole_checkpoints(run_dir)[:-keep]:
         if not (keep_every and steps % keep_every == 0):
-            shutil.rmtree(checkpoint_path(run_dir, steps))
+            retire(checkpoint_path(run_dir, steps))
+
+
+def retire_partial(run_dir: Path) -> None:
+    """Retire what killed or failed attempts at writing left. For one process, while none is written."""
+    folder = checkpoints_folder(run_dir)
+    for entry in list(folder.iterdir()) if folder.is_dir() else []:
+        if entry.name.endswith(PARTIAL):
+            retire(entry)
+
+
+def retire(folder: Path) -> None:
+    """Take a folder its name: it counts no more, and :func:`remove_retired` removes it, which may take long."""
+    number = 0
+    while (retired := folder.with_name(f"{folder.name}.{number}{RETIRED}")).exists():
+        number += 1
+    folder.rename(retired)
+
+
+def remove_retired(run_dir: Path) -> threading.Thread:
+    """Begin to remove what is retired, a quarter of a million files perhaps, beside everything else."""
+
+    def remove() -> None:
+        with contextlib.suppress(OSError):
+            for entry in checkpoints_folder(run_dir).iterdir():
+                if entry.name.endswith(RETIRED):
+                    shutil.rmtree(entry, ignore_errors=True)
+
+    thread = threading.Thread(target=remove, name="removes old checkpoints", daemon=True)
+    thread.start()
+    return thread

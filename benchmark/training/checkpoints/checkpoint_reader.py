@@ -4,11 +4,14 @@ Nothing is read before its digest was verified, and nothing in it is executed: i
 unpickler that knows DCP's names only (checkpoint_convert/formats/dcp_metadata.py).
 """
 
+import errno
+import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch.distributed as dist
 
-from benchmark.training.checkpoints.checkpoint_folder import DIGESTS
+from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, DamagedCheckpoint
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.dcp_arrays import dcp_arrays
@@ -17,12 +20,19 @@ from checksums.md5_list import read_list
 from stage.digest import md5_file
 from stage.errors import InputError
 
+MOST_READ_AGAIN = 8
+"""Files that rank 0 reads again where another process found them damaged."""
+
+
+class FilesSeenOtherwise(OSError):
+    """This machine does not see the files of a checkpoint that others see."""
+
 
 def load_checkpoint(state: TrainState, folder: Path, world: World) -> None:
     """Fill weights and moments from ``folder``, written by any topology of the same model. Collective.
 
-    ``state.progress`` is what :func:`read_progress` found there. Raises InputError, on all processes and before
-    anything is touched, when a file is not what was written.
+    ``state.progress`` is what :func:`read_progress` found there. Raises DamagedCheckpoint, an InputError, on all
+    processes and before anything is touched, when a file is not what was written.
     """
     verify_checkpoint(folder, world)
     fill_from_dcp(state, folder)
@@ -45,18 +55,48 @@ def fill_from_dcp(state: TrainState, folder: Path) -> None:
 
 
 def verify_checkpoint(folder: Path, world: World) -> None:
-    """Raise InputError on all processes when any file's digest differs; each process reads some of the files."""
-    listed = sorted(read_list(folder / DIGESTS).items())
-    damaged = []
-    for name, md5 in listed[world.rank :: world.size]:
-        path = folder / name
-        if not path.is_file() or md5_file(path) != md5:
-            damaged.append(name)
-    everywhere: list[list[str] | None] = [None] * world.size
-    dist.all_gather_object(everywhere, damaged)
-    names = sorted(name for some in everywhere for name in some or ())
-    if names:
-        raise InputError(
-            f"{folder}: {', '.join(names)} damaged or missing ({DIGESTS} lists another sum); delete the folder to use "
-            "an older checkpoint"
-        )
+    """Each process reads some of the files and compares their digests. Collective.
+
+    Raises DamagedCheckpoint on all processes when any is not what was written. When rank 0 reads well what another one
+    does not, the checkpoint is sound, and something is wrong with that machine: it raises FilesSeenOtherwise, and the
+    others, which lose it, ConnectionError.
+    """
+    own = socket.gethostname(), _damaged(folder, world.rank, world.size)
+    everywhere: list[tuple[str, list[str]]] = [own] * world.size
+    dist.all_gather_object(everywhere, own)
+    names = sorted({name for _, found in everywhere for name in found})
+    if not names:
+        return
+    seen = [_is_damaged(folder, names) if world.rank == 0 else False]
+    dist.broadcast_object_list(seen, src=0)
+    if seen[0]:
+        raise DamagedCheckpoint(folder, names)
+    rank, (host, _) = next((rank, one) for rank, one in enumerate(everywhere) if one[1])
+    if not own[1]:
+        raise ConnectionError(f"connection closed: rank {rank} on {host} cannot read {folder}")
+    raise FilesSeenOtherwise(errno.EIO, f"{folder / own[1][0]} is not what rank 0 reads, which is sound")
+
+
+def _damaged(folder: Path, rank: int, size: int) -> list[str]:
+    """Names of this process's part of the files that are not what was written."""
+    try:
+        listed = sorted(read_list(folder / DIGESTS).items())
+    except (OSError, InputError):
+        return [DIGESTS]
+    return [name for name, md5 in listed[rank::size] if not _holds(folder / name, md5)]
+
+
+def _is_damaged(folder: Path, names: Sequence[str]) -> bool:
+    """Whether this process, too, finds any of the first few damaged."""
+    try:
+        listed = read_list(folder / DIGESTS)
+    except (OSError, InputError):
+        return True
+    return any(not _holds(folder / name, listed[name]) for name in names[:MOST_READ_AGAIN] if name in listed)
+
+
+def _holds(path: Path, md5: str) -> bool:
+    try:
+        return md5_file(path) == md5
+    except OSError:
+        return False

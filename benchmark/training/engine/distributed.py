@@ -6,6 +6,7 @@ import re
 import resource
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from stage.errors import InputError
 
 TIMES_START_LIMIT = 2
 """PyTorch's own time limits come after the watchdog's (supervision/heartbeat.py), which has more to say."""
+
+
+BACKGROUND = "background:"
+"""How the name of a thread begins that exchanges messages with other processes while training goes on."""
 
 
 class MeetingFailed(InputError):
@@ -66,9 +71,10 @@ def read_environment() -> Environment:
         raise InputError(f"environment: WORLD_SIZE={size} needs MASTER_ADDR and MASTER_PORT")
     address = f"{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '-')}"
     job, elastic = os.environ.get("SLURM_JOB_ID"), os.environ.get("TORCHELASTIC_RUN_ID")
+    named = elastic if elastic != "none" else None  # what torchrun calls every run that was not given a name
     times = [_seconds(name) for name in ("LAUNCHED_S", "SUBMITTED_S")]
     return Environment(
-        rank, size, local_rank, address, _attempt(elastic), os.environ.get("LAUNCH_ID") or job or elastic, job, *times
+        rank, size, local_rank, address, _attempt(elastic), os.environ.get("LAUNCH_ID") or job or named, job, *times
     )
 
 
@@ -145,7 +151,8 @@ def joined_world(
 ) -> Iterator[World]:
     """Join the process group of the run, and leave it when the block ends well.
 
-    After an exception it is not left: that would wait for the other processes, which wait for this one.
+    After an exception it is not left: that would wait for the other processes, which wait for this one. Nor is it while
+    the background uses it, as where a checkpoint hangs: that would wait for the background.
 
     Raises InputError when the number of processes is not the system's or when there is no such device, MeetingFailed
     when the meeting point cannot be had.
@@ -177,7 +184,8 @@ def joined_world(
             f"{timeout.total_seconds():g} s; see which of them did not start"
         ) from error
     yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))
-    dist.destroy_process_group()
+    if not any(thread.name.startswith(BACKGROUND) for thread in threading.enumerate()):
+        dist.destroy_process_group()
 
 
 def build_mesh(system: System, device_type: str) -> DeviceMesh:

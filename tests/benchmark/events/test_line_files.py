@@ -23,7 +23,7 @@ def test_line_cut_by_a_full_disk_is_finished_later(tmp_path: Path, monkeypatch: 
         return written
 
     monkeypatch.setattr(os, "pwrite", into_little_room)
-    file = LineFile(tmp_path / "log", 0)
+    file = LineFile(tmp_path / "log")
     with pytest.raises(OSError, match="No space"):
         file.write(b"0123456789")
     assert (file.size, (tmp_path / "log").read_bytes()) == (0, b"01234")
@@ -37,15 +37,19 @@ def test_line_cut_by_a_full_disk_is_finished_later(tmp_path: Path, monkeypatch: 
 def test_files_start_afresh_or_go_on(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"kept\ndropped\n")
-    LineFile(path, 5).close()
+    file = LineFile(path)
+    file.cut(5)
     assert path.read_bytes() == b"kept\n"
-    file = LineFile(path, 500)  # a checkpoint knew of more than reached the disk
+    file.cut(500)  # a checkpoint knew of more than reached the disk
     file.write(b"more")
     assert path.read_bytes() == b"kept\nmore\n"
     path.write_bytes(b'{"whole": 1}\n{"cut": ')
-    LineFile(path, None).write(b"{}")
+    LineFile(path).write(b"{}")
     assert path.read_bytes() == b'{"whole": 1}\n{"cut": \n{}\n'
-    LineFile(path, 0)
+    file = LineFile(path)
+    file.cut(16)  # in a line
+    assert path.read_bytes() == b'{"whole": 1}\n{"c\n'
+    file.cut(0)
     assert path.read_bytes() == b""
 
 

@@ -175,10 +175,11 @@ def test_a_log_is_continued_where_the_checkpoint_was_or_begun_anew(tmp_path: Pat
     first = log.size()
     log.write(event("b"))
     log.close()
-    continued = MlperfLog(path, continue_at=first)
+    continued = MlperfLog(path)
+    continued.cut(first)
     assert continued.size() == first
     continued.write(event("c"))
     assert [json.loads(line[len(":::MLLOG ") :])["key"] for line in path.read_text().splitlines()] == ["a", "c"]
     continued.close()
-    MlperfLog(path).close()
+    MlperfLog(path).cut(0)
     assert path.read_bytes() == b""

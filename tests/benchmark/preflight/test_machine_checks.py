@@ -12,6 +12,7 @@ import pytest
 from benchmark.preflight import machine_checks
 from benchmark.preflight.preflight_check import Place
 from benchmark.training.engine.distributed import Environment
+from benchmark.training.save_policy import checkpoint_bytes
 from tests.benchmark.preflight.places import alone, large
 from tests.benchmark.tiny import Inputs
 
@@ -31,7 +32,7 @@ def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> Non
 def test_space_for_checkpoints_of_the_real_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three of 12 bytes for each of 174.6e9 parameters (docs/facts/peers.md 1.0), 64 machines to hold one."""
     place = alone(large(tmp_path / "run"))
-    assert machine_checks.checkpoint_bytes(large(tmp_path)) == pytest.approx(2.095e12, rel=1e-3)
+    assert checkpoint_bytes(large(tmp_path)) == pytest.approx(2.095e12, rel=1e-3)
     for free, outcome in ((6.2e12, "FAILED"), (6.3e12, "ok")):
         usage = shutil._ntuple_diskusage(int(1e13), 0, int(free))
         monkeypatch.setattr(shutil, "disk_usage", lambda _, usage=usage: usage)

@@ -9,9 +9,11 @@ import pytest
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
+from benchmark.training.checkpoints.run_saves import STEP_PATIENCE_S, STOP_PATIENCE_S
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.loop import MOST_SKIPPED_IN_A_ROW, Status, run_loop
 from benchmark.training.step import EvaluationResult, StepResult
+from benchmark.training.step_flags import NO_FLAGS, StepFlags
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import CPU, SHORT
 
@@ -27,22 +29,34 @@ class MadeUpWork:
         values: Sequence[float] = (5.0, 4.0),
         of_step: Callable[[int], dict[str, Any]] = lambda _: {},
         differences: Sequence[str] = (),
+        finite: bool = True,
     ) -> None:
         self.calls: list[str] = []
+        self.waited_s: list[float] = []
+        """How long the loop would have waited for a checkpoint that is still being written."""
+        self._finite = finite
         self._values: Iterator[float] = iter(values)
         self._of_step, self._differences = of_step, differences
 
     def step(self) -> StepResult:
         self.calls.append("step")
-        result = StepResult(loss=3.5, grad_norm=0.25, learning_rate=1e-3, skipped=False, stop_requested=False)
+        result = StepResult(loss=3.5, grad_norm=0.25, learning_rate=1e-3, skipped=False)
         return dataclasses.replace(result, **self._of_step(self.calls.count("step")))
 
     def evaluate(self) -> EvaluationResult:
         self.calls.append("evaluate")
         return EvaluationResult(next(self._values), 99)
 
-    def save(self) -> None:
+    def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
+        if flags.writer_busy:
+            self.waited_s.append(patience_s)
+        return not flags.writer_busy
+
+    def save(self, since: float) -> None:
         self.calls.append("save")
+
+    def is_finite(self) -> bool:
+        return self._finite
 
     def audit(self) -> list[str]:
         self.calls.append("audit")
@@ -127,17 +141,60 @@ def test_it_gives_up_after_ten_skipped_steps_in_a_row() -> None:
     assert (progress.steps, progress.skipped_steps, progress.skipped_in_a_row) == (20, 19, 10)
     assert progress.consumed_samples == 48_000 + 20 * 12
     assert progress.scheduled_samples == 48_000 + 12
-    assert "save" not in work.calls  # though due at this step
+    assert work.calls.count("save") == 1
     (message,) = of(seen, "message")
     assert message.value == "10 steps in a row without finite gradients: giving up"
 
 
-@pytest.mark.parametrize(("save_interval", "last_calls"), [(500, ["audit", "save"]), (0, [])])
-def test_request_to_stop_is_met_after_the_step(save_interval: int, last_calls: list[str]) -> None:
-    work = MadeUpWork(of_step=lambda number: {"stop_requested": number == 2})
+@pytest.mark.parametrize(
+    ("save_interval", "last_calls"), [(500, ["audit", "save"]), (None, ["audit", "save"]), (0, [])]
+)
+def test_request_to_stop_is_met_after_the_step(save_interval: int | None, last_calls: list[str]) -> None:
+    work = MadeUpWork(of_step=lambda number: {"flags": StepFlags(sigterm=number == 2)})
     status, progress, _ = loop(configured(save_interval=save_interval), work)
     assert (status, progress.steps) == ("interrupted", 2)
     assert work.calls == ["step", "step", *last_calls]
+
+
+def saves_after(work: MadeUpWork) -> list[int]:
+    """Steps done before each checkpoint."""
+    return [work.calls[:place].count("step") for place, call in enumerate(work.calls) if call == "save"]
+
+
+def test_checkpoints_by_the_clock_on_request_and_after_certain_steps() -> None:
+    work = MadeUpWork(of_step=lambda number: {"flags": StepFlags(save=number in (2, 5))})
+    loop(configured(save_interval=None, save_at=(3, 5, 600)), work)
+    assert saves_after(work) == [2, 3, 5]
+    work = MadeUpWork(of_step=lambda number: {"flags": StepFlags(save=number == 2)})
+    loop(configured(save_interval=0), work)
+    assert saves_after(work) == []
+
+
+def test_checkpoint_that_is_due_while_one_is_written_comes_later() -> None:
+    """Training waits a little where a certain step was asked for, and not at all for one that the clock asks for."""
+    busy = {2: StepFlags(writer_busy=True), 3: StepFlags(writer_busy=True)}
+    work = MadeUpWork(of_step=lambda number: {"flags": busy.get(number, NO_FLAGS)})
+    loop(configured(save_interval=None, save_at=(2,)), work)
+    assert (saves_after(work), work.waited_s) == ([4], [STEP_PATIENCE_S] * 2)
+    work = MadeUpWork(of_step=lambda number: {"flags": StepFlags(save=number in (2, 3), writer_busy=number == 2)})
+    loop(configured(save_interval=None), work)
+    assert (saves_after(work), work.waited_s) == ([3], [0.0])
+    work = MadeUpWork(of_step=lambda number: {"flags": StepFlags(sigusr2=number == 2, writer_busy=True)})
+    status, _, _ = loop(configured(save_interval=None), work)
+    assert (status, saves_after(work), work.waited_s) == ("interrupted", [], [STOP_PATIENCE_S])
+
+
+def test_sound_state_is_saved_when_training_gives_up() -> None:
+    long = {"train_samples": 4100 * 12, "eval_interval_samples": 100 * 12}
+    for fields, saved, message in (
+        ({}, [10], []),
+        ({"finite": False}, [], ["after step 4010: weights or moments are not finite: not saved"]),
+        ({"differences": ["model/x: ranks 1 differ"]}, [], ["after step 4010: model/x: ranks 1 differ"]),
+    ):
+        work = MadeUpWork(of_step=lambda _: {"skipped": True}, **fields)
+        status, _, seen = loop(configured(long, save_interval=None), work)
+        assert (status, saves_after(work)) == ("diverged", saved)
+        assert [event.value for event in of(seen, "message")][1:] == message
 
 
 def test_run_whose_copies_differ_is_not_saved() -> None:

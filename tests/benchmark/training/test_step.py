@@ -16,6 +16,7 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.inputs import open_data
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
+from benchmark.training.step_flags import StepFlags
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
@@ -49,7 +50,8 @@ def _step_and_evaluate(config: RunConfig) -> Seen:
             before = [local(value.detach()).clone() for value in state.parameters.values()]
             at = state.progress.consumed_samples
             asked = number == 1 and world.rank == world.size - 1
-            steps.append(train_step(state, batches.at(at), stop_requested=asked))
+            flags = StepFlags(time_limit=asked, writer_busy=world.rank == 0)
+            steps.append(train_step(state, batches.at(at), flags=flags))
             state.progress.steps += 1
             now = [local(value.detach()) for value in state.parameters.values()]
             changed.append(any(not torch.equal(one, two) for one, two in zip(before, now, strict=True)))
@@ -107,7 +109,8 @@ def test_evaluation_weighs_every_scored_token_the_same(seen: list[Seen]) -> None
 
 def test_one_process_that_is_asked_to_stop_is_enough(seen: list[Seen]) -> None:
     for one in seen:
-        assert [step.stop_requested for step in one.steps] == [False, True, False]
+        assert [step.flags.stop_by for step in one.steps] == [None, "time limit", None]
+        assert [step.flags.writer_busy for step in one.steps] == [True] * 3
 
 
 def test_step_with_a_bad_gradient_changes_nothing(seen: list[Seen]) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 import benchmark.training.loop as loop_module
+import benchmark.training.restore_state as restore_state_module
 import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import Adam
@@ -58,7 +59,7 @@ def _train_recording(config: RunConfig) -> Recorded:
         return square_sum(adam)
 
     setattr(Adam, "gradient_square_sum", recording)  # noqa: B010
-    setattr(train_module, "load_initial", remember)  # noqa: B010
+    setattr(restore_state_module, "load_initial", remember)  # noqa: B010
     run_loop = loop_module.run_loop
 
     def run_and_look(*arguments: Any) -> Any:

@@ -10,7 +10,9 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     progress_as_json,
     publish_checkpoint,
     read_progress,
-    remove_old_checkpoints,
+    remove_retired,
+    retire_old_checkpoints,
+    retire_partial,
     set_aside,
     set_aside_one,
     whole_checkpoints,
@@ -67,6 +69,8 @@ def test_checkpoint_of_the_same_step_is_replaced(tmp_path: Path) -> None:
     (publish(tmp_path, 8) / "__1_0.distcp").touch()
     folder = publish(tmp_path, 8, b"other weights")
     assert (folder / "__0_0.distcp").read_bytes() == b"other weights"
+    remove_retired(tmp_path).join()
+    assert [path.name for path in folder.parent.iterdir()] == ["step_00000008"]
     assert sorted(path.name for path in folder.iterdir()) == [
         ".metadata",
         "__0_0.distcp",
@@ -89,7 +93,7 @@ def test_damaged_progress_is_refused(damage: str, tmp_path: Path) -> None:
     else:
         path.write_text(path.read_text().replace('"seed"', '"sown"'))
         sums.write_text(sums.read_text().replace(before, md5_file(path)))
-    with pytest.raises(InputError, match=r"progress\.json: missing or damaged .*delete its folder"):
+    with pytest.raises(InputError, match=r"step_00000008: progress\.json damaged or missing; use another"):
         read_progress(folder)
 
 
@@ -100,8 +104,28 @@ def test_damaged_progress_is_refused(damage: str, tmp_path: Path) -> None:
 def test_newest_and_every_so_many_stay(keep: int, keep_every: int, left: list[int], tmp_path: Path) -> None:
     for steps in (2, 4, 5, 8, 10, 12):
         checkpoint_path(tmp_path, steps).mkdir(parents=True)
-    remove_old_checkpoints(tmp_path, keep=keep, keep_every=keep_every)
+    retire_old_checkpoints(tmp_path, keep=keep, keep_every=keep_every)
     assert whole_checkpoints(tmp_path) == left
+
+
+def test_what_is_too_old_or_half_written_loses_its_name_at_once_and_its_files_later(tmp_path: Path) -> None:
+    for steps in (4, 8):
+        publish(tmp_path, steps)
+    folder = tmp_path / "checkpoints"
+    for _ in range(2):  # as after two killed attempts, the first of which is not removed yet
+        (folder / "step_00000012.partial").mkdir()
+        retire_partial(tmp_path)
+    retire_old_checkpoints(tmp_path, keep=1, keep_every=0)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "step_00000004.0.retired",
+        "step_00000008",
+        "step_00000012.partial.0.retired",
+        "step_00000012.partial.1.retired",
+    ]
+    assert newest_checkpoint(tmp_path) == 8
+    remove_retired(tmp_path).join()
+    assert [path.name for path in folder.iterdir()] == ["step_00000008"]
+    retire_partial(tmp_path / "no run yet")
 
 
 def test_what_a_run_goes_back_from_is_moved_and_never_lost(tmp_path: Path) -> None:

@@ -46,11 +46,9 @@ def begun(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig
 
 def _train_to(config: RunConfig, last: int) -> str:
     """Ask for a stop so that the checkpoint of step ``last`` is the newest."""
-    save, count = Checkpointer.save, 0
+    save = Checkpointer.save
 
     def counted(checkpointer: Checkpointer) -> float:
-        nonlocal count
-        count += 1
         if checkpointer._state.progress.steps >= last - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return save(checkpointer)
@@ -93,18 +91,6 @@ def flip_a_bit(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["__0_0.distcp", "__3_0.distcp", ".metadata", "progress.json"])
-@pytest.mark.parametrize("damage", [flip_a_bit, Path.unlink], ids=["one bit", "gone"])
-def test_damage_is_found_before_anything_is_loaded(name: str, damage: Any, begun: RunConfig, tmp_path: Path) -> None:
-    config = continue_from(begun, 4, tmp_path / "run", system=ONE)
-    folder = checkpoint_path(config.run_dir, 4)
-    damage(folder / name)
-    with pytest.raises(RuntimeError, match=r"InputError: .*step_00000004.*(damaged|missing).*delete"):
-        in_processes(1, train, config)
-    assert len(events(config.run_dir, "step")) == len(events(begun.run_dir, "step"))
-
-
-@pytest.mark.slow
 def test_checkpoints_are_verified_by_the_checksums_command(begun: RunConfig) -> None:
     folder = checkpoint_path(begun.run_dir, 4)
     listed = folder / "digests.md5"
@@ -122,14 +108,6 @@ def test_checkpoint_of_another_model_is_refused(begun: RunConfig, tmp_path: Path
     (config.run_dir / "config.json").write_text(json.dumps(recorded))
     with pytest.raises(RuntimeError, match="belongs to another model"):
         in_processes(1, train, dataclasses.replace(config, benchmark=smaller))
-
-
-@pytest.mark.slow
-def test_missing_list_of_digests_is_an_error(begun: RunConfig, tmp_path: Path) -> None:
-    config = continue_from(begun, 4, tmp_path / "run", system=ONE)
-    (checkpoint_path(config.run_dir, 4) / "digests.md5").unlink()
-    with pytest.raises(RuntimeError, match=r"digests.md5"):
-        in_processes(1, train, config)
 
 
 def _save(config: RunConfig) -> float:
@@ -165,7 +143,11 @@ def test_all_of_what_two_processes_wrote_or_nothing_is_loaded(inputs: Inputs, tm
     ((complaint, loaded),) = in_processes(1, _load, inputs.config(tmp_path / "run"))
     assert complaint == ""
     assert loaded == pytest.approx(sum(written), rel=1e-12)
-    flip_a_bit(checkpoint_path(tmp_path / "run", 0) / "__1_0.distcp")
-    ((complaint, loaded),) = in_processes(1, _load, inputs.config(tmp_path / "run"))
-    assert "step_00000000: __1_0.distcp damaged or missing" in complaint
-    assert loaded == 0
+    folder = checkpoint_path(tmp_path / "run", 0)
+    for damage, name in ((flip_a_bit, "__1_0.distcp"), (Path.unlink, ".metadata"), (Path.unlink, "digests.md5")):
+        damage(folder / name)
+        ((complaint, loaded),) = in_processes(1, _load, inputs.config(tmp_path / "run"))
+        assert complaint.startswith(f"{folder}: ")
+        assert name in complaint
+        assert complaint.endswith(" damaged or missing; use another checkpoint")
+        assert loaded == 0

@@ -69,6 +69,11 @@ def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.Monke
     assert read_environment().attempt == "torchrun-a_b-2"
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     assert read_environment().launch == "12"
+    with monkeypatch.context() as patch:
+        patch.delenv("SLURM_JOB_ID")
+        for run, launch in (("abc", "abc"), ("none", None)):  # none: torchrun was given no name
+            patch.setenv("TORCHELASTIC_RUN_ID", run)
+            assert read_environment().launch == launch
     monkeypatch.setenv("LAUNCH_ID", "mine")
     assert read_environment().launch == "mine"
     for name, value in (("ATTEMPT", "../0001"), ("SUBMITTED_S", "noon")):

@@ -1,0 +1,84 @@
+"""Which of its checkpoints a run goes on from: the newest that is sound, or the one that was asked for."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.training.checkpoints.checkpoint_folder import (
+    DamagedCheckpoint,
+    checkpoint_path,
+    checkpoints_folder,
+    read_progress,
+    set_aside,
+    set_aside_one,
+    whole_checkpoints,
+)
+from benchmark.training.engine.run_progress import Progress
+from stage.errors import InputError
+from stage.publish import write_text
+
+
+@dataclass(frozen=True)
+class CheckpointChoice:
+    steps: int | None
+    """None: there is none, and the run begins at the initial checkpoint."""
+    progress: Progress | None
+    """Of that checkpoint."""
+    asked_for: bool
+    """By ``--resume-from``: no other will do, and newer ones are to be set aside once it has been loaded."""
+    lines: tuple[str, ...]
+    """For people: what was found damaged on the way and set aside."""
+
+
+def choose_checkpoint(run_dir: Path, resume_from: int | None, launch: str | None) -> CheckpointChoice:
+    """For rank 0, when a run starts. ``launch``: what this start has in common with later ones by the same launcher.
+
+    ``resume_from`` is met once in a launch. Raises InputError where it is asked for and there is no such checkpoint.
+    """
+    if resume_from is None or (launch is not None and _met(run_dir) == {"steps": resume_from, "launch": launch}):
+        return newest_readable(run_dir)
+    there = whole_checkpoints(run_dir)
+    if resume_from not in there:
+        found = ", ".join(map(str, there)) or "none"
+        raise InputError(f"{checkpoints_folder(run_dir)}: no checkpoint of {resume_from} steps; there are: {found}")
+    return CheckpointChoice(resume_from, read_progress(checkpoint_path(run_dir, resume_from)), True, ())
+
+
+def newest_readable(run_dir: Path) -> CheckpointChoice:
+    """The newest whose progress can be read; newer ones are set aside."""
+    lines: list[str] = []
+    for steps in reversed(whole_checkpoints(run_dir)):
+        try:
+            progress = read_progress(checkpoint_path(run_dir, steps))
+        except DamagedCheckpoint as damage:
+            lines.append(set_aside_damaged(run_dir, steps, damage))
+        else:
+            return CheckpointChoice(steps, progress, False, tuple(lines))
+    return CheckpointChoice(None, None, False, tuple(lines))
+
+
+def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> str:
+    """Move a damaged checkpoint out of the way; one line for people."""
+    place = set_aside_one(run_dir, steps, why="damaged")
+    older = [found for found in whole_checkpoints(run_dir) if found < steps]
+    then = f"the one after {older[-1]} steps" if older else "the initial checkpoint"
+    what = f"the checkpoint after {steps} steps is damaged ({damage.files()})"
+    return f"{what}: set aside in {place}, going on from {then}"
+
+
+def go_back(run_dir: Path, steps: int, launch: str | None) -> None:
+    """The checkpoint that was asked for is loaded: set newer ones aside, and remember that it is done."""
+    set_aside(run_dir, after=steps, why=f"back to {steps}")
+    if launch is not None:
+        write_text(_met_path(run_dir), json.dumps({"steps": steps, "launch": launch}) + "\n")
+
+
+def _met_path(run_dir: Path) -> Path:
+    return checkpoints_folder(run_dir) / "resumed_from.json"
+
+
+def _met(run_dir: Path) -> object:
+    try:
+        return json.loads(_met_path(run_dir).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,68 @@
+"""The state that a run starts or continues with: of its newest checkpoint that is sound, or the initial one."""
+
+import torch.distributed as dist
+
+from benchmark.config.run_config import RunConfig
+from benchmark.supervision.phases import PhaseLog
+from benchmark.training.checkpoints.checkpoint_choice import go_back
+from benchmark.training.checkpoints.checkpoint_folder import (
+    DamagedCheckpoint,
+    checkpoint_path,
+    progress_as_json,
+    progress_from_json,
+)
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.run_folder import RunFolder
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from stage.errors import InputError
+
+
+def restore_state(
+    config: RunConfig, world: World, folder: RunFolder, launch: str | None, phases: PhaseLog
+) -> TrainState:
+    """The same on all processes. Collective.
+
+    A checkpoint that is damaged is set aside, and an older one taken; nothing of a damaged one is loaded. Raises
+    DamagedCheckpoint where just that one was asked for, InputError where none is left and no initial one was named.
+    """
+    state: TrainState | None = None
+    while True:
+        _share(folder, world)
+        if state is None:
+            state = empty_state(config, world, folder.progress)
+        state.progress = folder.progress
+        if folder.resumed_at is None:
+            _load_initial(state, config)
+            folder.events.note("message", f"starting from {config.checkpoint}, seed {state.progress.seed}")
+            return state
+        path = checkpoint_path(config.run_dir, folder.resumed_at)
+        try:
+            load_checkpoint(state, path, world)
+        except DamagedCheckpoint as damage:
+            if folder.asked_for:
+                raise
+            if world.rank == 0:
+                folder.fall_back(config, damage)
+            phases.enter("load", -1)
+            continue
+        if folder.asked_for and world.rank == 0:
+            go_back(config.run_dir, folder.resumed_at, launch)
+        folder.events.note("message", f"continuing from {path}, seed {state.progress.seed}")
+        return state
+
+
+def _share(folder: RunFolder, world: World) -> None:
+    """Rank 0's choice, on all processes: 2,048 that each read the list of files would be a burden for a shared disk."""
+    shared = [(folder.resumed_at, folder.asked_for, progress_as_json(folder.progress))]
+    dist.broadcast_object_list(shared, src=0)
+    if world.rank != 0:
+        folder.resumed_at, folder.asked_for, text = shared[0]
+        folder.progress = progress_from_json(text)
+
+
+def _load_initial(state: TrainState, config: RunConfig) -> None:
+    if config.checkpoint is None:
+        raise InputError(f"{config.run_dir}: no sound checkpoint is left; name the initial one with --checkpoint")
+    load_initial(state, MegatronCheckpoint(config.checkpoint))

@@ -1,0 +1,144 @@
+"""When a run saves by itself: an interval from what a save costs and how often such systems fail.
+
+Young's formula, sqrt(2 x cost x mean time between failures), is where the pauses for saving and the steps that failures
+cost add up to least. Two bounds keep it sensible: the background writes at most half of the time, and no failure costs
+more than a tenth of an expected run, which comes first.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from benchmark.config.run_config import RunConfig
+from model.flops import num_parameters
+
+CHECKPOINT_BYTES_PER_PARAMETER = 12
+"""FP32 weights and both of Adam's moments."""
+COPY_BYTES_PER_S = 2e9
+"""From a device to its host while the others copy too: what a pause is estimated from before the first is measured.
+A cautious guess; a link of its own carries ten times as much."""
+MOST_OF_A_RUN = 0.1
+WRITING_SHARE = 0.5
+MEASURED_STEPS = 2
+"""Before an interval is chosen. The first step of a process, which compiles and allocates, is not counted."""
+KEPT_STEPS, KEPT_SAVES = 64, 9
+"""Latest measurements, of which the medians are taken."""
+WORTH_A_NOTE = 0.2
+
+
+@dataclass(frozen=True)
+class SaveInterval:
+    """How often to save, and what that follows from."""
+
+    seconds: float
+    pause_s: float | None
+    """Of training for a save; None where the interval was given as an option."""
+    pause_measured: bool
+    mtbf_s: float
+    """Between failures of the whole system."""
+    step_s: float | None
+    bound: str
+    """What kept it from the formula's; empty where nothing did."""
+
+    def line(self) -> str:
+        """For people."""
+        steps = "" if self.step_s is None else f", about {max(1, round(self.seconds / self.step_s))} steps"
+        how_often = f"{self.seconds / 60:.1f} min" if self.seconds >= 60 else f"{self.seconds:.1f} s"
+        every = f"checkpoints every {how_often}{steps}"
+        if self.pause_s is None:
+            return f"{every} (--save-minutes)"
+        known = "measured" if self.pause_measured else "estimated"
+        why = f"a save pauses training for {self.pause_s:.2f} s ({known})"
+        failures = f"a failure is expected every {self.mtbf_s / 3600:.1f} h"
+        return "; ".join(filter(None, (f"{every}: {why}", failures, self.bound)))
+
+
+def checkpoint_bytes(config: RunConfig) -> int:
+    return CHECKPOINT_BYTES_PER_PARAMETER * num_parameters(config.benchmark.model)
+
+
+def estimated_pause_s(config: RunConfig) -> float:
+    """Of a save, before one was measured: each device copies its part."""
+    return checkpoint_bytes(config) * config.system.replicas / config.system.num_devices / COPY_BYTES_PER_S
+
+
+def save_interval(
+    config: RunConfig, *, pause_s: float | None, write_s: float | None, step_s: float | None
+) -> SaveInterval:
+    """The interval from the medians measured so far; None for what was not."""
+    mtbf_s = 3600 * config.system.device_mtbf_hours / config.system.num_devices
+    if config.save_minutes is not None:
+        return SaveInterval(60 * config.save_minutes, None, False, mtbf_s, step_s, "")
+    cost_s = estimated_pause_s(config) if pause_s is None else pause_s
+    seconds, bound = math.sqrt(2 * cost_s * mtbf_s), ""
+    if write_s is not None and seconds < write_s / WRITING_SHARE:
+        seconds, bound = write_s / WRITING_SHARE, f"the background takes {write_s:.1f} s to write one"
+    expected = config.benchmark.expected_steps
+    if step_s is not None and seconds > MOST_OF_A_RUN * expected * step_s:
+        seconds = MOST_OF_A_RUN * expected * step_s
+        bound = f"at most {MOST_OF_A_RUN:.0%} of the {expected} steps that a run takes"
+    return SaveInterval(seconds, cost_s, pause_s is not None, mtbf_s, step_s, bound)
+
+
+class SavePolicy:
+    """Rank 0's clock: whether it is time to save, from what saves and steps have taken so far."""
+
+    def __init__(self, config: RunConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config, self._clock = config, clock
+        self._by_time = config.saves and config.save_interval is None
+        self._begun = clock()
+        """When the newest checkpoint was begun, or the run."""
+        self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
+        self._pauses: deque[float] = deque(maxlen=KEPT_SAVES)
+        self._writes: deque[float] = deque(maxlen=KEPT_SAVES)
+        self._noted: SaveInterval | None = None
+        self._first = True
+
+    def interval(self) -> SaveInterval | None:
+        """None where steps are counted instead, nothing is saved, or too little is known yet."""
+        if not self._by_time or len(self._steps) < MEASURED_STEPS:
+            return None
+        return save_interval(
+            self._config,
+            pause_s=_median(self._pauses),
+            write_s=_median(self._writes),
+            step_s=_median(self._steps),
+        )
+
+    def due(self) -> bool:
+        interval = self.interval()
+        return interval is not None and self._clock() - self._begun >= interval.seconds
+
+    def news(self) -> SaveInterval | None:
+        """The interval where it was just chosen, or has changed by more than a fifth since this last told of it."""
+        now = self.interval()
+        if now is None or (
+            self._noted is not None and abs(now.seconds - self._noted.seconds) <= WORTH_A_NOTE * self._noted.seconds
+        ):
+            return None
+        self._noted = now
+        return now
+
+    def stepped(self, seconds: float) -> None:
+        if not self._first:
+            self._steps.append(seconds)
+        self._first = False
+
+    def saved(self, pause_s: float) -> None:
+        """A checkpoint was begun; training paused for that long, the audit before it included."""
+        self._begun = self._clock() - pause_s
+        self._pauses.append(pause_s)
+
+    def written(self, seconds: float) -> None:
+        self._writes.append(seconds)
+
+    @property
+    def last_write_s(self) -> float | None:
+        return self._writes[-1] if self._writes else None
+
+
+def _median(values: deque[float]) -> float | None:
+    return median(values) if values else None
