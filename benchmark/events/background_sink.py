@@ -49,7 +49,7 @@ class Background:
             return not self._pending
 
     def close(self, patience_s: float = CLOSE_S) -> None:
-        """Wait likewise, then close the sink."""
+        """Wait likewise, and for the sink to be closed, which its own thread does: that may hang, too."""
         deadline = time.monotonic() + patience_s
         with self._changed:
             self._closing = True
@@ -61,9 +61,6 @@ class Background:
         self._thread.join(max(0.1, deadline - time.monotonic()))
         if self._lost:
             _say(f"{self.sink.name}: {self._lost} events could not be written")
-        if not self._thread.is_alive():
-            with contextlib.suppress(Exception):
-                self.sink.close()
 
     def _work(self) -> None:
         tries = 0
@@ -84,6 +81,8 @@ class Background:
             with self._changed:
                 self._pending.popleft()
                 self._changed.notify_all()
+        with contextlib.suppress(Exception):
+            self.sink.close()
 
     def _has_failed(self, error: Exception) -> None:
         """Say so the first time, and wait."""

@@ -1,5 +1,8 @@
 """Lines for people, on standard output: one every few steps, one per evaluation."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from benchmark.events.event import Event
 
 
@@ -10,6 +13,8 @@ class Console:
 
     def __init__(self, log_interval: int) -> None:
         self._log_interval = log_interval
+        self._eta = ""
+        """What the next step line adds."""
 
     def write(self, event: Event) -> None:
         fields = event.metadata
@@ -22,8 +27,9 @@ class Console:
                     f"| grad norm {fields['grad_norm']:.3f} | lr {fields['learning_rate']:.3e} "
                     f"| {fields['step_s']:.3f} s | {fields['tokens_per_s']:,.0f} tokens/s "
                     f"| {fields['tflops_per_device']:.2f} TFLOP/s per device{mfu} "
-                    f"| {fields['memory_gib']:.2f} GiB{skipped}"
+                    f"| {fields['memory_gib']:.2f} GiB{skipped}{self._eta}"
                 )
+                self._eta = ""
             case "evaluation":
                 target = fields["target"]
                 verdict = "" if target is None else f" (target {target})"
@@ -31,6 +37,10 @@ class Console:
                     f"evaluation after {fields['trained_tokens']:,} tokens: "
                     f"log perplexity {fields['log_perplexity']:.5f}{verdict} in {fields['seconds']:.2f} s"
                 )
+            case "eta" if fields["after"] == "step":
+                self._eta = f" | {_goal(fields)} in {spoken_duration(fields['seconds'])}"
+            case "eta":
+                self._print(_expected(fields))
             case "checkpoint":
                 self._print(f"checkpoint after {fields['steps']} steps: training paused {fields['seconds']:.3f} s")
             case "message":
@@ -41,3 +51,27 @@ class Console:
 
     def _print(self, line: str) -> None:
         print(line, flush=True)
+
+
+def spoken_duration(seconds: float) -> str:
+    """ "1 h 12 min", "3 min 20 s", "45 s"; a negative one is none at all."""
+    whole = max(0, round(seconds))
+    if whole >= 3600:
+        minutes = round(whole / 60)
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def _goal(eta: Mapping[str, Any]) -> str:
+    return "target" if eta["reaches_target"] else "end of training"
+
+
+def _expected(eta: Mapping[str, Any]) -> str:
+    """A line about the note ``eta``, with its interval."""
+    tokens, low, high = (eta[f"target_tokens{end}"] for end in ("", "_low", "_high"))
+    between = f" ({low:,} to {high:,})" if low < high else ""
+    seconds, low_s, high_s = (spoken_duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
+    between_s = f" ({low_s} to {high_s})" if low_s != high_s else ""
+    missed = eta["target"] is not None and not eta["reaches_target"]
+    goal = "target not expected before the end of training" if missed else f"{_goal(eta)} expected"
+    return f"{goal} after {tokens:,} tokens{between}, in {seconds}{between_s}"

@@ -36,3 +36,12 @@ class Sink(Protocol):
     def write(self, event: Event) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Follower(Protocol):
+    """Says more about what happened. It is called where the event is reported, so it has to return at once; should it
+    raise, it is not called again."""
+
+    def follow(self, event: Event) -> tuple[str, Mapping[str, Any]] | None:
+        """Key and fields of a note that belongs behind ``event``, if there is one."""
+        ...

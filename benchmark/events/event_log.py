@@ -3,19 +3,22 @@
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchmark.events.background_sink import Background
-from benchmark.events.event import Event, Kind, Sink
+from benchmark.events.event import Event, Follower, Kind, Sink
 from stage.git import REPOSITORY
 
 
 class EventLog:
     """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
 
-    def __init__(self, sinks: Sequence[Sink] = ()) -> None:
+    def __init__(self, sinks: Sequence[Sink] = (), followers: Sequence[Follower] = ()) -> None:
+        """``followers`` add notes to what is reported."""
         self._sinks = tuple(Background(sink) for sink in sinks)
+        self._followers = list(followers)
 
     def point(self, key: str, value: Any = None, **metadata: Any) -> None:
         self._emit(key, "POINT_IN_TIME", value, metadata, True)
@@ -47,5 +50,22 @@ class EventLog:
             file = file.relative_to(REPOSITORY)
         time_ms = time.time_ns() // 1_000_000
         event = Event(key, kind, value, metadata, time_ms, file.as_posix(), caller.f_lineno, mlperf)
+        self._send(event)
+        for follower in tuple(self._followers):
+            self._follow(follower, event)
+
+    def _send(self, event: Event) -> None:
         for sink in self._sinks:
             sink.write(event)
+
+    def _follow(self, follower: Follower, event: Event) -> None:
+        said: str | None = None
+        try:
+            found = follower.follow(event)
+        except Exception as error:
+            self._followers.remove(follower)
+            found = ("message", {})
+            said = f"{type(follower).__name__} is left out from now on: {type(error).__name__}: {error}"
+        if found is not None:
+            key, fields = found
+            self._send(replace(event, key=key, kind="POINT_IN_TIME", value=said, metadata=fields, mlperf=False))

@@ -21,6 +21,7 @@ from benchmark.events.event import Sink
 from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog, log_configuration
+from benchmark.events.target_eta import TargetEta
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.machine.run_environment import run_environment
 from benchmark.supervision.attempt_folder import AttemptStart, attempt_path, write_start
@@ -192,7 +193,8 @@ def open_run_folder(config: RunConfig, rank: int, launch: str | None = None) -> 
         sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
         if config.tensorboard:
             sinks.append(TensorBoard(folder / "tensorboard"))
-        events = EventLog(sinks)
+        seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
+        events = EventLog(sinks, [TargetEta(config, seen)])
         stack.callback(events.close)
         events.note("environment", run_environment(config.system.device))
         found = RunFolder(starting_progress(config.benchmark, seed), events=events, mlperf_log=log)

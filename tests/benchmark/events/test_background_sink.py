@@ -60,3 +60,22 @@ def test_event_that_a_sink_cannot_take_does_not_block_the_next(capfd: pytest.Cap
     told = capfd.readouterr().err
     assert told.count("cannot be encoded") == 1
     assert "1 events could not be written" in told
+
+
+def test_sink_that_hangs_while_it_is_closed_does_not_hold_the_end_up() -> None:
+    released = threading.Event()
+
+    class Hangs(Recorder):
+        def close(self) -> None:
+            released.wait(60)
+            super().close()
+
+    sink = Hangs(lambda _: None)
+    background = Background(sink)
+    background.write(event("a"))
+    started = time.perf_counter()
+    background.close(patience_s=0.2)
+    assert time.perf_counter() - started < 30.0
+    assert sink.keys == ["a"]
+    assert not sink.closed
+    released.set()

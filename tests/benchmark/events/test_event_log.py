@@ -1,7 +1,9 @@
 """Events reach every sink, with the place in the code that reported them."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,31 @@ def test_kinds_of_events() -> None:
     ]
     assert seen[0].metadata == {"epoch_num": 1}
     assert [one.time_ms for one in seen] == sorted(one.time_ms for one in seen)
+
+
+class _Echo:
+    """Repeats what it hears of "a"; fails at "b"."""
+
+    def follow(self, event: Event) -> tuple[str, Mapping[str, Any]] | None:
+        if event.key == "b":
+            raise KeyError("unknown")
+        return ("echo", {"of": event.key}) if event.key == "a" else None
+
+
+def test_followers_add_notes_and_one_that_fails_is_left_out() -> None:
+    seen: list[Event] = []
+    events = EventLog((Recorder(seen.append),), [_Echo()])
+    for key in ("a", "b", "a"):
+        events.point(key, 1, epoch_num=2)
+    events.close()
+    assert [one.key for one in seen] == ["a", "echo", "b", "message", "a"]
+    assert (seen[1].metadata, seen[1].value, seen[1].mlperf, seen[1].time_ms) == (
+        {"of": "a"},
+        None,
+        False,
+        seen[0].time_ms,
+    )
+    assert seen[3].value == "_Echo is left out from now on: KeyError: 'unknown'"
 
 
 def test_without_sinks_it_is_silent(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,164 @@
+"""After how many tokens a run will meet its target, from its evaluations and the curves of earlier runs.
+
+A run's curve has the shape of the reference curve of its batch size and stands a little above or below it. Both meet
+the target only at an evaluation, so that the forecast is an evaluation, too. How far such forecasts are off:
+docs/telemetry.md.
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
+from benchmark.config.run_config import Benchmark
+
+LATEST = 8
+"""Evaluations that say how far a run stands from its reference curve; their median, as one may be a spike."""
+DOUBT = 4
+"""How many evaluations it takes until half of that distance is believed to last."""
+Z_90 = 1.645
+"""Standard deviations on either side that hold 90 % of a normal distribution."""
+SPREAD, FIRST_SPREAD = 0.4, 0.75
+"""Standard deviations, in values of the reference curve: of a run's own unevenness, and of where it will stand while
+nothing is known of it, which goes down with the number of evaluations."""
+OWN_LATEST, OWN_FEWEST = 4, 3
+"""Evaluations that are extrapolated where there is no reference curve, and the fewest that are."""
+OWN_SPREAD = 0.5
+"""Of such an extrapolation, as a share of the tokens that remain."""
+SIZE_MARGIN = 1.5
+"""A batch size is as the nearest curve's up to this factor beyond the smallest or largest one."""
+FARTHEST = 10
+"""Times the length of the curve: a target that is not met until then is out of sight."""
+
+
+@dataclass(frozen=True)
+class TargetForecast:
+    """When the target will be met: trained tokens at an evaluation, since the initial checkpoint."""
+
+    tokens: int
+    low: int
+    high: int
+    """Nine runs of ten meet it from ``low`` to ``high``, both included."""
+    basis: Literal["reference curves", "own evaluations"]
+
+
+def forecast(
+    benchmark: Benchmark, evaluations: Sequence[tuple[int, float]], trained_tokens: int
+) -> TargetForecast | None:
+    """``evaluations``: trained tokens and log perplexity (nats per token) of each so far, in order. ``trained_tokens``:
+    now. None without a target, or while nothing can be said."""
+    target = benchmark.target_log_perplexity
+    if target is None:
+        return None
+    curve = _reference(benchmark)
+    if curve is None:
+        found = _by_own_evaluations(evaluations, target, trained_tokens)
+    else:
+        found = _by_curve(curve, evaluations, target, trained_tokens)
+    if found is None:
+        return None
+    tokens, low, high = (_at_evaluation(benchmark, max(count, trained_tokens + 1)) for count in found)
+    return TargetForecast(tokens, low, high, "own evaluations" if curve is None else "reference curves")
+
+
+def _at_evaluation(benchmark: Benchmark, tokens: float) -> int:
+    """Trained tokens of the first evaluation at or after ``tokens``."""
+    interval = benchmark.eval_interval * benchmark.global_batch_size * benchmark.model.seq_length
+    return math.ceil(tokens / interval - 1e-9) * interval
+
+
+Curve = Callable[[float], float]
+"""Log perplexity after so many values of the curve, a number of them that need not be whole."""
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """The reference curve of a run's batch size."""
+
+    at: Curve
+    tokens_per_value: int
+    length: int
+    """Values until the reference runs met their target."""
+
+
+def _reference(benchmark: Benchmark) -> _Reference | None:
+    """Interpolated between the batch sizes on either side; None where no run was like this one."""
+    known = BENCHMARKS.get(benchmark.name)
+    curves = REFERENCE_CURVES.get(benchmark.name)
+    size = benchmark.global_batch_size
+    if known is None or curves is None or known.model != benchmark.model:
+        return None
+    if not curves[0].global_batch_size / SIZE_MARGIN <= size <= curves[-1].global_batch_size * SIZE_MARGIN:
+        return None
+    low = max((one for one in curves if one.global_batch_size <= size), key=_size, default=curves[0])
+    high = min((one for one in curves if one.global_batch_size >= size), key=_size, default=curves[-1])
+    apart = high.global_batch_size - low.global_batch_size
+    share = (size - low.global_batch_size) / apart if apart > 0 else 0.0
+    length = max(len(low.log_perplexities), len(high.log_perplexities))
+    return _Reference(
+        lambda count: (1 - share) * _value(low, count) + share * _value(high, count), low.tokens_per_value, length
+    )
+
+
+def _size(curve: ReferenceCurve) -> int:
+    return curve.global_batch_size
+
+
+def _value(curve: ReferenceCurve, count: float) -> float:
+    """Between the values on a line; beyond the last in a line over the logarithm of tokens, as the last six go."""
+    values = curve.log_perplexities
+    last = len(values)
+    if count <= last:
+        below = min(max(int(count), 1), last - 1)
+        return values[below - 1] + max(count - below, 0.0) * (values[below] - values[below - 1])
+    slope = (values[-1] - values[-7]) / math.log(last / (last - 6))
+    return values[-1] + slope * math.log(count / last)
+
+
+def _by_curve(
+    reference: _Reference, evaluations: Sequence[tuple[int, float]], target: float, trained_tokens: int
+) -> tuple[float, float, float] | None:
+    """Tokens: middle, lower and upper end."""
+    unit, count = reference.tokens_per_value, len(evaluations)
+    distances = [value - reference.at(tokens / unit) for tokens, value in evaluations[-LATEST:]]
+    distance = statistics.median(distances) * count / (count + DOUBT) if distances else 0.0
+    crossing = _crossing(lambda at: reference.at(at) + distance, target, FARTHEST * reference.length)
+    if crossing is None:
+        return None
+    # evaluations so far were above the target, wherever the curve may stand
+    crossing = max(crossing, trained_tokens / unit)
+    spread = Z_90 * math.hypot(SPREAD, FIRST_SPREAD / math.sqrt(count + 1))
+    return crossing * unit, (crossing - spread) * unit, (crossing + spread) * unit
+
+
+def _crossing(curve: Curve, target: float, farthest: int) -> float | None:
+    """Where ``curve`` first is at or below ``target``; 0 where it begins there."""
+    before = math.inf
+    for count in range(1, farthest + 1):
+        now = curve(count)
+        if now <= target:
+            return count - (target - now) / (before - now) if math.isfinite(before) else 0.0
+        before = now
+    return None
+
+
+def _by_own_evaluations(
+    evaluations: Sequence[tuple[int, float]], target: float, trained_tokens: int
+) -> tuple[float, float, float] | None:
+    """The latest evaluations, continued in a line over the logarithm of tokens."""
+    latest = [(math.log(tokens), value) for tokens, value in evaluations[-OWN_LATEST:]]
+    if len(latest) < OWN_FEWEST:
+        return None
+    slope = statistics.median((two[1] - one[1]) / (two[0] - one[0]) for one, two in itertools.combinations(latest, 2))
+    if slope >= 0:
+        return None
+    level = statistics.median(value - slope * at for at, value in latest)
+    exponent = (target - level) / slope
+    if exponent > math.log(trained_tokens + 1) + math.log(FARTHEST):
+        return None
+    remaining = max(math.exp(exponent) - trained_tokens, 0.0)
+    return tuple(trained_tokens + remaining * factor for factor in (1.0, 1 - OWN_SPREAD, 1 + OWN_SPREAD))  # type: ignore[return-value]
