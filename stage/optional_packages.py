@@ -1,6 +1,7 @@
 """Packages that a single command needs and everything else does without."""
 
 import importlib
+import importlib.util
 from typing import Any
 
 from stage.errors import InputError
@@ -12,3 +13,11 @@ def import_optional(module: str, package: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise InputError(f"{purpose} needs {package}: pip install {package} ({error})") from error
+
+
+def require_optional(module: str, package: str, purpose: str) -> None:
+    """Raise InputError likewise, without importing ``module``, which another process will do."""
+    found = importlib.util.find_spec(module)
+    # a folder of that name, as the package itself may leave one, is found, too, but has no file
+    if found is None or found.origin is None:
+        raise InputError(f"{purpose} needs {package}: pip install {package}")

@@ -4,6 +4,7 @@ Benchmarks are listed in ``benchmarks.py``, systems in ``systems.py``; the comma
 """
 
 import math
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -261,6 +262,13 @@ class RunConfig:
     """Have every process watched: one that hangs is killed, and says where (benchmark/supervision/watchdog.py)."""
     tensorboard: bool = False
     """Write scalars for TensorBoard to RUN_DIR/tensorboard; needs tensorboardX."""
+    wandb: Literal["off", "online", "offline"] = "off"
+    """Send the run to Weights & Biases, or write to RUN_DIR/wandb what `wandb sync` sends; needs wandb."""
+    prometheus_textfile: Path | None = None
+    """File *.prom in the folder that Prometheus' node exporter reads on the machine of rank 0; kept current."""
+    after_checkpoint: str = ""
+    """Program and words, started beside training after each checkpoint; it finds CHECKPOINT_DIR, CHECKPOINT_STEPS,
+    RUN_DIR and more in its environment (docs/telemetry.md)."""
     cache_cleared: bool = False
     """Whether the page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
     submission: tyro.conf.OmitArgPrefixes[Submission] = field(default_factory=Submission)
@@ -274,6 +282,20 @@ class RunConfig:
             raise InputError(f"save_minutes {self.save_minutes}: expected more than 0, and no --save-interval")
         if self.save_at and (min(self.save_at) < 1 or not self.saves):
             raise InputError(f"save_at {_listed(list(self.save_at))}: expected steps from 1 on, not --save-interval 0")
+        if self.prometheus_textfile is not None and self.prometheus_textfile.suffix != ".prom":
+            raise InputError(
+                f"prometheus_textfile {self.prometheus_textfile}: the collector reads files *.prom only; change "
+                "--prometheus-textfile"
+            )
+        try:
+            words = shlex.split(self.after_checkpoint)
+        except ValueError as error:
+            raise InputError(
+                f"after_checkpoint {self.after_checkpoint}: {error}; quote its words as a shell would, in "
+                "--after-checkpoint"
+            ) from None
+        if self.after_checkpoint and not words:
+            raise InputError("after_checkpoint: no program; give one with --after-checkpoint, or leave it out")
 
     def require_fit(self) -> None:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can."""

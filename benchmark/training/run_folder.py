@@ -16,13 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
-from benchmark.events.console import Console
-from benchmark.events.event import Sink
 from benchmark.events.event_log import EventLog
-from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog, log_configuration
-from benchmark.events.target_eta import TargetEta
-from benchmark.events.tensorboard import TensorBoard
 from benchmark.machine.run_environment import run_environment
 from benchmark.supervision.attempt_folder import AttemptStart, attempt_path, write_start
 from benchmark.supervision.stop_note import remove_stop_note
@@ -37,6 +32,7 @@ from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation, Progress, starting_progress
 from benchmark.training.loop import Status
 from benchmark.training.run_requests import seconds_since_process_start
+from benchmark.training.run_sinks import open_event_log
 from stage.errors import InputError
 from stage.lock import only_one_in
 from stage.publish import write_text
@@ -190,14 +186,11 @@ def open_run_folder(config: RunConfig, rank: int, launch: str | None = None) -> 
         seed = _choose_seed(config, begun) if choice.progress is None else choice.progress.seed
         _write_config(folder, dataclasses.replace(config, seed=seed))
         log = MlperfLog(result_path(config))
-        sinks: list[Sink] = [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
-        if config.tensorboard:
-            sinks.append(TensorBoard(folder / "tensorboard"))
-        seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
-        events = EventLog(sinks, [TargetEta(config, seen)])
+        progress = starting_progress(config.benchmark, seed)
+        events = open_event_log(config, choice.progress or progress, log)
         stack.callback(events.close)
         events.note("environment", run_environment(config.system.device))
-        found = RunFolder(starting_progress(config.benchmark, seed), events=events, mlperf_log=log)
+        found = RunFolder(progress, events=events, mlperf_log=log)
         found._take(config, choice, seed)
         yield found
 

@@ -1,6 +1,7 @@
 """What a run's configuration works out, and which values it refuses."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -135,3 +136,16 @@ def test_sizes_that_just_fill_a_pipeline() -> None:
     config({"global_batch_size": 128}, {}).require_fit()
     config({"global_batch_size": 192}, {}).require_fit()
     config({"global_batch_size": 256}, {"pipeline_chunks": 2}).require_fit()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"prometheus_textfile": Path("gpt3.txt")}, r"gpt3.txt: the collector reads files \*.prom only"),
+        ({"after_checkpoint": "sbatch 'eval.sh"}, "No closing quotation; quote its words as a shell would"),
+        ({"after_checkpoint": "  "}, "after_checkpoint: no program"),
+    ],
+)
+def test_sinks_and_commands_that_are_refused(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        RunConfig(benchmark=GPT3_175B, system=DGX, **change)

@@ -1,0 +1,143 @@
+"""A command of the user's after each checkpoint: it submits an evaluation, or exports the weights.
+
+It runs beside training, in a session of its own, with low priority and its output in a file. Whatever becomes of it,
+the run goes on; it is noted (``after_checkpoint`` in events.jsonl).
+"""
+
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchmark.config.run_config import RunConfig
+from benchmark.events.event import Event
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
+
+CLOSE_S = 5.0
+"""How long the end of a run waits for the command: long enough for an sbatch."""
+NICENESS = 10
+NOT_ITS_OWN = (
+    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME ROLE_WORLD_SIZE "
+    "MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS "
+    "TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE ATTEMPT LAUNCH_ID LAUNCHED_S SUBMITTED_S"
+).split()
+"""Variables that tell a process which rank of the run it is. The command is none: a program of PyTorch's that it starts
+would wait for the others."""
+SLURM_OF_THE_STEP = (
+    "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_STEP_ID "
+    "SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE "
+    "SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE SLURM_MEM_PER_NODE "
+    "SLURM_MEM_PER_CPU SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_DISTRIBUTION SLURM_HINT"
+).split()
+"""What srun set for this step; an sbatch from here would take it over."""
+
+
+class Notes(Protocol):
+    """Where it says what became of the command: the run's events."""
+
+    def note(self, key: str, value: Any = None, **metadata: Any) -> None: ...
+
+
+class AfterCheckpoint:
+    """A sink that starts ``command`` (program and words) whenever a checkpoint has been written: one at a time, and
+    behind a running one that of the newest checkpoint."""
+
+    name = "command after a checkpoint"
+
+    def __init__(self, command: Sequence[str], config: RunConfig, *, close_s: float = CLOSE_S) -> None:
+        self._command, self._config, self._close_s = tuple(command), config, close_s
+        self.notes: Notes | None = None
+        self._changed = threading.Condition()
+        self._running: int | None = None
+        """Steps of the checkpoint it was started for."""
+        self._waiting: int | None = None
+        self._closed = False
+
+    def write(self, event: Event) -> None:
+        """Raises OSError where it cannot be started."""
+        if event.key != "checkpoint_written":
+            return
+        steps = event.metadata["steps"]
+        with self._changed:
+            if self._running is None:
+                self._start(steps)
+                return
+            passed_over, self._waiting = self._waiting, steps
+        if passed_over is not None:
+            self._note(passed_over, "passed over: the one before it still ran when the next checkpoint came")
+
+    def close(self) -> None:
+        """Wait a little; one that takes longer is left to itself."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._running is None, self._close_s)
+            self._closed = True
+            running, waiting = self._running, self._waiting
+        if running is not None:
+            self._note(running, "left running at the end of the run")
+        if waiting is not None:
+            self._note(waiting, "not started: the run was at its end")
+
+    def output(self, steps: int) -> Path:
+        """What the command printed; that of a checkpoint that was written twice stands one below the other."""
+        return self._config.run_dir / "after_checkpoint" / f"step_{steps:08d}.log"
+
+    def _start(self, steps: int) -> None:
+        self.output(steps).parent.mkdir(exist_ok=True)
+        unset = [word for name in (*NOT_ITS_OWN, *SLURM_OF_THE_STEP) for word in ("-u", name)]
+        words = ["nice", "-n", str(NICENESS), "env", *unset, *self._variables(steps), *self._command]
+        started = time.monotonic()
+        with self.output(steps).open("ab") as output:
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a signal for the run is none for it
+            )
+        self._running = steps
+        threading.Thread(
+            target=self._await, args=(process, steps, started), name="command after a checkpoint", daemon=True
+        ).start()
+
+    def _variables(self, steps: int) -> list[str]:
+        run_dir = self._config.run_dir.absolute()
+        values = {
+            "CHECKPOINT_DIR": checkpoint_path(run_dir, steps),
+            "CHECKPOINT_STEPS": steps,
+            "CHECKPOINT_TOKENS": steps * self._config.tokens_per_step,
+            "CHECKPOINT_SAMPLES": steps * self._config.benchmark.global_batch_size,
+            "RUN_DIR": run_dir,
+            "RUN_CONFIG": run_dir / "config.json",
+            "RUN_BENCHMARK": self._config.benchmark.name,
+            "RUN_SYSTEM": self._config.system.name,
+        }
+        return [f"{name}={value}" for name, value in values.items()]
+
+    def _await(self, process: "subprocess.Popen[bytes]", steps: int, started: float) -> None:
+        status = process.wait()
+        self._note(
+            steps,
+            "done" if status == 0 else "failed",
+            status=status,
+            seconds=time.monotonic() - started,
+            output=str(self.output(steps)),
+        )
+        with self._changed:
+            self._running, following = None, self._waiting
+            self._waiting = None
+            if following is not None and not self._closed:
+                try:
+                    self._start(following)
+                except OSError as error:
+                    self._note(following, f"not started: {error.strerror}")
+            self._changed.notify_all()
+
+    def _note(self, steps: int, outcome: str, **fields: Any) -> None:
+        if self.notes is None:
+            return
+        self.notes.note("after_checkpoint", outcome, steps=steps, **fields)
+        if outcome != "done":
+            more = f", status {fields['status']}; see {fields['output']}" if fields else ""
+            self.notes.note("message", f"the command after the checkpoint of {steps} steps: {outcome}{more}")

@@ -1,0 +1,56 @@
+"""Where the events of a run go, by its options."""
+
+import shlex
+from pathlib import Path
+
+from benchmark.config.run_config import RunConfig
+from benchmark.events.console import Console
+from benchmark.events.event import Sink
+from benchmark.events.event_log import EventLog
+from benchmark.events.line_files import JsonLines
+from benchmark.events.mlperf_log import MlperfLog
+from benchmark.events.prometheus_textfile import PrometheusTextfile
+from benchmark.events.target_eta import TargetEta
+from benchmark.events.tensorboard import TensorBoard
+from benchmark.events.wandb_sink import WandbSink
+from benchmark.training.after_checkpoint import AfterCheckpoint
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
+from benchmark.training.engine.run_progress import Progress
+
+
+def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> EventLog:
+    """The run's events, for rank 0. ``progress``: where it begins or goes on."""
+    folder = config.run_dir
+    hook = AfterCheckpoint(shlex.split(config.after_checkpoint), config) if config.after_checkpoint else None
+    # the hook is closed first, and has something to tell the others
+    sinks: list[Sink] = [] if hook is None else [hook]
+    sinks += [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
+    if config.tensorboard:
+        sinks.append(TensorBoard(folder / "tensorboard"))
+    if config.prometheus_textfile is not None:
+        sinks.append(_prometheus(config.prometheus_textfile, config, progress))
+    if config.wandb != "off":
+        sinks.append(WandbSink(folder, config.wandb))
+    seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
+    events = EventLog(sinks, [TargetEta(config, seen)])
+    if hook is not None:
+        hook.notes = events
+    return events
+
+
+def _prometheus(path: Path, config: RunConfig, progress: Progress) -> PrometheusTextfile:
+    last = progress.evaluations[-1] if progress.evaluations else None
+    steps = newest_checkpoint(config.run_dir)
+    whole_at = checkpoint_path(config.run_dir, steps).stat().st_mtime if steps is not None else None
+    known = {
+        "gpt3_restarts": float(progress.restarts),
+        "gpt3_iteration": float(progress.iteration),
+        "gpt3_trained_tokens": float(progress.trained_tokens),
+        "gpt3_consumed_samples": float(progress.consumed_samples),
+        "gpt3_target_log_perplexity_nats": config.benchmark.target_log_perplexity,
+        "gpt3_evaluation_log_perplexity_nats": None if last is None else last.log_perplexity,
+        "gpt3_evaluation_trained_tokens": None if last is None else float(last.trained_tokens),
+        "gpt3_checkpoint_steps": None if steps is None else float(steps),
+        "gpt3_checkpoint_timestamp_seconds": whole_at,
+    }
+    return PrometheusTextfile(path, run=config.run_dir.absolute().name, system=config.system.name, known=known)
