@@ -42,7 +42,7 @@ class TargetForecast:
     tokens: int
     low: int
     high: int
-    """Nine runs of ten meet it from ``low`` to ``high``, both included."""
+    """At least nine runs of ten meet it from ``low`` to ``high``, both included."""
     basis: Literal["reference curves", "own evaluations"]
 
 
