@@ -135,6 +135,8 @@ class SamplesCommand:
     """Read one more token per sample (the benchmark does not)."""
     tokenizer: Path | None = None
     """Print the samples as text, too."""
+    documents: bool = False
+    """Print which documents each sample is made of, numbered from 0 in the order they were preprocessed in."""
 
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
@@ -147,6 +149,7 @@ class SamplesCommand:
             first=self.first,
             count=self.count,
             plus_one=self.plus_one,
+            print_documents=self.documents,
         )
         print(f"{self.output}: int64 {list(shape)}")
         if model is not None:

@@ -16,6 +16,10 @@ from benchmark.config.accelerators import ACCELERATORS
 from model.gpt3_config import GPT3Config, Recompute
 from stage.errors import InputError
 
+OnSpike = Literal["note", "stop", "skip-data", "lower-rate"]
+ROLLBACKS: tuple[OnSpike, ...] = ("skip-data", "lower-rate")
+"""What changes how the run learns."""
+
 
 def divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
@@ -254,6 +258,13 @@ class RunConfig:
     """Steps; checkpoints at multiples of it are kept for good. 0: none."""
     audit_interval: int = 100
     """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
+    on_spike: OnSpike = "note"
+    """When loss or gradient norm spike: note it; stop, saving; or go back to the checkpoint before it and leave out the
+    samples since (skip-data) or learn more slowly for a while (lower-rate). The last two in the open division only."""
+    spike_rate_factor: float = 0.5
+    """For lower-rate: what the learning rate is multiplied by ..."""
+    spike_rate_steps: int = 100
+    """... for so many steps from the checkpoint on."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
     log_interval: int = 1
@@ -296,6 +307,17 @@ class RunConfig:
             ) from None
         if self.after_checkpoint and not words:
             raise InputError("after_checkpoint: no program; give one with --after-checkpoint, or leave it out")
+        self._require_allowed_on_spike()
+
+    def _require_allowed_on_spike(self) -> None:
+        if self.on_spike in ROLLBACKS and self.submission.submission_division == "closed":
+            raise InputError(
+                f"on_spike {self.on_spike}: the closed division allows neither other data nor another learning rate; "
+                "use --on-spike note or stop, or --submission-division open"
+            )
+        if not 0 < self.spike_rate_factor <= 1:
+            raise InputError(f"spike_rate_factor {self.spike_rate_factor}: expected above 0, at most 1")
+        _require_positive(self, "spike_rate_steps")
 
     def require_fit(self) -> None:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can."""

@@ -19,6 +19,8 @@ class Console:
     def write(self, event: Event) -> None:
         fields = event.metadata
         match event.key:
+            case "step" if fields.get("skipped_in_a_row", 0) > 1:
+                pass  # the guards say when a row of skipped steps begins, and when it ends
             case "step" if fields["iteration"] % self._log_interval == 0:
                 skipped = " | SKIPPED: gradients are not finite" if fields["skipped"] else ""
                 mfu = "" if fields["mfu"] is None else f" | MFU {fields['mfu']:.1%}"

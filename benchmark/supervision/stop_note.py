@@ -13,7 +13,7 @@ from stage.publish import write_text
 @dataclass(frozen=True)
 class StopNote:
     by: str
-    """One of "exit trigger", "signal SIGUSR2", "signal SIGTERM" or "time limit"."""
+    """One of "exit trigger", "signal SIGUSR2", "signal SIGTERM", "time limit" or "rollback"."""
     steps: int
     """Optimizer steps since the initial checkpoint that were done."""
     saved: bool

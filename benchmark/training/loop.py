@@ -1,5 +1,6 @@
 """The timed loop: step, log, evaluate, stop."""
 
+import functools
 import time
 from typing import Literal, Protocol
 
@@ -7,17 +8,15 @@ from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
 from benchmark.training.checkpoints.run_saves import STEP_PATIENCE_S, STOP_PATIENCE_S
 from benchmark.training.engine.run_progress import Evaluation, Progress
+from benchmark.training.guards.loss_guards import Ending, GuardedRun, LossGuards
 from benchmark.training.step import EvaluationResult, StepResult
 from benchmark.training.step_flags import StepFlags
 from model.flops import train_flops_per_token
 
-MOST_SKIPPED_IN_A_ROW = 10
-"""After that many steps without finite gradients a run will not recover by itself."""
-
-Status = Literal["success", "completed", "target not reached", "interrupted", "diverged", "replicas differ"]
+Status = Literal["success", "completed", "target not reached", "interrupted"] | Ending
 
 
-class Work(Protocol):
+class Work(GuardedRun, Protocol):
     """What the loop calls. All are collective: every process calls them at the same step."""
 
     def step(self) -> StepResult:
@@ -56,9 +55,10 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
     benchmark = config.benchmark
     block: list[float] = []  # seconds of each step since the last evaluation
     owed = False  # a checkpoint was due after a certain step, and could not be begun yet
+    guards = LossGuards(config, progress, events, work, lambda: _replicas_differ(progress, events, work))
     if progress.steps == 0:
         _start_block(config, progress, events)
-    while progress.iteration < benchmark.last_iteration:
+    while not progress.finished(benchmark):
         started = time.perf_counter()
         result = work.step()
         progress.steps += 1
@@ -67,7 +67,7 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
         block.append(time.perf_counter() - started)
         _log_step(config, progress, events, result, block[-1], work.memory_bytes())
 
-        finished = progress.iteration >= benchmark.last_iteration
+        finished = progress.finished(benchmark)
         if progress.steps % benchmark.eval_interval == 0 or finished:
             mean_step_s = sum(block) / len(block)
             stats = {"train_step_timing": mean_step_s, "throughput": config.tokens_per_step / mean_step_s}
@@ -78,10 +78,15 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
                 return "success"
             if not finished:
                 _start_block(config, progress, events)
-        if progress.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
-            events.note("message", f"{progress.skipped_in_a_row} steps in a row without finite gradients: giving up")
-            save_now(config, progress, result.flags, events, work, patience_s=STOP_PATIENCE_S)
-            return "diverged"
+        ending = guards.after_step(
+            result.loss,
+            result.grad_norm,
+            result.learning_rate,
+            result.nonfinite,
+            save=functools.partial(save_now, config, progress, result.flags, events, work, patience_s=STOP_PATIENCE_S),
+        )
+        if ending is not None:
+            return ending
         owed = owed or _due(progress, config.save_interval or 0) or progress.steps in config.save_at
         stops = result.flags.stop_by is not None
         saves = config.saves and (owed or stops or result.flags.save)
@@ -177,6 +182,7 @@ def _log_step(
         grad_norm=result.grad_norm,
         learning_rate=result.learning_rate,
         skipped=result.skipped,
+        skipped_in_a_row=progress.skipped_in_a_row,
         step_s=seconds,
         tokens_per_s=tokens_per_s,
         tflops_per_device=flops / 1e12,

@@ -32,7 +32,10 @@ EXIT_STATUS: dict[Status, int] = {
     "target not reached": 1,
     "diverged": 1,
     "replicas differ": 1,
+    "state damaged": 1,
+    "spike": 1,
     "interrupted": 75,  # EX_TEMPFAIL: the same command continues the run
+    "rolled back": 75,
 }
 FAILED = 70  # EX_SOFTWARE: started again, the run goes on from its newest checkpoint
 STATUS_OF_KIND: dict[IncidentKind, int] = {"input": 2, "meeting": 2, "check": 1}

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,8 @@ from benchmark.training.checkpoints.checkpoint_choice import (
 )
 from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, remove_retired, retire_partial
 from benchmark.training.engine.distributed import Environment
-from benchmark.training.engine.run_progress import Evaluation, Progress, starting_progress
+from benchmark.training.engine.run_progress import Evaluation, Progress, Rollback, starting_progress
+from benchmark.training.guards.rollback_file import describe_rollback, finish_rollback, require_rollbacks_allowed
 from benchmark.training.loop import Status
 from benchmark.training.run_requests import seconds_since_process_start
 from benchmark.training.run_sinks import open_event_log
@@ -52,6 +53,8 @@ class RunFolder:
     """That checkpoint, by ``--resume-from``: no other will do."""
     events: EventLog = field(default_factory=EventLog)
     mlperf_log: MlperfLog | None = None
+    rollbacks: Sequence[Rollback] = ()
+    """Those that this start goes back by."""
     _run_is_open: bool = False
 
     @property
@@ -93,6 +96,9 @@ class RunFolder:
             self.events.end("init_stop")
             self.events.start("run_start")
             self.events.start("epoch_start", epoch_num=0)
+        for rollback in self.rollbacks:
+            self.events.point("rollback", dataclasses.asdict(rollback), step=self.progress.trained_tokens)
+            self.events.note("message", f"after a spike: {describe_rollback(rollback)}")
         self._run_is_open = True
         barrier()
         try:
@@ -180,6 +186,8 @@ def open_run_folder(config: RunConfig, rank: int, launch: str | None = None) -> 
         remove_stop_note(folder)
         retire_partial(folder)
         remove_retired(folder)
+        require_rollbacks_allowed(config)
+        finish_rollback(folder)
         choice = choose_checkpoint(folder, config.resume_from, launch)
         if choice.progress is not None:
             _require_same(config, begun, folder)

@@ -13,6 +13,7 @@ from benchmark.training.engine.adam import clip_coefficient
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.guards.nonfinite_step import NonFiniteStep, find_nonfinite
 from benchmark.training.step_flags import NO_FLAGS, StepFlags
 from data_prep.sample_order.token_windows import TokenWindows
 
@@ -31,6 +32,8 @@ class StepResult:
     """The gradient was not finite, so nothing was updated."""
     flags: StepFlags = NO_FLAGS
     """What any of the processes was asked for."""
+    nonfinite: NonFiniteStep | None = None
+    """Of a skipped step: what was not finite, and where."""
 
 
 def train_step(
@@ -48,12 +51,14 @@ def train_step(
     square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
     rate = learning_rate(state.progress.scheduled_samples, state.config.benchmark.optimizer)
+    rate *= state.progress.rate_factor
     skipped = not math.isfinite(norm)
     enter("update")
+    nonfinite = find_nonfinite(state) if skipped else None
     if not skipped:
         update(state, norm, rate)
     state.optimizer.clear_gradients()
-    return StepResult(loss, norm, rate, skipped, StepFlags.of_all(sums))
+    return StepResult(loss, norm, rate, skipped, StepFlags.of_all(sums), nonfinite)
 
 
 def accumulate(state: TrainState, batches: Sequence[MicroBatch], flags: StepFlags = NO_FLAGS) -> Tensor:

@@ -16,6 +16,15 @@ from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves
 from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.guards.rollback_file import (
+    agreed_rollbacks,
+    plan_rollback,
+    take_over,
+    write_rollback,
+)
+from benchmark.training.guards.skip_diagnosis import describe_state
+from benchmark.training.guards.spike_detector import Spike
+from benchmark.training.guards.state_soundness import StateSoundness, check_state
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
 from benchmark.training.restore_state import restore_state
@@ -51,6 +60,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             state = restore_state(config, world, folder, environment.launch, phases)
             if folder.resumed_at != meant:  # that one is damaged
                 folder.note_attempt(config, environment, hosts)
+            folder.rollbacks = take_over(state.progress, agreed_rollbacks(config.run_dir))
             data = open_data(config, state.progress.seed)
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
@@ -81,6 +91,8 @@ class TimedRun:
         self._data, self._phases = data, phases
         self.differences: list[str] = []
         """Between copies, as the last audit found them."""
+        self.soundness = StateSoundness(())
+        """Of weights and moments, as the last check found them."""
         self._batches = TrainingBatches(data.training, config, rank=world.data_rank)
         self.requests = requests
         self.stop_by: StopReason | None = None
@@ -117,6 +129,19 @@ class TimedRun:
         self.differences = audit_replicas(self.state, self.world)
         return self.differences
 
+    def check_state(self) -> StateSoundness:
+        self._enter("audit")
+        self.soundness = check_state(self.state)
+        return self.soundness
+
+    def roll_back(self, spike: Spike) -> None:
+        self.saves.finish(STOP_PATIENCE_S)
+        if self.world.rank == 0:
+            run_dir, progress = self.config.run_dir, self.state.progress
+            write_rollback(run_dir, plan_rollback(self.config, progress, spike.began))
+            write_stop_note(run_dir, StopNote("rollback", progress.steps, saved=False))
+        self.world.barrier()  # who leaves first takes the others along
+
     def memory_bytes(self) -> int:
         return self.world.peak_memory_bytes()
 
@@ -134,9 +159,11 @@ def _run_and_summarize(run: TimedRun) -> Status:
     if status == "replicas differ":
         more = f" and {len(run.differences) - 1} more" if len(run.differences) > 1 else ""
         raise CheckFailed(f"copies differ between devices, {run.differences[0]}{more}; nothing of it was saved")
+    if status == "state damaged":
+        raise CheckFailed(f"{describe_state(run.soundness)}; nothing of it was saved")
     if status == "interrupted" and run.world.rank == 0:
         _note_stop(run, saved)
-    if run.world.rank == 0 and status != "interrupted":
+    if run.world.rank == 0 and status not in ("interrupted", "rolled back"):
         run_s = time.perf_counter() - run.started
         summary = Summary(
             status=status,

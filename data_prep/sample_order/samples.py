@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.sample_order.token_windows import PADDING, open_token_windows
+from data_prep.sample_order.token_windows import PADDING, DocumentPart, open_token_windows
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
 from stage.progress import progress
@@ -22,11 +22,12 @@ def write_samples(
     first: int = 0,
     count: int | None = None,
     plus_one: bool = False,
+    print_documents: bool = False,
 ) -> tuple[int, int]:
     """Write int64 [count, sequence_length (+1)] to ``output``; returns that shape.
 
     ``count`` None: all that were requested from ``first`` on, or for ``num_samples`` = -1 the whole epoch. Tokens
-    missing at the end of the evaluation set are -1.
+    missing at the end of the evaluation set are -1. ``print_documents``: print what each sample is made of, too.
     """
     windows = open_token_windows(
         data_path, sequence_length=sequence_length, num_samples=num_samples, seed=seed, plus_one=plus_one
@@ -43,7 +44,15 @@ def write_samples(
             rows[row] = windows.window(first + row)
             advance(1)
         rows.flush()
+    if print_documents:
+        for sample in range(first, first + count):
+            parts = "; ".join(_words_for(part) for part in windows.documents(sample))
+            print(f"sample {sample}: {parts}")
     return shape
+
+
+def _words_for(part: DocumentPart) -> str:
+    return f"{part.prefix} document {part.document} tokens {part.begin} to {part.end - 1}"
 
 
 def print_texts(samples: Path, model: Tokenizer, first: int) -> None:

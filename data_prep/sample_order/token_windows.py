@@ -27,6 +27,22 @@ class TokenWindows(Protocol):
         """Tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
         ...
 
+    def documents(self, sample: int) -> list["DocumentPart"]:
+        """What a sample is made of, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class DocumentPart:
+    """Tokens ``begin`` to ``end`` - 1 of a document."""
+
+    prefix: Path
+    """The dataset."""
+    document: int
+    """Its number in the dataset, from 0: the order in which preprocess was given the lines."""
+    begin: int
+    end: int
+
 
 @dataclass(frozen=True)
 class SingleDataset:
@@ -41,19 +57,27 @@ class SingleDataset:
         return len(self.index.shuffle_idx)
 
     def window(self, sample: int) -> npt.NDArray[np.int64]:
-        extra = int(self.plus_one)
-        k = int(self.index.shuffle_idx[sample])
-        (first, start), (last, stop) = self.index.sample_idx[k : k + 2].tolist()
-        documents = self.index.document_idx[first : last + 1].tolist()
-        window = np.full(self.sequence_length + extra, PADDING, dtype=np.int64)
+        window = np.full(self.sequence_length + int(self.plus_one), PADDING, dtype=np.int64)
         filled = 0
-        for position, document in enumerate(documents, first):
-            begin = start if position == first else 0
-            end = stop + extra if position == last else int(self.tokens.sizes[document])
+        for document, begin, end in self._parts(sample):
             part = self.tokens.tokens(document, begin, end)
             window[filled : filled + len(part)] = part
             filled += len(part)
         return window
+
+    def documents(self, sample: int) -> list[DocumentPart]:
+        sizes = self.tokens.sizes
+        parts = [(document, begin, min(end, int(sizes[document]))) for document, begin, end in self._parts(sample)]
+        return [DocumentPart(self.tokens.prefix, *part) for part in parts if part[2] > part[1]]
+
+    def _parts(self, sample: int) -> list[tuple[int, int, int]]:
+        """Document, first token and the one after the last, for each document that a sample reaches into."""
+        k = int(self.index.shuffle_idx[sample])
+        (first, start), (last, stop) = self.index.sample_idx[k : k + 2].tolist()
+        documents = self.index.document_idx[first : last + 1].tolist()
+        begins = [start, *[0] * (last - first)]
+        ends = [*(int(self.tokens.sizes[document]) for document in documents[:-1]), stop + int(self.plus_one)]
+        return list(zip(documents, begins, ends, strict=True))
 
 
 @dataclass(frozen=True)
@@ -68,13 +92,22 @@ class BlendedDataset:
         return len(self.dataset_index)
 
     def window(self, sample: int) -> npt.NDArray[np.int64]:
+        part, item = self._place(sample)
+        return part.window(item)
+
+    def documents(self, sample: int) -> list[DocumentPart]:
+        part, item = self._place(sample)
+        return part.documents(item)
+
+    def _place(self, sample: int) -> tuple[SingleDataset, int]:
+        """The dataset a sample comes from, and its number there."""
         part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
         if item >= len(self.parts[part]):
             raise InputError(
                 f"blended sample {sample} would be sample {item} of {self.parts[part].tokens.prefix}, which has "
                 f"{len(self.parts[part])}; request more samples, so that the dataset is read for more epochs"
             )
-        return self.parts[part].window(item)
+        return self.parts[part], item
 
 
 def open_token_windows(

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmark.training.engine.run_progress import Evaluation, Progress
+from benchmark.training.engine.run_progress import Progress, progress_of
 from checkpoint_convert.formats.dcp_arrays import METADATA
 from checksums.md5_list import format_list, read_list
 from stage.digest import md5_file
@@ -110,9 +110,7 @@ def progress_as_json(progress: Progress) -> str:
 
 def progress_from_json(text: str | bytes) -> Progress:
     """Raises ValueError, TypeError or KeyError for what :func:`progress_as_json` did not write."""
-    fields = json.loads(text)
-    fields["evaluations"] = [Evaluation(**evaluation) for evaluation in fields["evaluations"]]
-    return Progress(**fields)
+    return progress_of(json.loads(text))
 
 
 def read_progress(folder: Path) -> Progress:

@@ -26,6 +26,12 @@ class ForwardBackward(ABC):
         slow_bf16 = config.precision == "bf16" and world.device.type == "cpu" and not cpu_has_bf16()
         self._context: AbstractContextManager[Any] = Bf16ByFp32() if slow_bf16 else nullcontext()
         """All forward and backward passes run in it."""
+        self.micro_batch_losses = torch.zeros(0)
+        """[micro-batches] of the last training step, each divided by their number; [0] where this process has none."""
+
+    @property
+    def world(self) -> World:
+        return self._world
 
     @abstractmethod
     def train(self, batches: Sequence[MicroBatch]) -> Tensor:
@@ -55,7 +61,8 @@ class WholeModel(ForwardBackward):
                 loss = mean_loss(self._model_parts[0](own.tokens, own.labels), own.loss_mask) / len(batches)
                 loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
-        return torch.stack(losses).sum() / (self._world.data_parallel * self._world.loss_copies)
+        self.micro_batch_losses = torch.stack(losses)
+        return self.micro_batch_losses.sum() / (self._world.data_parallel * self._world.loss_copies)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:

@@ -28,8 +28,8 @@ class Pipeline(ForwardBackward):
         """By number of micro-batches."""
 
     def train(self, batches: Sequence[MicroBatch]) -> Tensor:
-        losses = self._run(self.training_schedule.step, batches)
-        return losses.sum() / (self._world.data_parallel * self._world.loss_copies)
+        self.micro_batch_losses = self._run(self.training_schedule.step, batches)
+        return self.micro_batch_losses.sum() / (self._world.data_parallel * self._world.loss_copies)
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:

@@ -1,6 +1,9 @@
 """Where a run is: plain data, which a checkpoint holds as JSON."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchmark.config.run_config import Benchmark
 
@@ -13,6 +16,50 @@ class Evaluation:
     """Since the initial checkpoint."""
     log_perplexity: float
     """Nats per scored token."""
+
+
+@dataclass
+class WatchedValue:
+    """What the spike detector knows of a value (guards/spike_detector.py)."""
+
+    recent: list[float] = field(default_factory=list)
+    """The last values that were not high, the oldest first."""
+    surprises: list[float] = field(default_factory=list)
+    """By how much the last of them differed from the median of the values before."""
+
+
+@dataclass
+class SpikeWatch:
+    """What the spike detector knows of a run: a continued run decides as an undisturbed one does."""
+
+    loss: WatchedValue = field(default_factory=WatchedValue)
+    """Nats."""
+    log_norm: WatchedValue = field(default_factory=WatchedValue)
+    """Natural logarithm of the gradient's norm."""
+    norms_high: int = 0
+    """Steps up to now, in a row, whose norm was high."""
+    began: int | None = None
+    """Steps that were done after the first step of the spike that goes on; None: there is none."""
+    last_high: int = 0
+    """Likewise after its last high value."""
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """A way back after a spike, and what is done differently since (guards/rollback_file.py)."""
+
+    to_steps: int
+    """Optimizer steps of the checkpoint that the run went back to; 0: the initial one."""
+    spike_steps: int
+    """Steps that were done after the spike's first step."""
+    first_sample: int
+    """The samples from here on ..."""
+    end_sample: int
+    """... up to but without this one are left out of the order of samples; none where the two are equal."""
+    rate_factor: float = 1.0
+    """The learning rate is multiplied by it ..."""
+    rate_until: int = 0
+    """... until so many steps are done."""
 
 
 @dataclass
@@ -37,6 +84,9 @@ class Progress:
     mlperf_log_bytes: int = 0
     """Length of the MLPerf log when the checkpoint was written; what is beyond it never happened."""
     evaluations: list[Evaluation] = field(default_factory=list)
+    watch: SpikeWatch = field(default_factory=SpikeWatch)
+    rollbacks: list[Rollback] = field(default_factory=list)
+    """Those that this run has been through, the oldest first."""
 
     @property
     def iteration(self) -> int:
@@ -45,13 +95,34 @@ class Progress:
 
     @property
     def consumed_samples(self) -> int:
-        """Since step 0; the next step reads its samples from here."""
-        return self.start_samples + self.steps * self.global_batch_size
+        """Since step 0, with those that were left out after a spike; the next step reads its samples from here."""
+        return self.samples_after(self.steps)
+
+    def samples_after(self, steps: int) -> int:
+        """Where in the order of samples the step after ``steps`` steps begins to read, since step 0."""
+        position, left = self.start_samples, steps * self.global_batch_size
+        for rollback in sorted(self.rollbacks, key=lambda one: one.first_sample):
+            if rollback.first_sample > position + left:
+                break
+            read = max(0, rollback.first_sample - position)
+            position, left = max(position + read, rollback.end_sample), left - read
+        return position + left
+
+    def finished(self, benchmark: Benchmark) -> bool:
+        """Whether all training samples are used up: samples that were left out after a spike are not made up for."""
+        left_out = self.consumed_samples - self.start_samples - self.steps * self.global_batch_size
+        return self.iteration + left_out // self.global_batch_size >= benchmark.last_iteration
+
+    @property
+    def rate_factor(self) -> float:
+        """What the learning rate of the next step is multiplied by, after a spike."""
+        now = [one.rate_factor for one in self.rollbacks if one.to_steps <= self.steps < one.rate_until]
+        return math.prod(now)
 
     @property
     def scheduled_samples(self) -> int:
-        """What the learning rate is computed from: consumed samples without those of skipped steps."""
-        return self.consumed_samples - self.skipped_steps * self.global_batch_size
+        """What the learning rate is computed from: trained samples, that is, without those of skipped steps."""
+        return self.start_samples + (self.steps - self.skipped_steps) * self.global_batch_size
 
     @property
     def trained_tokens(self) -> int:
@@ -61,3 +132,17 @@ class Progress:
 
 def starting_progress(benchmark: Benchmark, seed: int) -> Progress:
     return Progress(seed, benchmark.start_samples, benchmark.global_batch_size, benchmark.model.seq_length)
+
+
+def progress_of(fields: Mapping[str, Any]) -> Progress:
+    """What :func:`dataclasses.asdict` made of a progress, through JSON; also of before spikes were watched.
+
+    Raises KeyError or TypeError for other fields.
+    """
+    made: dict[str, Any] = {**fields, "evaluations": [Evaluation(**one) for one in fields["evaluations"]]}
+    if "watch" in fields:
+        watch = fields["watch"]
+        values = {name: WatchedValue(**watch[name]) for name in ("loss", "log_norm")}
+        made["watch"] = SpikeWatch(**{**watch, **values})
+    made["rollbacks"] = [Rollback(**one) for one in fields.get("rollbacks", ())]
+    return Progress(**made)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.config.run_config import RunConfig, divisors
+from benchmark.config.run_config import OnSpike, RunConfig, Submission, divisors
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from stage.errors import InputError
 
@@ -90,6 +90,22 @@ def test_benchmarks_that_are_refused(change: dict[str, Any], complaint: str) -> 
 def test_systems_that_are_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         dataclasses.replace(DGX, **change)
+
+
+@pytest.mark.parametrize("policy", ["skip-data", "lower-rate"])
+def test_closed_division_neither_skips_data_nor_changes_the_rate(policy: OnSpike) -> None:
+    with pytest.raises(InputError, match=f"on_spike {policy}: the closed division.*--submission-division open"):
+        RunConfig(benchmark=GPT3_175B, system=DGX, on_spike=policy)
+    RunConfig(benchmark=GPT3_175B, system=DGX, on_spike=policy, submission=Submission(submission_division="open"))
+    allowed_policies: tuple[OnSpike, ...] = ("note", "stop")
+    for allowed in allowed_policies:
+        RunConfig(benchmark=GPT3_175B, system=DGX, on_spike=allowed)
+
+
+@pytest.mark.parametrize("change", [{"spike_rate_factor": 0.0}, {"spike_rate_factor": 1.5}, {"spike_rate_steps": 0}])
+def test_lowered_rates_that_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(change))):
+        RunConfig(benchmark=GPT3_175B, system=DGX, **change)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])

@@ -36,6 +36,14 @@ def test_steps_at_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 2
 
 
+def test_row_of_skipped_steps_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(log_interval=1)
+    for in_a_row in (1, 2, 3, 0):
+        step = {**STEP, "iteration": 4 + in_a_row, "skipped": in_a_row > 0, "skipped_in_a_row": in_a_row}
+        console.write(event("step", **step))
+    assert [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()] == ["step 5", "step 4"]
+
+
 def test_evaluations_checkpoints_and_messages(capsys: pytest.CaptureFixture[str]) -> None:
     console = Console(log_interval=1)
     evaluated = {"trained_tokens": 50_331_648, "log_perplexity": 2.7189, "seconds": 9.87}

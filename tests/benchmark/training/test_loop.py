@@ -11,7 +11,10 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.training.checkpoints.run_saves import STEP_PATIENCE_S, STOP_PATIENCE_S
 from benchmark.training.engine.run_progress import Progress, starting_progress
-from benchmark.training.loop import MOST_SKIPPED_IN_A_ROW, Status, run_loop
+from benchmark.training.guards.loss_guards import MOST_SKIPPED_IN_A_ROW
+from benchmark.training.guards.spike_detector import Spike
+from benchmark.training.guards.state_soundness import StateSoundness
+from benchmark.training.loop import Status, run_loop
 from benchmark.training.step import EvaluationResult, StepResult
 from benchmark.training.step_flags import NO_FLAGS, StepFlags
 from tests.benchmark.events.recorder import Recorder
@@ -61,6 +64,13 @@ class MadeUpWork:
     def audit(self) -> list[str]:
         self.calls.append("audit")
         return list(self._differences)
+
+    def check_state(self) -> StateSoundness:
+        self.calls.append("check_state")
+        return StateSoundness(())
+
+    def roll_back(self, spike: Spike) -> None:
+        self.calls.append("roll_back")
 
     def memory_bytes(self) -> int:
         return 3 * 2**29
@@ -141,9 +151,10 @@ def test_it_gives_up_after_ten_skipped_steps_in_a_row() -> None:
     assert (progress.steps, progress.skipped_steps, progress.skipped_in_a_row) == (20, 19, 10)
     assert progress.consumed_samples == 48_000 + 20 * 12
     assert progress.scheduled_samples == 48_000 + 12
-    assert work.calls.count("save") == 1
+    assert work.calls[-3:] == ["check_state", "audit", "save"]
     (message,) = of(seen, "message")
-    assert message.value == "10 steps in a row without finite gradients: giving up"
+    assert message.value.startswith("10 steps in a row without finite gradients, from step 4011 on: giving up")
+    assert [event.value for event in of(seen, "diagnosis")] == [message.value]
 
 
 @pytest.mark.parametrize(

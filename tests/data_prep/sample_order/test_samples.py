@@ -22,6 +22,27 @@ def test_samples_are_the_windows_training_sees(tmp_path: Path) -> None:
         np.testing.assert_array_equal(row, tokens[name][8 * order[item] : 8 * order[item] + 8])
 
 
+def test_documents_of_a_sample_are_told(tmp_path: Path) -> None:
+    tokens = {name: write_dataset(tmp_path / name, [30, 11, 60], seed=seed) for seed, name in enumerate("xy")}
+    data = ["--data-path", "0.5", tmp_path / "x", "0.5", tmp_path / "y", "--seq-length", 16]
+    arguments = [*data, "--num-samples", 12, "--seed", 9, "--output", tmp_path / "s.npy", "--documents"]
+    done = command("data_prep", "samples", *arguments)
+    assert done.returncode == 0, done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert (len(lines), last) == (12, f"{tmp_path / 's.npy'}: int64 [12, 16]")
+    starts = {0: 0, 1: 30, 2: 41}
+    for number, (line, row) in enumerate(zip(lines, np.load(tmp_path / "s.npy"), strict=True)):
+        sample, _, parts = line.partition(": ")
+        assert sample == f"sample {number}"
+        read: list[int] = []
+        for part in parts.split("; "):
+            prefix, _, document, _, begin, _, end = part.split()
+            first = starts[int(document)]
+            read += tokens[Path(prefix).name][first + int(begin) : first + int(end) + 1].tolist()
+        assert read == row.tolist()
+    assert any("; " in line for line in lines)
+
+
 def test_samples_of_an_evaluation_are_padded(tmp_path: Path) -> None:
     tokens = write_dataset(tmp_path / "x", [30])
     arguments = ["--data-path", tmp_path / "x", "--seq-length", 8, "--num-samples", -1, "--seed", 1]

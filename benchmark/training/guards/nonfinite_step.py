@@ -1,0 +1,122 @@
+"""Where gradients are not finite: ranks, parameters, micro-batches, samples. Runs when a step is skipped, never else.
+
+What can be known. Gradients are summed over the data-parallel ranks while they are computed, part by part, and every
+rank keeps its own parts of the sum. So the ranks named here *hold* a part that is not finite; with several
+data-parallel ranks the sum does not tell whose gradient it was. The loss of a micro-batch is looked at before it is
+summed: where one is not finite, rank and samples are known.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from benchmark.training.engine.adam import local
+from benchmark.training.engine.micro_batches import training_sample_ids
+from benchmark.training.engine.train_state import TrainState
+
+MOST_NAMED = 8
+"""Parameters and micro-batches that each rank names: with all of 2,048 ranks, one megabyte is sent."""
+
+
+@dataclass(frozen=True)
+class BadPart:
+    """A rank's part of a parameter's gradient."""
+
+    parameter: str
+    nans: int
+    infs: int
+
+
+@dataclass(frozen=True)
+class BadMicroBatch:
+    """One whose loss is not finite."""
+
+    number: int
+    """Among those of the step, from 0."""
+    first_sample: int
+    count: int
+
+
+@dataclass(frozen=True)
+class RankFindings:
+    """What is not finite on a rank."""
+
+    rank: int
+    host: str
+    data_rank: int
+    """Which part of the global batch it reads."""
+    parts: tuple[BadPart, ...]
+    """At most MOST_NAMED."""
+    num_parts: int
+    num_parameters: int
+    """Parameters of which it holds a part."""
+    micro_batches: tuple[BadMicroBatch, ...]
+    """At most MOST_NAMED; only ranks of a pipeline's last stage have losses."""
+    num_micro_batches: int
+
+
+@dataclass(frozen=True)
+class NonFiniteStep:
+    """A step that was skipped; equal on all processes."""
+
+    first_sample: int
+    """Of the step, in the order of samples."""
+    num_samples: int
+    data_parallel: int
+    ranks: tuple[RankFindings, ...]
+    """In their order; those where everything is finite are left out."""
+
+    @property
+    def losses_finite(self) -> bool:
+        return not any(one.num_micro_batches for one in self.ranks)
+
+
+def find_nonfinite(state: TrainState) -> NonFiniteStep:
+    """Look through the gradients and micro-batch losses of the step that was just computed. Collective."""
+    world, config = state.forward_backward.world, state.config
+    first = state.progress.consumed_samples
+    bad = (~torch.isfinite(state.forward_backward.micro_batch_losses)).nonzero().flatten().tolist()
+    ids = training_sample_ids(
+        first,
+        micro_batch_size=config.system.micro_batch_size,
+        num_microbatches=config.num_microbatches,
+        rank=world.data_rank,
+        world_size=world.data_parallel,
+    )
+    parts = bad_parts({name: local(gradient) for name, gradient in _gradients(state).items()})
+    own = RankFindings(
+        rank=world.rank,
+        host=socket.gethostname(),
+        data_rank=world.data_rank,
+        parts=tuple(parts[:MOST_NAMED]),
+        num_parts=len(parts),
+        num_parameters=len(state.parameters),
+        micro_batches=tuple(BadMicroBatch(number, int(ids[number, 0]), ids.shape[1]) for number in bad[:MOST_NAMED]),
+        num_micro_batches=len(bad),
+    )
+    everywhere: list[RankFindings | None] = [None] * world.size
+    dist.all_gather_object(everywhere, own if parts or bad else None)
+    return NonFiniteStep(
+        first_sample=first,
+        num_samples=config.benchmark.global_batch_size,
+        data_parallel=world.data_parallel,
+        ranks=tuple(one for one in everywhere if one is not None),
+    )
+
+
+def bad_parts(gradients: Mapping[str, Tensor]) -> list[BadPart]:
+    """Those that hold a NaN or an inf."""
+    counts = torch.stack(
+        [torch.stack([torch.isnan(gradient).sum(), torch.isinf(gradient).sum()]) for gradient in gradients.values()]
+    ).tolist()
+    return [BadPart(name, nans, infs) for name, (nans, infs) in zip(gradients, counts, strict=True) if nans or infs]
+
+
+def _gradients(state: TrainState) -> dict[str, DTensor]:
+    found = {name: parameter.grad for name, parameter in state.parameters.items()}
+    return {name: gradient for name, gradient in found.items() if isinstance(gradient, DTensor)}

@@ -1,0 +1,67 @@
+"""Are weights and moments finite, and none of them absurdly large? Runs when a run is about to give up, never else."""
+
+import socket
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchmark.training.engine.adam import local
+from benchmark.training.engine.train_state import TrainState
+
+MOST_NAMED = 8
+ABSURD = 1e6
+"""No trained weight comes near it, and no moment of a gradient that is clipped to norm 1; the flip of a high bit of the
+exponent goes far beyond."""
+
+
+@dataclass(frozen=True)
+class UnsoundTensor:
+    """A rank's part of a tensor that is not what training leaves."""
+
+    name: str
+    """As in checkpoints: model/, exp_avg/ or exp_avg_sq/ and the parameter."""
+    rank: int
+    host: str
+    nonfinite: int
+    """Values that are NaN or inf."""
+    largest: float
+    """Largest absolute value of the others."""
+
+
+@dataclass(frozen=True)
+class StateSoundness:
+    """Equal on all processes."""
+
+    tensors: tuple[UnsoundTensor, ...]
+    """By rank; each rank names at most MOST_NAMED."""
+
+    @property
+    def finite(self) -> bool:
+        return not any(one.nonfinite for one in self.tensors)
+
+
+def check_state(state: TrainState) -> StateSoundness:
+    """Look through weights and moments. Collective; one pass over them."""
+    world = state.forward_backward.world
+    tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
+    table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
+    own = [
+        UnsoundTensor(name, world.rank, socket.gethostname(), round(nonfinite), largest)
+        for name, (nonfinite, largest) in zip(tensors, table, strict=True)
+        if nonfinite or largest > ABSURD
+    ]
+    everywhere: list[list[UnsoundTensor] | None] = [None] * world.size
+    dist.all_gather_object(everywhere, own[:MOST_NAMED])
+    return StateSoundness(tuple(one for some in everywhere for one in some or ()))
+
+
+def _look_at(tensor: Tensor) -> Tensor:
+    """Number of values that are not finite, and the largest absolute value of the others: [2], float64."""
+    if tensor.numel() == 0:
+        return torch.zeros(2, dtype=torch.float64, device=tensor.device)
+    finite = torch.nan_to_num(tensor, nan=0.0, posinf=0.0, neginf=0.0)
+    smallest, largest = finite.aminmax()
+    bad = tensor.numel() - torch.isfinite(tensor).sum()
+    return torch.stack([bad.double(), torch.maximum(-smallest, largest).double()])
