@@ -181,7 +181,7 @@ def _consequence(policy: str, hopeless: bool) -> str:
     if hopeless:
         return (
             f"The run went back {MOST_AT_A_PLACE} times from spikes within {NEAR_STEPS} steps of this one, and it came "
-            "again: stopping. Start again from an older checkpoint, with other data or a lower --lr"
+            "again: stopping. Begin again (another --run-dir) with another --seed or a lower --lr"
         )
     return {
         "note": "Going on (--on-spike note)",

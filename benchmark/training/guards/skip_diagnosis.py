@@ -88,7 +88,7 @@ def _cause(skipped: Sequence[SkippedStep], state: StateSoundness, rate: float) -
         hosts = ", ".join(sorted({one.host for one in state.tensors}))
         return (
             "so it is the state, not the data, that every step breaks on",
-            f"Continue from a checkpoint of before (--resume-from STEP), without {hosts} if it comes back",
+            f"Nothing of it is saved: go on from the last checkpoint, without {hosts} if it comes back",
         )
     seen = [one.found for one in skipped]
     if len(seen) > 1 and seen[0].data_parallel > 1:
@@ -109,14 +109,17 @@ def _cause(skipped: Sequence[SkippedStep], state: StateSoundness, rate: float) -
     return (
         "ranks and parameters are many or others each time, so no device stands out: suspect the data or the learning "
         f"rate ({rate:.3e})",
-        "Look at the samples with the command above; then continue from an older checkpoint (--resume-from STEP), "
-        "with a lower --lr where rules allow it",
+        "Look at the samples, with the commands in events.jsonl; then delete summary.json and continue from an older "
+        "checkpoint (--resume-from STEP), or begin again with a lower --lr (another --run-dir)",
     )
 
 
 def _without(suspects: Sequence[RankFindings]) -> str:
     hosts = ", ".join(sorted({one.host for one in suspects}))
-    return f"Take {hosts} out (python -m benchmark preflight checks it) and continue from the newest checkpoint"
+    return (
+        f"Take {hosts} out (python -m benchmark preflight checks it), delete summary.json and continue from the newest "
+        "checkpoint"
+    )
 
 
 def _only_reader(steps: Sequence[NonFiniteStep]) -> list[RankFindings]:

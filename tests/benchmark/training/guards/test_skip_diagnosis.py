@@ -112,4 +112,4 @@ def test_damaged_state_is_the_cause_before_all_others(tensor: UnsoundTensor, wor
     text = diagnosis(*[skipped(on_rank(2))] * 3, state=StateSoundness((tensor,)))
     assert words in text
     assert "it is the state, not the data" in text
-    assert "--resume-from STEP" in text and "without n3" in text
+    assert "go on from the last checkpoint, without n3 if it comes back" in text
