@@ -131,6 +131,6 @@ def _write(path: Path, content: Any) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None

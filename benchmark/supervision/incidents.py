@@ -76,7 +76,7 @@ def read_incidents(attempt: Path) -> list[Incident]:
         try:
             if path.stat().st_size <= MOST_BYTES:
                 found.append(_checked(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             continue
     return sorted(found, key=lambda incident: incident.time_s)
 
