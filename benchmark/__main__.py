@@ -325,6 +325,26 @@ class PackageCommand:
 
 
 @dataclass(frozen=True)
+class GoodputCommand:
+    """Where the wall time of a run went, over all its attempts: queue, start, init, steps that count, evaluations,
+    checkpoints, lost steps, hangs, idle; and what each interruption cost.
+
+    Example: python -m benchmark goodput LOG_DIR --json
+    """
+
+    run_dir: tyro.conf.Positional[Path]
+    """Folder of the run, also of one that is still going on."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        from benchmark.goodput.goodput_text import goodput
+
+        print(goodput(self.run_dir, as_json=self.json))
+        return 0
+
+
+@dataclass(frozen=True)
 class ReportCommand:
     """Write one self-contained HTML page about runs: verdict and score, accuracy, training, speed, where the time went,
     origin, every finding of review. Several runs overlay. Exit status 0 if it is written, whatever the verdict.
@@ -397,6 +417,10 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     "package": (
         PackageCommand,
         "Three results, a system description and the code become a submission that review passes.",
+    ),
+    "goodput": (
+        GoodputCommand,
+        "Where the wall time of a run went, over all its attempts, and what interruptions cost.",
     ),
     "report": (ReportCommand, "One self-contained HTML page about runs."),
 }

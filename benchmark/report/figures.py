@@ -110,11 +110,13 @@ def minutes(run: RecordedRun, time_ms: float) -> float | None:
 
 
 def kept_steps(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
-    """The steps of a run without those that a restart threw away."""
+    """The steps of a run without those that a restart, or a new beginning, threw away."""
     steps: list[RecordedEvent] = []
     for event in events:
         if event.key == "step":
             steps.append(event)
+        elif event.key == "run_start":
+            steps = []
         elif event.key == "restart":
             tokens = event.number("step") or 0
             steps = [step for step in steps if (step.number("trained_tokens") or 0) <= tokens]

@@ -41,11 +41,57 @@ class TimePart:
 
 
 @dataclass(frozen=True)
+class RibbonPart:
+    """A stretch of wall time; in thousandths of the whole."""
+
+    name: str
+    start: float
+    width: float
+    title: str
+
+
+@dataclass(frozen=True)
+class AttemptLine:
+    """One attempt, and what its end cost."""
+
+    name: str
+    ended: str
+    kind: str
+    """good or bad."""
+    how: str
+    where: str
+    steps: str
+    lost: str
+    cost: str
+    hours: str
+    decided: str
+    said: str
+
+
+@dataclass(frozen=True)
+class AttemptsShown:
+    text: str
+    """The goodput in a sentence."""
+    begin: str
+    end: str
+    """Of the ribbon."""
+    alt: str
+    """The ribbon in words."""
+    ribbon: Sequence[RibbonPart]
+    failures: Sequence[float]
+    """Where on the ribbon attempts failed."""
+    lines: Sequence[AttemptLine]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Times:
     name: str
     text: str
     """All parts in one sentence."""
     parts: Sequence[TimePart]
+    attempts: AttemptsShown | None
+    """None of a log alone."""
 
 
 @dataclass(frozen=True)

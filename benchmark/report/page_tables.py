@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from benchmark.goodput.time_kinds import MEANINGS
+from benchmark.report.goodput_figure import attempts_shown
 from benchmark.report.page_model import RunGroup, RunRow, TimePart, Times
-from benchmark.report.timeline import MEANINGS, Timeline
+from benchmark.report.timeline import Timeline
+from benchmark.results.durations import duration
 from benchmark.results.recorded_run import RecordedRun, settings
 
 COLOURS = 6
@@ -47,7 +50,7 @@ def times_of(times: Timeline, name: str) -> Times:
         if seconds <= 0:
             continue
         share = seconds / times.total
-        label = "train and all else" if part == "train" and times.merged else part
+        label = "train and all else" if part == "productive" and times.ledger is None else part
         meaning = "all of the run that is not told apart" if label != part else MEANINGS[part]
         width = 1000 * share
         parts.append(
@@ -55,16 +58,8 @@ def times_of(times: Timeline, name: str) -> Times:
         )
         start += width
     told = ", ".join(f"{part.label} {part.seconds} ({part.share})" for part in parts)
-    return Times(name, f"{duration(times.total)} in all: {told}", parts)
-
-
-def duration(seconds: float) -> str:
-    """Seconds with the unit that reads best."""
-    if seconds >= 5400:
-        return f"{seconds / 3600:.2f} h"
-    if seconds >= 300:
-        return f"{seconds / 60:.2f} min"
-    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.1f} s"
+    attempts = None if times.ledger is None else attempts_shown(times.ledger)
+    return Times(name, f"{duration(times.total)} in all: {told}", parts, attempts)
 
 
 def number(value: float | None, form: str) -> str:

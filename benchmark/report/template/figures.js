@@ -73,7 +73,7 @@
         ctx.textBaseline = "bottom";
         ctx.fillText(`target ${figure.target}`, bbox.left + 6 * ratio, y - 3 * ratio);
       }
-      const kinds = { evaluation: ["--part-evaluate", 7], checkpoint: ["--part-checkpoint", 13], restart: ["--part-lost", 1e5] };
+      const kinds = { evaluation: ["--part-evaluation", 7], checkpoint: ["--part-checkpoint", 13], restart: ["--part-lost", 1e5] };
       ctx.setLineDash([]);
       for (const mark of figure.marks) {
         const [colour, length] = kinds[mark.kind];

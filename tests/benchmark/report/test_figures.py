@@ -8,7 +8,7 @@ from benchmark.report.figures import MOST_POINTS, Band, Figure, figures, kept_st
 from benchmark.report.step_speed import Speed
 from benchmark.report.timeline import timeline
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from tests.benchmark.report.runs import START_MS, restarted_run, write_run
+from tests.benchmark.report.runs import START_MS, MadeRun, restarted_run, write_run
 
 UNKNOWN = Speed(None, None)
 
@@ -36,6 +36,18 @@ def test_steps_lost_by_a_restart_are_in_no_curve_and_the_line_breaks_there(tmp_p
     assert (restart, len(figure.lines[0].values)) == (7, 11)  # steps before it, and all of them
     tokens = [step.number("trained_tokens") for step in kept_steps(run.events)]
     assert tokens == [2048 * (number + 1) for number in range(8)]
+
+
+def test_run_begun_anew_has_the_steps_of_its_last_beginning(tmp_path: Path) -> None:
+    """Killed before its first checkpoint: there is no restart in the log."""
+    made = MadeRun(tmp_path / "run")
+    for steps in (3, 2):
+        made.steps = 0
+        made.begin()
+        for _ in range(steps):
+            made.step()
+    kept = kept_steps(read_recorded_run(made.end()).events)
+    assert [step.number("trained_tokens") for step in kept] == [2048, 4096]
 
 
 def test_figures_of_a_run(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from benchmark.report.write_report import distinct_names, write_report
 from stage.errors import InputError
+from tests.benchmark.goodput.supervised_run import SupervisedRun, killed_and_hung
 from tests.benchmark.report.runs import write_run
 from tests.chromium import PROGRAM, Browser, headless
 from tests.support import assert_refused, command
@@ -76,7 +77,31 @@ def test_times_are_told(browser: Browser, page: Path) -> None:
             "[...document.querySelectorAll('.parts li')].map((l) => [l.children[1].innerText, l.children[2].innerText])"
         )
     )
-    assert parts == {"init": "2.00 s", "train": "6.00 s", "evaluate": "4.50 s", "checkpoint": "0.50 s"}
+    assert parts == {"init": "2.00 s", "productive": "6.00 s", "evaluation": "4.50 s", "checkpoint": "0.50 s"}
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 1280])
+def test_attempts_are_told_at_any_width(browser: Browser, tmp_path: Path, width: int) -> None:
+    browser.open(report(tmp_path / "report.html", killed_and_hung(tmp_path / "run")), width)
+    assert browser.text(".goodput").startswith("Goodput 2.9% of 137.3 s, 5.2% without the queue: 3 attempts")
+    lines = "[...document.querySelectorAll('.attempts tbody tr:not(.words)')]"
+    rows = browser.value(f"{lines}.map((r) => [...r.children].map((c) => c.innerText))")
+    assert [row[0] for row in rows] == ["0001", "0002", "0003"]
+    assert [row[2] for row in rows] == ["killed", "hang", "finished"]
+    assert [row[6] for row in rows] == ["12.50 s", "46.60 s", "\N{EN DASH}"]
+    assert browser.value("document.querySelectorAll('.ribbon line').length") == 2
+    places = "[...document.querySelectorAll('.ribbon rect')].map((r) => r.getBoundingClientRect())"
+    right = browser.value(f"Math.max(...{places}.map((p) => p.right))")
+    assert right == pytest.approx(
+        browser.value("document.querySelector('.ribbon').getBoundingClientRect().right"), abs=1
+    )
+    colours = browser.value(
+        "[...new Set([...document.querySelectorAll('.ribbon rect')].map((r) => getComputedStyle(r).fill))]"
+    )
+    assert len(colours) >= 6
+    assert browser.value("document.documentElement.scrollWidth") <= width
+    assert browser.complaints == []
 
 
 @needs_chromium
@@ -118,6 +143,22 @@ def test_strangers_texts_are_shown_and_never_run(browser: Browser, tmp_path: Pat
 
 
 @needs_chromium
+def test_strangers_attempts_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
+    run = SupervisedRun(tmp_path / "run")
+    run.launch()
+    run.step()
+    run.incident("exception", HOSTILE, phase=HOSTILE)
+    run.ended(70, HOSTILE, f"{HOSTILE}\x1b[2J")
+    run.launch()
+    run.step()
+    browser.open(report(tmp_path / "report.html", run.finish()), 1280)
+    assert browser.value("window.broken") is None
+    assert browser.value("document.images.length") == 0
+    assert f"{HOSTILE}?[2J" in browser.text(".attempts .said")
+    assert browser.complaints == []
+
+
+@needs_chromium
 def test_script_that_got_in_would_not_run(browser: Browser, page: Path, tmp_path: Path) -> None:
     """The policy alone, the escaping aside."""
     broken = tmp_path / "broken.html"
@@ -152,6 +193,21 @@ def test_page_needs_nothing_else_and_carries_its_data(page: Path) -> None:
     assert accuracy["target"] == 2.44
     assert accuracy["band"]["low"] < accuracy["band"]["high"]
     assert len(text.encode()) < 150_000
+
+
+def test_attempts_reach_the_page_escaped(tmp_path: Path) -> None:
+    run = SupervisedRun(tmp_path / "run")
+    run.launch()
+    run.step()
+    run.incident("exception", HOSTILE)
+    run.ended(70, "again", f"{HOSTILE}\x1b[2J")
+    run.launch()
+    run.step()
+    text = report(tmp_path / "report.html", run.finish()).read_text()
+    said = re.search(r'class="said">(.*?)</span></td></tr>', text)
+    assert said is not None
+    assert said[1].startswith("&lt;/script&gt;&lt;script&gt;window.broken = 1&lt;/script&gt;&lt;img src=x")
+    assert "\x1b" not in text
 
 
 def test_published_log_leaves_out_what_it_lacks(tmp_path: Path) -> None:
