@@ -19,7 +19,6 @@ from stage.errors import InputError
 
 SAVED = 75
 """Exit status of an attempt that was interrupted and saved."""
-ENDED_WITH: Mapping[int, str] = {0: "finished", SAVED: "interrupted"}
 MOST_DEVICES = 1 << 20
 
 
@@ -205,13 +204,13 @@ def _rows(
 
 
 def _how_ended(attempt: RecordedAttempt, stopped: bool, *, is_last: bool) -> str:
-    """``stopped``: it logged the end of its run."""
+    """``stopped``: it logged the end of its run, whatever status torchrun makes of it."""
     if attempt.cause is not None and attempt.status != SAVED:
         return attempt.cause.kind
-    if attempt.status is not None:
-        return ENDED_WITH.get(attempt.status, "failed")
-    if stopped:
+    if stopped or attempt.status == SAVED:
         return "interrupted"
+    if attempt.status is not None:
+        return "failed" if attempt.status else "finished"
     return "running" if is_last else "unknown"
 
 
