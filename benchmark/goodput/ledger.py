@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmark.goodput.observed_failures import Expectation, expectation
-from benchmark.goodput.recorded_attempts import MOST_BYTES, Cause, RecordedAttempt, recorded_attempts
+from benchmark.goodput.recorded_attempts import Cause, RecordedAttempt, recorded_attempts
 from benchmark.goodput.steady_clock import FIRST_MS, LAST_MS, TOLD_MS, steady
 from benchmark.goodput.survival import Survival, survival
 from benchmark.goodput.time_kinds import AFTER, GAPS, MEANINGS, OWN, Kind
@@ -20,6 +20,8 @@ from stage.errors import InputError
 SAVED = 75
 """Exit status of an attempt that was interrupted and saved."""
 MOST_DEVICES = 1 << 20
+MOST_BYTES = 1 << 20
+"""Of a configuration."""
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,15 @@
 All of it is data of files that may be damaged: what is not of its type counts as not there.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from benchmark.goodput.steady_clock import as_milliseconds
 from benchmark.results.printable import printable
 from benchmark.results.recorded_events import RecordedEvent
-from benchmark.supervision.attempt_folder import all_attempts, attempts_folder, read_end, read_start
+from benchmark.supervision.attempt_folder import all_attempts, read_end, read_start
 from benchmark.supervision.incidents import first_cause, read_incidents
-
-Read = TypeVar("Read")
 
 OPENERS = ("attempt", "environment")
 """Events with which the processes of an attempt begin; runs of before attempts were counted have the second alone."""
@@ -22,8 +19,6 @@ TRAINING = ("ready", "run_start", "restart", "step")
 """Events after which an attempt is no longer beginning."""
 BEFORE_RESTART = ("inputs", "environment", "restart")
 """Events of an attempt that goes on, before it does."""
-MOST_BYTES = 1 << 20
-"""Of a file about an attempt: 2,048 host names take 100 kB."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ def recorded_attempts(run_dir: Path, events: Sequence[RecordedEvent]) -> list[Re
     events alone, if no launcher kept folders."""
     sections = [(section, _note(section, events)) for section in _sections(events)]
     noted = {_text(note.get("attempt")) for _, note in sections}
-    left = [_attempt(folder.name, range(0), {}, folder) for folder in _folders(run_dir)]
+    left = [_attempt(folder.name, range(0), {}, folder) for folder in all_attempts(run_dir)]
     found: list[RecordedAttempt] = []
     for section, note in sections:
         name, opened_ms = _text(note.get("attempt")), events[section.start].time_ms
@@ -75,13 +70,6 @@ def recorded_attempts(run_dir: Path, events: Sequence[RecordedEvent]) -> list[Re
         else:
             found.append(_attempt(name or str(len(found) + 1), section, note, None))
     return found + [replace(one, events=range(len(events), len(events))) for one in left]
-
-
-def _folders(run_dir: Path) -> list[Path]:
-    found = _or_none(all_attempts, run_dir)
-    if found is None:  # what one says of its beginning is damaged
-        return sorted(entry for entry in attempts_folder(run_dir).iterdir() if entry.is_dir())
-    return found
 
 
 def _is_before(attempt: RecordedAttempt, opened_ms: int) -> bool:
@@ -123,8 +111,8 @@ def _note(section: range, events: Sequence[RecordedEvent]) -> Mapping[str, objec
 
 def _attempt(name: str, events: range, note: Mapping[str, object], folder: Path | None) -> RecordedAttempt:
     """``folder``: None where there is none; what is in it comes before the note."""
-    start = None if folder is None or not _is_small(folder / "attempt.json") else _or_none(read_start, folder)
-    end = None if folder is None or not _is_small(folder / "ended.json") else _or_none(read_end, folder)
+    start = None if folder is None else read_start(folder)
+    end = None if folder is None else read_end(folder)
     told = note if start is None else asdict(start)
     hosts = told.get("hosts")
     return RecordedAttempt(
@@ -139,20 +127,8 @@ def _attempt(name: str, events: range, note: Mapping[str, object], folder: Path 
         status=None if end is None else _number(end.status),
         action="" if end is None else _text(end.action),
         reason="" if end is None else _text(end.reason),
-        cause=None if folder is None else _or_none(_cause, folder),
+        cause=None if folder is None else _cause(folder),
     )
-
-
-def _is_small(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size <= MOST_BYTES
-
-
-def _or_none(read: Callable[[Path], Read | None], folder: Path) -> Read | None:
-    """What a reader makes of a folder; None where a file is damaged in a way that it does not expect."""
-    try:
-        return read(folder)
-    except (TypeError, ValueError, RecursionError):
-        return None
 
 
 def _cause(folder: Path) -> Cause | None:

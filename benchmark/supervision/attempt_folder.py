@@ -18,6 +18,9 @@ from typing import Any
 
 from stage.publish import write_text
 
+MOST_BYTES = 1 << 24
+"""Of a file here: 2,048 host names are a hundredth of it."""
+
 
 @dataclass(frozen=True)
 class AttemptStart:
@@ -99,18 +102,22 @@ def read_start(attempt: Path) -> AttemptStart | None:
     """None where the attempt ended before it began, or its file is damaged."""
     fields = _read(attempt / "attempt.json")
     try:
-        return None if fields is None else AttemptStart(**{**fields, "hosts": tuple(fields["hosts"])})
+        start = None if fields is None else AttemptStart(**{**fields, "hosts": tuple(fields["hosts"])})
     except (TypeError, KeyError):
         return None
+    times = (start.started_s, start.launched_s or 0, start.submitted_s or 0, start.resumed_at or 0) if start else ()
+    return start if all(isinstance(value, int | float) for value in times) else None
 
 
 def read_end(attempt: Path) -> AttemptEnd | None:
     """None where no launcher saw the end."""
     fields = _read(attempt / "ended.json")
     try:
-        return None if fields is None else AttemptEnd(**{**fields, "exclude": tuple(fields["exclude"])})
+        end = None if fields is None else AttemptEnd(**{**fields, "exclude": tuple(fields["exclude"])})
     except (TypeError, KeyError):
         return None
+    sound = end is None or (isinstance(end.status, int) and all(isinstance(host, str) for host in end.exclude))
+    return end if sound else None
 
 
 def raise_alarm(attempt: Path, text: str) -> bool:
@@ -130,6 +137,8 @@ def _write(path: Path, content: Any) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
+        if path.stat().st_size > MOST_BYTES:
+            return None
         fields = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None

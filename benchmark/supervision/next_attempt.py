@@ -20,6 +20,7 @@ from benchmark.supervision.attempt_folder import (
     write_end,
 )
 from benchmark.supervision.incidents import Incident, did_not_arrive, first_cause, read_incidents
+from benchmark.supervision.stop_note import StopNote, read_stop_note
 
 Action = Literal["done", "again", "requeue", "stop"]
 
@@ -82,10 +83,12 @@ def decide(
     """
     if (ended := _ended(run_dir)) is not None:
         return ended
-    if status == SAVED:
-        return _saved(run_dir)
     attempts = [past_attempt(folder) for folder in all_attempts(run_dir)]
     last = attempts[-1] if attempts else PastAttempt(None, None, None, ())
+    stopped = read_stop_note(run_dir)
+    # Launchers that end the other processes may have another status. An older note was removed as the attempt began.
+    if status == SAVED or (stopped is not None and last.start is not None and last.cause is None):
+        return _saved(stopped)
     said, known = _words(last, status), last.cause is not None
     if last.cause is not None and last.cause.kind == "input":
         return Decision("stop", 2, last.cause.message)
@@ -120,17 +123,18 @@ def _ended(run_dir: Path) -> Decision | None:
     return Decision("done", 0 if status in ("success", "completed") else 1, f"the run has ended: {status}")
 
 
-def _saved(run_dir: Path) -> Decision:
+def _saved(note: StopNote | None) -> Decision:
     """After an interruption: back to the queue, unless a person asked for the end."""
-    try:
-        by = json.loads((run_dir / "stopped.json").read_text(encoding="utf-8"))["by"]
-    except (OSError, ValueError, KeyError, TypeError):
-        by = "interrupted"
+    by = "interrupted" if note is None else note.by
     if by == "exit trigger":
-        return Decision("stop", SAVED, "saved and stopped, as the file 'exit' in the run folder asked")
+        return Decision("stop", SAVED, f"{_state(note)}, as the file 'exit' in the run folder asked")
     if by == "rollback":
         return Decision("again", SAVED, "rolled back; starting again")
-    return Decision("requeue", SAVED, f"saved and stopped: {by}")
+    return Decision("requeue", SAVED, f"{_state(note)}: {by}")
+
+
+def _state(note: StopNote | None) -> str:
+    return "stopped, and not saved" if note is not None and not note.saved else "saved and stopped"
 
 
 def _words(attempt: PastAttempt, status: int) -> str:

@@ -1,5 +1,7 @@
 """Where attempts leave what they have to say."""
 
+import dataclasses
+import json
 from pathlib import Path
 
 from benchmark.supervision.attempt_folder import (
@@ -37,7 +39,8 @@ def test_what_was_written_is_read_and_damage_is_nothing(tmp_path: Path) -> None:
     write_start(tmp_path, start)
     write_end(tmp_path, end)
     assert (read_start(tmp_path), read_end(tmp_path)) == (start, end)
-    for content in ("", "[1]", '{"attempt": "0001"}', '{"hosts": 3, "exclude": 3}', "\x00" * 10):
+    odd = json.dumps({**dataclasses.asdict(start), "started_s": "noon"})
+    for content in (odd, "", "[1]", '{"attempt": "0001"}', '{"hosts": 3, "exclude": 3}', "\x00" * 10):
         (tmp_path / "attempt.json").write_text(content)
         (tmp_path / "ended.json").write_text(content)
         assert (read_start(tmp_path), read_end(tmp_path)) == (None, None)

@@ -19,6 +19,7 @@ from benchmark.supervision.attempt_folder import (
 )
 from benchmark.supervision.incidents import Incident, IncidentKind, write_incident
 from benchmark.supervision.next_attempt import NO_PROGRESS, decide, decide_and_note
+from benchmark.supervision.stop_note import StopNote, write_stop_note
 
 DEAD = Incident(100.0, 9, "n2", 7, "killed", 12, "passes", "gone without a word")
 
@@ -82,9 +83,24 @@ def test_run_with_a_summary_has_ended(tmp_path: Path, status: str, expected: int
     [("time limit", "requeue"), ("signal SIGTERM", "requeue"), ("exit trigger", "stop"), ("rollback", "again")],
 )
 def test_saved_run_goes_back_to_the_queue_unless_a_person_ended_it(tmp_path: Path, by: str, action: str) -> None:
-    (tmp_path / "stopped.json").write_text(json.dumps({"by": by}))
+    write_stop_note(tmp_path, StopNote(by, 12, saved=True))
     decision = decide(tmp_path, 75, saved_steps=8)
     assert (decision.action, decision.status) == (action, 75)
+    attempt(tmp_path, None, status=1)  # torchrun's, which ended the other processes itself
+    assert decide(tmp_path, 1, saved_steps=8) == decision
+
+
+def test_note_of_an_earlier_stop_does_not_count(tmp_path: Path) -> None:
+    write_stop_note(tmp_path, StopNote("exit trigger", 12, saved=True))
+    new_attempt(tmp_path)  # failed before it could remove the note
+    assert decide(tmp_path, 1, saved_steps=8).action == "again"
+    attempt(tmp_path, DEAD)
+    assert decide(tmp_path, 137, saved_steps=8).action == "again"
+
+
+def test_stop_that_could_not_be_saved_is_said(tmp_path: Path) -> None:
+    write_stop_note(tmp_path, StopNote("time limit", 12, saved=False))
+    assert decide(tmp_path, 75, saved_steps=8).reason == "stopped, and not saved: time limit"
 
 
 def test_damaged_note_of_the_stop_is_an_interruption(tmp_path: Path) -> None:
