@@ -10,7 +10,7 @@ A parameter that all ranks have whole is used by each for its own tokens, so its
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -25,6 +25,22 @@ from model.losses import OutputLayer, cross_entropy, in_turns
 
 C10D = torch.ops._c10d_functional
 """Collectives that return their result: torch.compile and selective recomputation understand them."""
+
+
+class CollectiveWatch(Protocol):
+    """Is told of each collective within the layers, for whoever measures how long a process waits for the others."""
+
+    def begin(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+_watches: list[CollectiveWatch] = []
+
+
+def watch_collectives(watch: CollectiveWatch | None) -> None:
+    """Tell ``watch`` from now on, or nobody. What torch.compile has compiled tells nobody."""
+    _watches[:] = [] if watch is None else [watch]
 
 
 class _GatherSequence(torch.autograd.Function):
@@ -54,17 +70,23 @@ class _ScatterSum(torch.autograd.Function):
 
 
 def _all_gather(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    gathered: Tensor = C10D.all_gather_into_tensor(x.contiguous(), group.size(), group.group_name)
-    return _waited_for(gathered)
+    x = x.contiguous()
+    return _watched(lambda: C10D.all_gather_into_tensor(x, group.size(), group.group_name))
 
 
 def _reduce_scatter(x: Tensor, group: dist.ProcessGroup) -> Tensor:
-    part_of_sum: Tensor = C10D.reduce_scatter_tensor(x.contiguous(), "sum", group.size(), group.group_name)
-    return _waited_for(part_of_sum)
+    x = x.contiguous()
+    return _watched(lambda: C10D.reduce_scatter_tensor(x, "sum", group.size(), group.group_name))
 
 
-def _waited_for(x: Tensor) -> Tensor:
-    return cast(Tensor, C10D.wait_tensor(x))
+def _watched(collective: Callable[[], Tensor]) -> Tensor:
+    """The result of a collective, once it is there."""
+    if torch.compiler.is_compiling() or not _watches:
+        return cast(Tensor, C10D.wait_tensor(collective()))
+    _watches[0].begin()
+    result = cast(Tensor, C10D.wait_tensor(collective()))
+    _watches[0].end()
+    return result
 
 
 def gather_sequence(x_BsH: Tensor, group: dist.ProcessGroup) -> Tensor:

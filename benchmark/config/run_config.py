@@ -13,6 +13,7 @@ import numpy as np
 import tyro
 
 from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.debug_switches import DebugSwitches
 from model.gpt3_config import GPT3Config, Recompute
 from stage.errors import InputError
 
@@ -271,6 +272,8 @@ class RunConfig:
     """Steps between lines on the console; events.jsonl has every step."""
     watchdog: bool = True
     """Have every process watched: one that hangs is killed, and says where (benchmark/supervision/watchdog.py)."""
+    speed_interval: int = 2
+    """Steps between comparisons of how fast the ranks compute; 0: none."""
     tensorboard: bool = False
     """Write scalars for TensorBoard to RUN_DIR/tensorboard; needs tensorboardX."""
     wandb: Literal["off", "online", "offline"] = "off"
@@ -282,6 +285,7 @@ class RunConfig:
     RUN_DIR and more in its environment (docs/telemetry.md)."""
     cache_cleared: bool = False
     """Whether the page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
+    debug: tyro.conf.OmitArgPrefixes[DebugSwitches] = field(default_factory=DebugSwitches)
     submission: tyro.conf.OmitArgPrefixes[Submission] = field(default_factory=Submission)
 
     def __post_init__(self) -> None:
@@ -307,6 +311,10 @@ class RunConfig:
             ) from None
         if self.after_checkpoint and not words:
             raise InputError("after_checkpoint: no program; give one with --after-checkpoint, or leave it out")
+        if self.speed_interval < 0:
+            raise InputError(f"speed_interval {self.speed_interval}: expected at least 0; change --speed-interval")
+        if self.debug.for_gpus and self.system.device != "cuda":
+            raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
         self._require_allowed_on_spike()
 
     def _require_allowed_on_spike(self) -> None:

@@ -6,14 +6,17 @@ checkpoint, and the order of the samples, which depends on document lengths alon
 """
 
 import time
+from collections.abc import Sequence
 
 from benchmark.config.run_config import RunConfig
+from benchmark.debugging.debug_observers import debug_environment, debugging
+from benchmark.supervision.attempt_folder import attempt_path
 from benchmark.supervision.phases import Phase, PhaseLog
 from benchmark.supervision.stop_note import StopNote, write_stop_note
 from benchmark.training.audit_replicas import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves
-from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment
+from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.rollback_file import (
@@ -23,6 +26,7 @@ from benchmark.training.guards.rollback_file import (
     write_rollback,
 )
 from benchmark.training.guards.skip_diagnosis import describe_state
+from benchmark.training.guards.speed_reports import SpeedReports
 from benchmark.training.guards.spike_detector import Spike
 from benchmark.training.guards.state_soundness import StateSoundness, check_state
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
@@ -46,9 +50,12 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
+    attempt = attempt_path(config.run_dir, environment.attempt)
+    set_environment(debug_environment(config, attempt))
     with (
         RunRequests(config.time_limit_s) as requests,
         open_run_folder(config, environment.rank, environment.launch) as folder,
+        debugging(config, attempt, environment.rank, phases),
     ):
         folder.begin_init(config)
         phases.enter("join", -1)
@@ -66,7 +73,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
                 folder.events.note("inputs", provenance(config))
             folder.events.note("ready", seconds=seconds_since_process_start())
             with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
-                status = _run_and_summarize(TimedRun(config, world, folder, state, data, requests, phases))
+                status = _run_and_summarize(TimedRun(config, world, folder, state, data, requests, phases, hosts))
             phases.enter("end", state.progress.steps)
             return status
 
@@ -83,6 +90,7 @@ class TimedRun:
         data: Data,
         requests: RunRequests,
         phases: PhaseLog,
+        hosts: Sequence[str],
     ) -> None:
         self.started = time.perf_counter()
         self.config, self.world, self.folder, self.state = config, world, folder, state
@@ -98,12 +106,15 @@ class TimedRun:
         self.stop_by: StopReason | None = None
         """What asked for the end of the run."""
         self.saves = RunSaves(config, world, state, requests, folder.events, self._enter)
+        self._speed = SpeedReports(config, world, state.model_parts, hosts, folder.events)
 
     def step(self) -> StepResult:
         self._enter("data")
         started = time.perf_counter()
+        self._speed.begin(self.state.progress.steps)
         batches = self._batches.at(self.state.progress.consumed_samples)
         result = train_step(self.state, batches, self._enter, flags=self.saves.flags())
+        self._speed.end(self.state.progress.iteration + 1, disturbed=self.saves.busy)
         self.saves.stepped(time.perf_counter() - started)
         self.stop_by = result.flags.stop_by
         if self.first_loss_s is None:

@@ -13,7 +13,15 @@ from torch.distributed.tensor import DTensor, Shard
 from model.gpt3 import GPT3, LayerNorm
 from model.gpt3_config import GPT3Config
 from model.losses import OutputLayer
-from model.tensor_parallel import PARALLEL, apply_tensor_parallel, distribute, gather_sequence, part, scatter_sum
+from model.tensor_parallel import (
+    PARALLEL,
+    apply_tensor_parallel,
+    distribute,
+    gather_sequence,
+    part,
+    scatter_sum,
+    watch_collectives,
+)
 from tests.benchmark.tiny import in_processes
 
 RANKS = 2
@@ -143,3 +151,34 @@ def test_numbers_are_those_of_one_device(layer: str, differences: list[dict[str,
         found = {name: difference for name, difference in on_rank.items() if name.split(":")[0] == layer}
         assert found
         assert max(found.values()) < 1e-12, found
+
+
+class CallLog:
+    """A watch that notes what it is told, and whether it was told while a collective ran."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+def _watch() -> tuple[list[str], list[str]]:
+    """What is told of a forward and backward pass of one column-parallel layer, and after the watch is gone."""
+    group, log = _Compared().mesh.get_group(), CallLog()
+    watch_collectives(log)
+    x = torch.ones(1, S // RANKS, H, requires_grad=True)
+    gather_sequence(x, group).sum().backward()  # type: ignore[no-untyped-call]
+    told = list(log.calls)
+    watch_collectives(None)
+    gather_sequence(x, group)
+    return told, log.calls[len(told) :]
+
+
+def test_a_watch_is_told_of_each_collective() -> None:
+    for told, afterwards in in_processes(RANKS, _watch):
+        assert told == ["begin", "end"] * 2
+        assert afterwards == []

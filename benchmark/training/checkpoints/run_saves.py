@@ -49,6 +49,11 @@ class RunSaves:
         self._told_late = self._waited = False
         """Of the checkpoint being written: a message was given that the next one is late; training waited for it."""
 
+    @property
+    def busy(self) -> bool:
+        """A checkpoint is being written beside the steps, on this process."""
+        return self._checkpointer.busy
+
     def flags(self) -> StepFlags:
         """What this process brings to the next step."""
         self._report(self._checkpointer.poll())

@@ -7,7 +7,7 @@ import resource
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
@@ -96,6 +96,12 @@ def _seconds(name: str) -> float | None:
         return None
     except ValueError:
         raise InputError(f"environment: {name}={os.environ[name]}: expected seconds since the epoch") from None
+
+
+def set_environment(variables: Mapping[str, str]) -> None:
+    """Variables for libraries that are loaded into this process; those that are set already stay."""
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What watches loss and gradient: spikes, gradients that are not finite, walls of them, and the way back."""
+"""What watches loss, gradient and speed: spikes, gradients that are not finite, the way back; ranks that are slow."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmark.config.run_config import RunConfig, System
-from benchmark.training.engine.distributed import Environment, joined_world, read_environment
+from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.train import train
 from stage.errors import InputError
 from tests.benchmark.runs import system_of
@@ -59,6 +59,14 @@ def test_environment_of_one_process_and_of_several(monkeypatch: pytest.MonkeyPat
     for name, value in {**names, "ATTEMPT": "0007", "SLURM_JOB_ID": "12", "LAUNCHED_S": "1.5"}.items():
         monkeypatch.setenv(name, value)
     assert read_environment() == Environment(5, 8, 1, "node0:29500", "0007", "12", "12", 1.5)
+
+
+def test_variables_that_are_set_already_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "WARN")
+    monkeypatch.setenv("NCCL_DEBUG_FILE", "/x")
+    monkeypatch.delenv("NCCL_DEBUG_FILE")
+    set_environment({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": "/run/nccl.%h.%p.log"})
+    assert (os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_FILE"]) == ("WARN", "/run/nccl.%h.%p.log")
 
 
 def test_attempts_have_a_name_that_all_processes_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,63 @@
+"""PyTorch's flight recorder, read while a process waits for one that does not come."""
+
+import threading
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from benchmark.debugging.collective_trace import (
+    PendingCollective,
+    pending_collectives,
+    recorder_environment,
+    trace,
+)
+from tests.benchmark.tiny import in_processes
+
+
+def _wait_for_the_other() -> list[PendingCollective]:
+    """Rank 1 comes to the second sum once rank 0 has seen itself wait for it."""
+    dist.init_process_group("gloo", init_method="env://")
+    rank = dist.get_rank()
+    dist.all_reduce(torch.ones(4))
+    seen: list[list[PendingCollective]] = []
+    if rank == 0:
+        thread = threading.Thread(target=lambda: seen.append(_once_it_waits()))
+        thread.start()
+        dist.all_reduce(torch.ones(2, 3))
+        thread.join()
+    else:
+        time.sleep(0.5)
+        seen.append(pending_collectives(trace()))
+        dist.all_reduce(torch.ones(2, 3))
+    dist.barrier()
+    return seen[0]
+
+
+def _once_it_waits() -> list[PendingCollective]:
+    for _ in range(400):
+        found = pending_collectives(trace())
+        if found:
+            return found
+        time.sleep(0.01)
+    return []
+
+
+def test_what_a_process_waits_in_is_told() -> None:
+    waits, does_not = in_processes(2, _wait_for_the_other)
+    (one,) = waits
+    assert (one.name, one.number, one.sizes) == ("gloo:all_reduce", 2, ((2, 3),))
+    assert one.line() == "gloo:all_reduce number 2 of group 0 default_pg, shape 2x3"
+    assert does_not == []
+
+
+def test_damaged_traces_tell_nothing() -> None:
+    for recorded in (b"", b"{", b"[]", b'{"entries": [{}]}', b'{"entries": 3}'):
+        assert pending_collectives(recorded) == []
+
+
+def test_variables_for_nccl() -> None:
+    found = recorder_environment(Path("/run/attempts/0001"))
+    assert found["TORCH_FR_DUMP_TEMP_FILE"] == "/run/attempts/0001/flight_recorder_rank_"
+    assert found["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
