@@ -8,6 +8,7 @@ from benchmark.report.figures import Figure
 from benchmark.report.judgement import Judgement
 from benchmark.report.page_model import CheckRow, KeyFigure, Page, Verdict
 from benchmark.report.page_tables import evaluations_by_tokens, number, origin, run_row, times_of
+from benchmark.report.slowness import slowness
 from benchmark.report.timeline import Timeline
 from benchmark.results.recorded_run import RecordedRun
 from benchmark.review.verdict import SEVERITIES
@@ -32,6 +33,7 @@ def make_page(
         runs=[run_row(run, name, place) for place, (run, name) in enumerate(zip(runs, names, strict=True))],
         evaluations=evaluations_by_tokens(runs),
         times=[times_of(times, name) for times, name in zip(timelines, names, strict=True) if times.total > 0],
+        slowness=slowness(runs, names),
         figures=figures,
         mark_kinds=sorted({mark.kind for figure in figures for mark in figure.marks}),
         checks=[

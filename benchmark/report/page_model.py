@@ -95,6 +95,16 @@ class Times:
 
 
 @dataclass(frozen=True)
+class SlownessRow:
+    """Something that slowed a run."""
+
+    run: str
+    step: str
+    place: str
+    found: str
+
+
+@dataclass(frozen=True)
 class Verdict:
     kind: str
     """good, warn or bad."""
@@ -135,6 +145,7 @@ class Page:
     runs: Sequence[RunRow]
     evaluations: Sequence[tuple[str, Sequence[str]]]
     times: Sequence[Times]
+    slowness: Sequence[SlownessRow]
     figures: Sequence[Figure]
     mark_kinds: Sequence[str]
     checks: Sequence[CheckRow]
