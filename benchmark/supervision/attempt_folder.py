@@ -5,6 +5,7 @@
                              rank_00005.log             output of a process; rank 0 has the launcher's
                              rank_00005.incident.json   what went wrong on it (incidents.py)
                              rank_00005.stacks.txt      its Python stacks, where it hung
+                             rank_00005.collectives.json   the collectives it waited in, the oldest first
                              alarm                      who failed first; the watchdogs of the others look for it
 
 An attempt is one start of all processes. A run has several when it was interrupted or failed.

@@ -15,6 +15,9 @@ from benchmark.supervision.phases import PHASES, Phase
 
 FORMAT = struct.Struct("<qqdd")
 """Number of the phase, LEFT at the end; steps done, -1 before the state is there; monotonic time in s; limit in s."""
+ASKED = FORMAT.size
+"""Offset of a byte that the watchdog sets when it wants the process to say what it waits for."""
+SIZE = FORMAT.size + 1
 LEFT = -1
 STEP: tuple[Phase, ...] = ("data", "passes", "update")
 TIMES_MEDIAN = 10
@@ -38,8 +41,8 @@ class Heartbeat:
         self._limits = limits
         self.handle = os.memfd_create("heartbeat")
         """File descriptor of the memory, for the watchdog."""
-        os.ftruncate(self.handle, FORMAT.size)
-        self._memory = mmap.mmap(self.handle, FORMAT.size)
+        os.ftruncate(self.handle, SIZE)
+        self._memory = mmap.mmap(self.handle, SIZE)
         self._seconds: dict[str, deque[float]] = {}
         """Latest durations by span: a step, or another phase."""
         self._span, self._span_began = "start", time.monotonic()
@@ -62,6 +65,10 @@ class Heartbeat:
         """Say that the process ends by itself, and has told why if anything went wrong."""
         self._write(LEFT, -1, self._limits.start_s)
 
+    def is_asked(self) -> bool:
+        """Whether the watchdog wants to know what this process waits for."""
+        return self._memory[ASKED] != 0
+
     def _limit_s(self, span: str) -> float:
         seconds = self._seconds.get(span)
         if not seconds:
@@ -82,6 +89,11 @@ class Beat:
     silent_s: float
     """Seconds since then."""
     limit_s: float
+
+
+def ask(memory: mmap.mmap) -> None:
+    """Have the process say what it waits for."""
+    memory[ASKED] = 1
 
 
 def latest_beat(memory: mmap.mmap) -> Beat:

@@ -8,6 +8,7 @@ do not always fail.
 """
 
 import argparse
+import json
 import mmap
 import os
 import re
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmark.supervision.attempt_folder import raise_alarm, rank_file
-from benchmark.supervision.heartbeat import FORMAT, Beat, Heartbeat, latest_beat
+from benchmark.supervision.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
 from benchmark.supervision.incidents import Incident, write_incident
 from stage.git import REPOSITORY
 
@@ -120,8 +121,11 @@ class Watchdog:
         beat, state = latest_beat(self._memory), process_state(self._process)
         if kind == "hang":
             raise_alarm(self._attempt, f"hang: rank {self._rank}: {why}")
-        stacks = self._stacks()
-        write_incident(self._attempt, self._incident(beat, kind, why, waits_in=waits_in(stacks), state=state))
+        ask(self._memory)
+        waiting = waits_in(self._stacks())
+        if waiting is not None:
+            waiting = self._pending() or waiting
+        write_incident(self._attempt, self._incident(beat, kind, why, waits_in=waiting, state=state))
         if kind == "hang":
             time.sleep(min(STACKS_S, 2 * self._poll_s()))  # the others' watchdogs want to see their processes alive
 
@@ -137,6 +141,15 @@ class Watchdog:
         phase = beat.phase or "end"
         host = socket.gethostname()
         return Incident(time.time(), self._rank, host, self._process, kind, beat.steps, phase, message, waits_in, state)
+
+    def _pending(self) -> str | None:
+        """The oldest collective that is not done, as the process tells; None where it does not."""
+        path = rank_file(self._attempt, self._rank, "collectives.json")
+        try:
+            lines = json.loads(path.read_text(encoding="utf-8"))
+            return str(lines[0]) if lines else None
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
     def _stacks(self) -> str:
         """Have the process write its stacks, and read them; empty where it cannot, as when it is stopped."""
@@ -161,7 +174,7 @@ def process_state(process: int) -> str | None:
 
 
 def waits_in(stacks: str) -> str | None:
-    """The distributed call in which the main thread waits, from faulthandler's listing, which has it last."""
+    """The Python call of PyTorch's in which the main thread waits, from faulthandler's listing, which has it last."""
     calls = COLLECTIVE.findall(re.split("[Tt]hread 0x", stacks)[-1])
     return calls[0] if calls else None
 
@@ -175,7 +188,7 @@ def main() -> None:
     options = parser.parse_args()
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # meant for the run: the watchdog outlives it by a moment
-    memory = mmap.mmap(options.memory, FORMAT.size, prot=mmap.PROT_READ)
+    memory = mmap.mmap(options.memory, SIZE)
     Watchdog(memory, options.process, options.attempt, options.rank).run()
 
 

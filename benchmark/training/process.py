@@ -15,6 +15,7 @@ from typing import NoReturn
 import torch
 
 from benchmark.config.run_config import RunConfig
+from benchmark.debugging.hang_explainer import explaining
 from benchmark.supervision.attempt_folder import attempt_path, raise_alarm, rank_file
 from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.incidents import Incident, IncidentKind, own_incident, write_incident
@@ -69,7 +70,8 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
         _log_to(rank_file(attempt, environment.rank, "log"))
     heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
     watchdog = watched(heartbeat, attempt, environment.rank) if config.watchdog else contextlib.nullcontext()
-    with watchdog, _stacks_on_signal(rank_file(attempt, environment.rank, "stacks.txt")):
+    stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
+    with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
         try:
             status = train(config, environment, PhaseLog(heartbeat, *observers))
         except BaseException as error:

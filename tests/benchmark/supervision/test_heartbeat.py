@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmark.supervision import heartbeat as module
-from benchmark.supervision.heartbeat import FORMAT, HangLimits, Heartbeat, latest_beat
+from benchmark.supervision.heartbeat import FORMAT, SIZE, HangLimits, Heartbeat, ask, latest_beat
 from benchmark.supervision.phases import PHASES
 
 
@@ -22,7 +22,7 @@ def limit_of(heartbeat: Heartbeat) -> float:
 
 
 def memory_of(heartbeat: Heartbeat) -> mmap.mmap:
-    return mmap.mmap(heartbeat.handle, FORMAT.size, prot=mmap.PROT_READ)
+    return mmap.mmap(heartbeat.handle, SIZE)
 
 
 def step(heartbeat: Heartbeat, clock: list[float], steps: int, seconds: float) -> None:
@@ -64,6 +64,15 @@ def test_quick_steps_have_the_floor(clock: list[float]) -> None:
     for steps in range(3):
         step(heartbeat, clock, steps, 0.2)
     assert limit_of(heartbeat) == 30
+
+
+def test_watchdog_can_ask(clock: list[float]) -> None:
+    heartbeat = Heartbeat(HangLimits(50, 30))
+    heartbeat.enter("passes", 3)
+    assert not heartbeat.is_asked()
+    ask(memory_of(heartbeat))
+    heartbeat.enter("update", 3)  # a late beat does not take the question back
+    assert heartbeat.is_asked()
 
 
 def test_what_is_no_beat_is_no_phase() -> None:

@@ -1,0 +1,46 @@
+"""A process that waits for another says in which collective, when its watchdog asks."""
+
+import json
+import mmap
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from benchmark.debugging.hang_explainer import explaining
+from benchmark.supervision.heartbeat import SIZE, HangLimits, Heartbeat, ask
+from tests.benchmark.tiny import in_processes
+
+
+def _told_while_waiting(folder: Path) -> list[str]:
+    """Rank 1 comes to the all-reduce only when rank 0 has said that it waits there."""
+    rank, heartbeat, path = int(os.environ["RANK"]), Heartbeat(HangLimits(60, 60)), folder / "said.json"
+    dist.init_process_group("gloo", init_method="env://")
+    with explaining(heartbeat, path):
+        if rank == 0:
+            threading.Timer(1.0, ask, [mmap.mmap(heartbeat.handle, SIZE)]).start()
+        else:
+            deadline = time.monotonic() + 60
+            while not path.exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+        dist.all_reduce(torch.zeros(2, 3))
+    dist.destroy_process_group()
+    return list(json.loads(path.read_text())) if rank == 0 else []
+
+
+@pytest.mark.slow
+def test_collective_that_is_waited_in_is_said(tmp_path: Path) -> None:
+    said, _ = in_processes(2, _told_while_waiting, tmp_path)
+    (line,) = said
+    assert "all_reduce number 1 of group 0" in line
+    assert line.endswith("shape 2x3")
+
+
+def test_nothing_is_said_unasked(tmp_path: Path) -> None:
+    with explaining(Heartbeat(HangLimits(60, 60)), tmp_path / "said.json"):
+        time.sleep(0.6)
+    assert not (tmp_path / "said.json").exists()
