@@ -1,6 +1,7 @@
 """Checks of the devices: number, kind, memory, health, right results, speed."""
 
 import os
+import socket
 import statistics
 import time
 from collections.abc import Mapping
@@ -25,17 +26,35 @@ HEALTHY = {"0", "No", "N/A", "[N/A]", "[Not Supported]"}
 
 
 def present(place: Place) -> dict[str, Any]:
+    """Devices this process sees, their memory in GB, its machine, and whether it was given one of its own."""
     if place.kind == "cpu":
-        return {"names": ["CPU core"] * len(os.sched_getaffinity(0))}
+        return {"names": ["CPU core"] * len(os.sched_getaffinity(0)), "machine": socket.gethostname()}
     count = torch.cuda.device_count()
     memory = [torch.cuda.get_device_properties(index).total_memory / 1e9 for index in range(count)]
-    return {"names": [torch.cuda.get_device_name(index) for index in range(count)], "memory_gb": memory}
+    own = place.world is not None and place.environment.visible_gpus == count == 1
+    names = [torch.cuda.get_device_name(index) for index in range(count)]
+    return {"names": names, "memory_gb": memory, "machine": socket.gethostname(), "own": own}
+
+
+def by_machine(measured: Measured) -> Measured:
+    """What each machine has: all that its first process sees, or the sum where each sees one of its own."""
+    machines: dict[str, tuple[str, Any]] = {}
+    for name, found in measured:
+        machine = found.get("machine", name)
+        if machine not in machines:
+            machines[machine] = (name, found)
+        elif found.get("own"):
+            first, sum_ = machines[machine]
+            both = {key: [*sum_[key], *found[key]] for key in ("names", "memory_gb")}
+            machines[machine] = (first, {**sum_, **both})
+    return list(machines.values())
 
 
 def as_the_system_says(place: Place, measured: Measured) -> CheckResult:
     """As many devices as the system has on each machine, all alike, and those in its table."""
     system = place.config.system if place.config else None
     what = "GPUs" if place.kind == "cuda" else "cores"
+    measured = by_machine(measured)
     for name, found in measured:
         count = len(found["names"])
         if count == 0 or (system and count < system.devices_per_node):

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.machine.hardware import ask
+from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
-from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
+from benchmark.preflight.preflight_check import CheckResult, Measured, Place
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path
@@ -28,8 +29,6 @@ from stage.publish import write_text
 GIB = 2**30
 LOG_BYTES = 1 * GIB
 """For events and logs; a run of 175B writes a few MB."""
-FILES_WARNED = 4096
-FILES_NEEDED = 1024
 SHARED_MEMORY = 1 * GIB
 """Of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
 TORCHRUN_PORT = 29500
@@ -65,10 +64,13 @@ def same_versions(_: Place, measured: Measured) -> CheckResult:
 
 
 def limits(place: Place) -> CheckResult:
+    """What a process may have open, after it has raised its limit as those of a run do, and lock."""
+    raise_file_limit()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if files != resource.RLIM_INFINITY and files < FILES_WARNED:
-        outcome: Outcome = "FAILED" if files < FILES_NEEDED else "warning"
-        return CheckResult(outcome, f"{files} open files allowed", f"ulimit -n {FILES_WARNED} or more")
+    needed = _files_needed(place)
+    if files != resource.RLIM_INFINITY and files < needed:
+        found = f"{files} open files allowed, rank 0 needs up to {needed}"
+        return CheckResult("FAILED", found, "raise the hard limit (ulimit -Hn; LimitNOFILE of slurmd)")
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if locked != resource.RLIM_INFINITY and any(Path("/sys/class/infiniband").glob("*")):
         return CheckResult(
@@ -78,7 +80,17 @@ def limits(place: Place) -> CheckResult:
         shared = shutil.disk_usage("/dev/shm").free
         if shared < SHARED_MEMORY:
             return CheckResult("FAILED", f"{shared / GIB:.2f} GiB free in /dev/shm", "--shm-size=8g or --ipc=host")
-    return CheckResult("ok", f"open files {'unlimited' if files == resource.RLIM_INFINITY else files}")
+    allowed = "unlimited" if files == resource.RLIM_INFINITY else str(files)
+    return CheckResult("ok", f"open files {allowed}, up to {needed} needed")
+
+
+def _files_needed(place: Place) -> int:
+    if place.config is None:
+        return files_needed([place.environment.world_size], gpus=place.kind == "cuda")
+    system = place.config.system
+    shard = system.data_parallel // system.replicas
+    axes = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
+    return files_needed(axes, gpus=place.kind == "cuda")
 
 
 def host_memory(place: Place) -> CheckResult:

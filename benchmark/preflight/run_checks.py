@@ -33,7 +33,7 @@ CHECKS = (
     PreflightCheck(
         "devices",
         "fewer devices than the topology takes",
-        "node",
+        "process",
         device_checks.present,
         device_checks.as_the_system_says,
     ),

@@ -17,6 +17,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from benchmark.config.run_config import System
+from benchmark.machine.near_cores import keep_near
+from benchmark.machine.open_files import raise_file_limit
 from model.parallelize import AXES
 from stage.errors import InputError
 
@@ -55,6 +57,8 @@ class Environment:
     """LAUNCHED_S: when the launcher started this attempt, in seconds since the epoch."""
     submitted_s: float | None = None
     """SUBMITTED_S: when the job was submitted or requeued, likewise."""
+    visible_gpus: int | None = None
+    """How many CUDA_VISIBLE_DEVICES names, None without it. Slurm may give each process one of its own."""
 
 
 def read_environment() -> Environment:
@@ -72,9 +76,18 @@ def read_environment() -> Environment:
     address = f"{os.environ.get('MASTER_ADDR', 'localhost')}:{os.environ.get('MASTER_PORT', '-')}"
     job, elastic = os.environ.get("SLURM_JOB_ID"), os.environ.get("TORCHELASTIC_RUN_ID")
     named = elastic if elastic != "none" else None  # what torchrun calls every run that was not given a name
-    times = [_seconds(name) for name in ("LAUNCHED_S", "SUBMITTED_S")]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return Environment(
-        rank, size, local_rank, address, _attempt(elastic), os.environ.get("LAUNCH_ID") or job or named, job, *times
+        rank,
+        size,
+        local_rank,
+        address,
+        attempt=_attempt(elastic),
+        launch=os.environ.get("LAUNCH_ID") or job or named,
+        job=job,
+        launched_s=_seconds("LAUNCHED_S"),
+        submitted_s=_seconds("SUBMITTED_S"),
+        visible_gpus=None if visible is None else len([one for one in visible.split(",") if one]),
     )
 
 
@@ -170,7 +183,8 @@ def joined_world(
             f"{environment.world_size} processes were started; start that many (torchrun --nproc-per-node "
             f"{system.devices_per_node}), or change --nodes and --devices-per-node"
         )
-    device = _device(system, environment.local_rank)
+    raise_file_limit()
+    device = device_of(system, environment)
     backend = "gloo" if device.type == "cpu" else "cuda:nccl,cpu:gloo"
     try:
         if environment.world_size == 1:
@@ -212,15 +226,29 @@ def end_process(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _device(system: System, local_rank: int) -> torch.device:
+def device_of(system: System, environment: Environment) -> torch.device:
+    """This process's device: the one with its number, or the only one that it sees where it was given one of its own.
+
+    The process is bound to the cores near it. Raises InputError when there is no such device.
+    """
     if system.device == "cpu":
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // system.devices_per_node))
         return torch.device("cpu")
-    if local_rank >= torch.cuda.device_count():
+    count = torch.cuda.device_count()
+    index = 0 if environment.visible_gpus == count == 1 else environment.local_rank
+    if index >= count:
         raise InputError(
             f"system {system.name} needs {system.devices_per_node} CUDA devices per machine; PyTorch sees "
-            f"{torch.cuda.device_count()} here. Choose a CPU system such as --system cpu_p1, or mend the driver"
+            f"{count} here. Choose a CPU system such as --system cpu_p1, or mend the driver"
         )
-    device = torch.device("cuda", local_rank)
+    device = torch.device("cuda", index)
     torch.cuda.set_device(device)
+    keep_near(pci_address(device))
     return device
+
+
+def pci_address(device: torch.device) -> str:
+    """Such as "0000:1b:00.0"; empty where PyTorch does not tell."""
+    properties = torch.cuda.get_device_properties(device)
+    domain, bus, number = (getattr(properties, f"pci_{name}_id", None) for name in ("domain", "bus", "device"))
+    return "" if None in (domain, bus, number) else f"{domain:04x}:{bus:02x}:{number:02x}.0"

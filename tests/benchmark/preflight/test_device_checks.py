@@ -67,3 +67,20 @@ def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", wrong)
     assert device_checks.right_products(alone(None)).outcome == "FAILED"
+
+
+def test_a_gpu_for_each_process_is_counted_by_machine() -> None:
+    def seen(machine: str, names: list[str], *, own: bool) -> dict[str, Any]:
+        return {"names": names, "memory_gb": [80.0] * len(names), "machine": machine, "own": own}
+
+    config = large(Path("run"))
+    place = dataclasses.replace(alone(config), kind="cuda")
+    h100 = "NVIDIA H100 80GB HBM3"
+    own = [(f"node{rank // 8} rank {rank}", seen(f"node{rank // 8}", [h100], own=True)) for rank in range(16)]
+    everyone = [(f"node0 rank {rank}", seen("node0", [h100] * 8, own=False)) for rank in range(8)]
+    for measured, machines in ((own, " on each of 2 machines"), (everyone, "")):
+        finding = device_checks.as_the_system_says(place, measured)
+        assert (finding.outcome, finding.found) == ("ok", f"8 x {h100}{machines}")
+    finding = device_checks.as_the_system_says(place, own[:15])
+    assert finding.outcome == "FAILED"
+    assert "node1 rank 8: 7 GPUs; system dgxh100_n64 has 8" in finding.found

@@ -43,11 +43,21 @@ def test_space_for_checkpoints_of_the_real_size(tmp_path: Path, monkeypatch: pyt
     assert machine_checks.host_memory(alone(large(tmp_path, save_interval=0))).outcome == "skipped"
 
 
-def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for allowed, outcome in ((256, "FAILED"), (2048, "warning"), (1 << 16, "ok")):
+def test_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the processes need: 1,816 on rank 0 of 512, those of driver and NCCL not counted on a CPU."""
+    places = (alone(large(tmp_path)), alone(None))
+    for allowed, outcomes in ((1816, ("ok", "ok")), (1815, ("FAILED", "ok")), (200, ("FAILED", "FAILED"))):
         limit = {resource.RLIMIT_NOFILE: allowed, resource.RLIMIT_MEMLOCK: resource.RLIM_INFINITY}
         monkeypatch.setattr(resource, "getrlimit", lambda kind, limit=limit: (limit[kind], limit[kind]))
-        assert machine_checks.limits(alone(None)).outcome == outcome
+        assert tuple(machine_checks.limits(place).outcome for place in places) == outcomes, allowed
+    assert "200 open files allowed, rank 0 needs up to 1816" in machine_checks.limits(places[0]).found
+
+
+def test_limits_are_judged_as_a_run_raises_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    now = {resource.RLIMIT_NOFILE: (1024, 65536), resource.RLIMIT_MEMLOCK: (-1, -1)}
+    monkeypatch.setattr(resource, "getrlimit", now.__getitem__)
+    monkeypatch.setattr(resource, "setrlimit", now.__setitem__)
+    assert machine_checks.limits(alone(large(tmp_path))).found == "open files 65536, up to 1816 needed"
 
 
 def test_a_clock_in_the_past(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from benchmark.config.run_config import RunConfig, System
-from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
+from benchmark.training.engine import distributed
+from benchmark.training.engine.distributed import (
+    Environment,
+    device_of,
+    joined_world,
+    pci_address,
+    read_environment,
+    set_environment,
+)
 from benchmark.training.train import train
 from stage.errors import InputError
 from tests.benchmark.runs import system_of
@@ -18,7 +26,7 @@ from tests.benchmark.tiny import Inputs, in_processes
 
 OF_LAUNCHERS = (
     *("ATTEMPT", "LAUNCH_ID", "LAUNCHED_S", "SUBMITTED_S", "SLURM_JOB_ID", "SLURM_STEP_ID"),
-    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "CUDA_VISIBLE_DEVICES"),
 )
 
 
@@ -134,3 +142,47 @@ def _come_alone(system: System, port: int) -> None:
     os.environ.update(WORLD_SIZE="2", MASTER_PORT=str(port))
     with joined_world(system, read_environment(), datetime.timedelta(seconds=1)):
         pass
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "index"),
+    [
+        (None, 8, 3),
+        ("0,1,2,3,4,5,6,7", 8, 3),
+        ("5", 1, 0),  # as Slurm gives each process its own, whatever its number
+        (None, 1, None),  # a machine with one GPU for eight processes
+        ("0,1", 2, None),
+    ],
+)
+def test_device_of_a_process(
+    visible: str | None, count: int, index: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[torch.device] = []
+    near: list[str] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: _Properties())
+    monkeypatch.setattr(distributed, "keep_near", near.append)
+    process = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+    for name, value in process.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    system = System(name="eight", device="cuda", nodes=1, devices_per_node=8, micro_batch_size=1)
+    if index is None:
+        with pytest.raises(InputError, match=f"needs 8 CUDA devices per machine; PyTorch sees {count} here"):
+            device_of(system, read_environment())
+        return
+    assert device_of(system, read_environment()) == torch.device("cuda", index)
+    assert chosen == [torch.device("cuda", index)]
+    assert near == ["0001:1b:02.0"]
+
+
+class _Properties:
+    pci_domain_id, pci_bus_id, pci_device_id = 1, 0x1B, 2
+
+
+def test_a_device_that_does_not_say_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: object())
+    assert pci_address(torch.device("cuda", 0)) == ""
