@@ -45,3 +45,14 @@ def test_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tracked_files(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))  # no git at all
     assert commit_of(tmp_path) is None
+
+
+def test_a_copy_that_a_run_made_keeps_its_commit(checkout: Path) -> None:
+    copy = checkout / "runs" / "code"
+    copy.mkdir(parents=True)
+    (copy / ".commit").write_text("0123456789abcdef-dirty\n")
+    assert commit_of(copy) == "0123456789abcdef-dirty"
+    with pytest.raises(InputError, match="not a git checkout"):
+        tracked_files(copy)
+    (copy / ".commit").write_text("\n")  # of code without git
+    assert commit_of(copy) is None

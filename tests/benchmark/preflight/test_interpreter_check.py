@@ -1,0 +1,51 @@
+"""Whether a Python can run the benchmark, told before all processes find out."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmark.preflight import interpreter_check
+from benchmark.preflight.interpreter_check import complaint
+from stage import dependencies
+from tests.support import REPOSITORY
+
+
+def test_a_python_that_can_tells_the_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert complaint("rehearsal", "-") == ""
+    assert complaint("rehearsal", "cpu_p1") == ""
+    assert capsys.readouterr().out == "nodes 1\nnodes 1\n"
+
+
+def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpreter_check, "OLDEST", (9, 9))
+    assert complaint("gpt3_175b", "-").endswith("Python 9.9 or newer is needed")
+
+
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dependencies, "missing", lambda _: ["torch>=2.11, found 1.0", "zarr, not installed"])
+    assert complaint("gpt3_175b", "-").endswith("torch>=2.11, found 1.0; zarr, not installed")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
+def test_no_gpu_where_the_system_has_some() -> None:
+    assert "sees no CUDA device, and system dgxh100_n64 needs them" in complaint("gpt3_175b", "-")
+
+
+def test_an_unknown_system_is_left_to_the_options() -> None:
+    assert complaint("gpt3_175b", "none") == ""
+
+
+@pytest.mark.slow
+def test_as_a_file_from_anywhere(tmp_path: Path) -> None:
+    file = REPOSITORY / "benchmark" / "preflight" / "interpreter_check.py"
+    done = subprocess.run(
+        [sys.executable, file, "gpt3_175b", "h200_n8"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        assert (done.returncode, done.stdout.startswith("error: ")) == (2, True)
+    else:
+        assert done.stdout == "nodes 8\n"
+    assert done.stderr == ""
