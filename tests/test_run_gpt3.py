@@ -1,6 +1,7 @@
 """The script: what it would run under Slurm, and what it refuses."""
 
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -36,6 +37,8 @@ def train_command(*arguments: str, **variables: str) -> tuple[list[str], RunConf
 def test_175b_run_gets_what_the_variables_say() -> None:
     words, config = train_command("/logs", "/bpe", "none", USE_BF16="true", SEED="5")
     assert words[:2] == ["srun", "--kill-on-bad-exit=1"]
+    assert {"--nodes=64", "--ntasks=512", "--ntasks-per-node=8", "--distribution=block", "--wait=60"} <= set(words)
+    assert not any(word.startswith("--gpus") for word in words)  # refused where Slurm deals out none
     assert "--container-image" not in words
     assert config.benchmark.name == "gpt3_175b"
     assert (config.benchmark.global_batch_size, config.benchmark.start_samples) == (1536, 6_144_000)
@@ -46,6 +49,19 @@ def test_175b_run_gets_what_the_variables_say() -> None:
     assert config.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
     assert config.checkpoint == Path("/ckpt4000")
     assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
+
+
+def test_newer_form_has_the_data_as_an_argument() -> None:
+    _, config = train_command("/logs", "/bpe", "/tokens", "none", COM_DIR="/data")
+    assert config.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
+
+
+def test_fp32_by_default_is_not_silent() -> None:
+    for variables, lines in (({}, 4), ({"USE_BF16": "false"}, 0), ({"USE_BF16": "true"}, 0)):
+        done = script("/logs", "/bpe", "none", **{**VARIABLES, **variables})
+        told = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+        assert len(told) == lines
+    assert "67 instead of 46 GiB" in script("/logs", "/bpe", "none", **VARIABLES).stderr
 
 
 def test_variables_override_the_benchmark() -> None:
@@ -77,6 +93,8 @@ def test_container_sees_what_the_run_needs() -> None:
     mounts = words[words.index("--container-mounts") + 1].split(",")
     assert mounts == [f"{path}:{path}" for path in (str(REPOSITORY), "/logs", "/data", "/ckpt4000")]
     assert "python3" in words
+    name = words[words.index("--container-name") + 1]
+    assert name.startswith("gpt3_")  # kept on the nodes for the next attempt
 
 
 def test_job_decides_about_nodes_and_processes() -> None:
@@ -106,7 +124,8 @@ def test_rehearsal_is_what_runs_without_arguments() -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "complaint"),
     [
-        (["/logs"], {}, "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR CONTAINER, got 1"),
+        (["/logs"], {}, "expected no arguments (the rehearsal) or LOG_DIR BPE_DIR [COM_DIR] CONTAINER, got 1"),
+        (["/logs", "/bpe", "none"], {"NODES": "many"}, "NODES=many: expected a whole number"),
         (["/logs", "/bpe", "none"], {"DRY_RUN": "0"}, "needs Slurm"),
         (["/logs", "/bpe", "none"], {"COM_DIR": ""}, "COM_DIR is not set"),
         (["/logs", "/bpe", "none"], {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": "/"}, "/ is not the repository"),
@@ -123,15 +142,25 @@ def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], 
 
 
 def test_every_variable_that_is_read_is_documented() -> None:
+    head, body = (REPOSITORY / "run_gpt3.sh").read_text().split("set -euo pipefail", 1)
+    parts = [path.read_text() for path in sorted((REPOSITORY / "slurm").glob("*.sh"))]
+    text = "\n".join([body, *parts])
+    read = set(re.findall(r"\$\{([A-Z][A-Z0-9_]*):?[-?]", text)) - set(re.findall(r"^ *([A-Z][A-Z0-9_]*)=", text, re.M))
+    assert len(read) > 20
+    for name in read:
+        assert name.startswith("SLURM") or name in head, name
+
+
+def documented(page: str) -> set[str]:
+    """Names in the first column of the tables of a page."""
+    rows = re.findall(r"^\| (`[A-Z].*?) \|", (REPOSITORY / page).read_text(), flags=re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([A-Z][A-Z0-9_]+)`", row)}
+
+
+def test_manual_has_every_variable() -> None:
     text = (REPOSITORY / "run_gpt3.sh").read_text()
-    head, body = text.split("set -euo pipefail", 1)
-    for name in ("COM_DIR", "EXTERNAL_MODEL_CHECKPOINT_DIR", "EXTERNAL_TRAINING_ITERATIONS", "EXTERNAL_GBS"):
-        assert name in head
-    read = set()
-    for word in body.replace("${", " ${").split():
-        if word.startswith("${") and word[2:3].isupper():
-            read.add(word[2:].split(":")[0].split("}")[0].split("[")[0])
-    own = {"SLURM_JOB_ID", "SLURM_SUBMIT_DIR", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE", "BASH_SOURCE", "OPTIONS"}
-    assert len(read) > 15
-    for name in read - own:
-        assert name in head, name
+    head = text.partition("# Variables of the 175B run")[2].partition("# Variables of the rehearsal")[0]
+    rows = re.findall(r"^#   ([A-Z][A-Z0-9_, ]+?)  ", head, flags=re.MULTILINE)
+    names = {name for row in rows for name in row.split(", ")}
+    assert len(names) > 20
+    assert names <= documented("docs/slurm.md")

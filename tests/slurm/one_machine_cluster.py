@@ -1,0 +1,146 @@
+"""A real Slurm cluster of several nodes that are all this machine: its daemons are started and killed as nodes are."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
+FIRST_PORT = 17801
+PATIENCE_S = 60.0
+CONFIGURATION = """
+ClusterName=drills
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort=17800
+SlurmUser=root
+AuthType=auth/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SchedulerType=sched/backfill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+JobAcctGatherType=jobacct_gather/none
+JobRequeue=1
+ReturnToService=2
+SlurmdTimeout={dead_after_s}
+KillWait=15
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def cannot_run() -> str | None:
+    """Why there can be no such cluster here; None: there can."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
+    if missing:
+        return f"{', '.join(missing)} not found: apt-get install slurm-wlm munge"
+    return None if os.geteuid() == 0 else "Slurm's daemons need root"
+
+
+class OneMachineCluster:
+    """Nodes n1, n2, ... of two cores each. Use it in a ``with`` block; it ends what it started."""
+
+    def __init__(self, folder: Path, nodes: int, *, dead_after_s: int = 15) -> None:
+        self.folder = folder.resolve()
+        self.names = [f"n{number}" for number in range(1, nodes + 1)]
+        (self.folder / "state").mkdir(parents=True, exist_ok=True)
+        host = socket.gethostname()
+        rows = [
+            f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={FIRST_PORT + place} CPUs=2 RealMemory=1000"
+            for place, name in enumerate(self.names)
+        ]
+        text = CONFIGURATION.format(host=host, folder=self.folder, dead_after_s=dead_after_s, nodes="\n".join(rows))
+        (self.folder / "slurm.conf").write_text(text)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))},
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
+            "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
+        }
+
+    def __enter__(self) -> "OneMachineCluster":
+        _start_munge()
+        self.run("slurmctld", "-c")
+        for name in self.names:
+            self.start(name)
+        deadline = time.monotonic() + PATIENCE_S
+        while self.states() != dict.fromkeys(self.names, "idle"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the cluster did not come up: {self.states()}; see {self.folder}")
+            time.sleep(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in self.names:
+            self.kill_daemon(f"slurmd-{name}")
+        self.kill_daemon("slurmctld")
+
+    def run(self, *words: object, check: bool = True) -> str:
+        """Standard output of a Slurm command."""
+        command = [str(word) for word in words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=120, check=False)
+        if check and done.returncode:
+            raise RuntimeError(f"{command}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def states(self) -> dict[str, str]:
+        lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+        return {node: state for node, _, state in (line.partition(" ") for line in lines)}
+
+    def start(self, name: str) -> None:
+        self.run("slurmd", "-N", name, "-f", self.folder / "slurm.conf")
+
+    def kill_daemon(self, name: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # it is gone
+            os.kill(int((self.folder / f"{name}.pid").read_text()), signal.SIGTERM)
+
+    def kill_node(self, name: str) -> None:
+        """As if its power failed: the daemon, those of its job steps, and their processes."""
+        self.kill_daemon(f"slurmd-{name}")
+        for process in _processes_with(f"SLURMD_NODENAME={name}", f"SLURM_CONF={self.folder}/slurm.conf"):
+            parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+            if Path(f"/proc/{parent}/comm").read_text().startswith("slurmstepd"):
+                os.kill(parent, signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
+
+    def processes_of_rank(self, rank: int, run_dir: Path) -> list[int]:
+        """The processes of a run's rank, its watchdog left out."""
+        return [
+            process
+            for process in _processes_with(f"RANK={rank}", f"SLURM_CONF={self.folder}/slurm.conf")
+            if str(run_dir) in (words := Path(f"/proc/{process}/cmdline").read_text()) and "watchdog" not in words
+        ]
+
+
+def _processes_with(*settings: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if all(setting.encode() in variables for setting in settings):
+            found.append(int(folder.name))
+    return found
+
+
+def _start_munge() -> None:
+    if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode == 0:
+        return
+    for folder in ("/run/munge", "/var/log/munge", "/var/lib/munge"):
+        subprocess.run(["install", "-d", "-o", "munge", "-g", "munge", folder], check=True)
+    key = Path("/etc/munge/munge.key")
+    if not key.exists():
+        key.write_bytes(os.urandom(1024))
+        shutil.chown(key, "munge")
+        key.chmod(0o400)
+    subprocess.run(["su", "-s", "/bin/sh", "munge", "-c", "/usr/sbin/munged"], check=True)
