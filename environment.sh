@@ -8,8 +8,9 @@
 
 find_python() {
   local repository=$1 extra=${2:-} lock=requirements${2:+-$2}.lock candidate
+  local code=${CODE:-$repository} # a run's own copy of the code knows what it needs
   for candidate in python3 "$repository/.venv/bin/python"; do
-    if command -v "$candidate" >/dev/null && "$candidate" "$repository/stage/dependencies.py" $extra >/dev/null 2>&1; then
+    if command -v "$candidate" >/dev/null && "$candidate" "$code/stage/dependencies.py" $extra >/dev/null 2>&1; then
       PYTHON=$(command -v "$candidate")
       return
     fi
@@ -19,8 +20,8 @@ find_python() {
       echo "Installing $lock into .venv (once)"
       "$candidate" -m venv "$repository/.venv"
       PYTHON=$repository/.venv/bin/python
-      "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$repository/$lock"
-      "$PYTHON" "$repository/stage/dependencies.py" $extra
+      "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$code/$lock"
+      "$PYTHON" "$code/stage/dependencies.py" $extra
       return
     fi
   done

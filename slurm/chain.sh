@@ -48,9 +48,12 @@ TimeLimit time
 Reservation reservation
 Features constraint
 ExcNodeList exclude
-StdOut output
-StdErr error
 FIELDS
+  for field in StdOut:output StdErr:error; do
+    value=$(job_field "${field%:*}")
+    # In the file's name the job's number, where there is one, was %j.
+    [[ -n $value ]] && NEXT_OPTIONS+=("--${field#*:}=$(dirname "$value")/$(basename "${value//"$SLURM_JOB_ID"/%j}")")
+  done
   value=$(job_field TresPerNode) # such as gres:gpu:8 or gres/gpu:8
   [[ -n $value ]] && NEXT_OPTIONS+=(--gres="${value//gres[:\/]/}")
   [[ -n ${SLURM_GPUS_PER_TASK:-} ]] && NEXT_OPTIONS+=(--gpus-per-task="$SLURM_GPUS_PER_TASK")

@@ -184,6 +184,19 @@ def spare_node(drill: Drill) -> None:
         drill.wait(lambda: drill.cluster.states()["n2"] == "idle", "node n2 idle again")
 
 
+def first_node(drill: Drill) -> None:
+    """The node on which the job's script runs loses its power: Slurm itself requeues the job."""
+    drill.submit()
+    drill.wait_for_step()
+    drill.strike()
+    drill.cluster.kill_node("n1")
+    try:
+        drill.wait_for_end()
+    finally:
+        drill.cluster.start("n1")
+        drill.wait(lambda: drill.cluster.states()["n1"] == "idle", "node n1 idle again")
+
+
 def drained(drill: Drill) -> None:
     """Nothing happens to a run on a node that is drained; it is left out by the next start."""
     drill.submit()
@@ -258,6 +271,7 @@ DRILLS: dict[str, Callable[[Drill], None]] = {
     "stopped": stopped,
     "slurmd-killed": slurmd_killed,
     "spare-node": spare_node,
+    "first-node": first_node,
     "drained": drained,
     "requeue": requeue,
     "cancelled": cancelled,

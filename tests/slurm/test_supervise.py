@@ -161,8 +161,15 @@ def test_a_job_waits_behind_this_one(job: Job) -> None:
     job.answer(statuses="75", decisions="requeue 75")
     done = job.run(CHAIN="1", NEW_SNAPSHOT="1", CHAIN_OPTIONS="--mail-type END")
     (queued,) = job.calls("sbatch")
-    for word in ("--dependency=singleton", "--nodes=3", "--partition=main", "--time=02:00:00", "--mail-type END"):
+    for word in (
+        "--dependency=singleton",
+        "--nodes=3",
+        "--partition=main",
+        "--time=02:00:00",
+        "--output=/logs5/slurm-%j.out",
+    ):
         assert word in queued
+    assert "--mail-type END" in queued
     assert str(job.log_dir) in queued
     assert option(queued, "--job-name") == option(job.calls("scontrol update")[0], "JobName")
     assert "the run goes on in job 77" in done.stdout
