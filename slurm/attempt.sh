@@ -11,8 +11,7 @@ launch_line() { # fill LAUNCH for the nodes USED
   ((${#USED[@]})) && LAUNCH+=(--nodelist="$(joined "${USED[@]}")")
   [[ ${BINDS:-1} == 1 ]] && LAUNCH+=(--cpu-bind="${CPU_BIND:-none}")
   [[ -n ${SLURM_CPUS_PER_TASK:-} ]] && LAUNCH+=(--cpus-per-task="$SLURM_CPUS_PER_TASK")
-  gpu_options
-  LAUNCH+=("${IN_CONTAINER[@]}")
+  LAUNCH+=("${GPUS[@]}" "${IN_CONTAINER[@]}")
   # Slurm starts one process per device; what torchrun would tell it, it gets from Slurm's own variables. Signals that
   # ask for saving end no process that cannot listen yet.
   # shellcheck disable=SC2016  # expanded in each task
@@ -23,20 +22,20 @@ launch_line() { # fill LAUNCH for the nodes USED
   LAUNCH+=("$PYTHON" -u -m benchmark "${COMMAND:-train}" "${OPTIONS[@]}")
 }
 
-gpu_options() { # add to LAUNCH what a step needs to get the job's GPUs, where Slurm deals them out
-  local said=${JOB_SAID:-}
-  if [[ $said =~ gres/gpu(:[^=]*)?= ]]; then
-    # What the job asked for otherwise (--gpus-per-task, --gres) its steps inherit.
-    [[ -z ${SLURM_GPUS_PER_TASK:-}${SLURM_GPUS_PER_NODE:-}${SLURM_GPUS:-} ]] && LAUNCH+=(--gpus-per-node="$DEVICES")
+gpu_options() { # fill GPUS with what a step needs to get the job's GPUs. Without it a step of a job that has a node to
+  # itself sees none, though the job has them all; where Slurm knows of no GPUs it is refused
+  GPUS=()
+  if [[ -n ${SLURM_GPUS_ON_NODE:-}${SLURM_JOB_GPUS:-} ]]; then
+    [[ -n ${SLURM_GPUS_PER_TASK:-} ]] || GPUS=(--gpus-per-node="$DEVICES") # steps inherit it where each task has its own
   elif [[ ${NODE_SAID:-} =~ [[:space:]]Gres=[^[:space:]]*gpu ]]; then
-    echo "warning: the nodes have GPUs that the job did not ask for: sbatch --gpus-per-node=$DEVICES" >&2
+    echo "warning: the nodes have GPUs that the job did not get: sbatch --gpus-per-node=$DEVICES" >&2
   fi
-  return 0
 }
 
 print_attempt() { # DRY_RUN: the first attempt's srun, without asking Slurm
   read_variables
   choose_python
+  gpu_options
   NEEDED=${NODES:-${SLURM_JOB_NUM_NODES:-64}} USED=()
   train_options
   launch_line

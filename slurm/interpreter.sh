@@ -20,7 +20,8 @@ one_process() { # one_process COMMAND ...: on this node, in the container where 
   if [[ $CONTAINER == none ]]; then
     (cd "$CODE" && "$@") </dev/null
   else
-    srun "${ONE_PER_NODE[@]}" --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" "${IN_CONTAINER[@]}" "$@" </dev/null
+    srun "${ONE_PER_NODE[@]}" --nodes=1 --ntasks=1 --nodelist="$SLURMD_NODENAME" "${GPUS[@]}" "${IN_CONTAINER[@]}" "$@" \
+      </dev/null
   fi
 }
 

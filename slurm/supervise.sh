@@ -75,10 +75,10 @@ refuse_without_time() {
 
 prepare() { # what all attempts have in common
   mapfile -t JOB_NODES < <(job_nodes)
-  JOB_SAID=$(scontrol --oneliner show job "$SLURM_JOB_ID" 2>/dev/null) || true
   NODE_SAID=$(scontrol --oneliner show node "${JOB_NODES[0]}" 2>/dev/null) || true
   BINDS=0 # srun complains where it cannot bind processes to cores
   if scontrol show config 2>/dev/null | grep -qE '^TaskPlugin *=.*(affinity|cgroup)'; then BINDS=1; fi
+  gpu_options
   choose_python
   check_interpreter
   count_nodes

@@ -93,11 +93,22 @@ def test_a_run_that_ends_by_itself(job: Job) -> None:
     )
     assert (option(attempt, "ATTEMPT"), option(attempt, "LAUNCH_ID")) == ("0001", "5")
     assert option(attempt, "MASTER_ADDR") == "address-of-n1"
-    assert "--gpus-per-node=8" in attempt  # the job has some
+    assert "--gpus" not in attempt
+    assert "warning: the nodes have GPUs that the job did not get" in done.stdout
     assert option(attempt, "SUBMITTED_S").isdigit()
     assert not job.calls("requeue")
     assert "2 of 3 nodes are used, 1 are spare" in done.stdout
     assert (job.log_dir / "slurm_5.out").read_text().splitlines()[-1] == "attempt 0001: why it is so"
+
+
+def test_gpus_of_the_job_are_those_of_its_steps(job: Job) -> None:
+    """In a job that has its nodes to itself a step sees no GPU unless it asks; one for each task is inherited."""
+    job.answer(decisions="again 1\ndone 0", statuses="1\n0")
+    job.run("image", SLURM_GPUS_ON_NODE="8")
+    for phrase in ("interpreter_check", "benchmark train"):
+        assert "--gpus-per-node=8" in job.calls("srun", phrase)[0]
+    job.run(SLURM_GPUS_ON_NODE="8", SLURM_GPUS_PER_TASK="1")
+    assert "--gpus" not in job.attempts()[-1]
 
 
 def test_a_failed_run_starts_again_without_the_node_that_failed(job: Job) -> None:
