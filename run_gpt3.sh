@@ -15,7 +15,7 @@
 #   sbatch run_gpt3.sh LOG_DIR BPE_DIR COM_DIR CONTAINER    the same, as newer scripts of the reference are called
 #
 # The job starts the run again by itself after a failure, without nodes that failed, and requeues itself when it was
-# interrupted or too few nodes are left: docs/slurm.md. What it does is in slurm/, supervise.sh first.
+# interrupted or too few nodes are left: docs/slurm.md. What it does is in benchmark/slurm/, supervise.sh first.
 #
 # Arguments of the 175B run
 #   LOG_DIR       logs, checkpoints and result of this run; a run that was interrupted there is continued
@@ -112,7 +112,7 @@ fi
 LOG_DIR=$(realpath -m "$1") CONTAINER=${*: -1} ARGUMENTS=("$(realpath -m "$1")" "${@:2}")
 for part in options job interpreter snapshot attempt chain supervise; do
   # shellcheck source=/dev/null
-  source "$CODE/slurm/$part.sh"
+  source "$CODE/benchmark/slurm/$part.sh"
 done
 case ${COMMAND:-train}:${DRY_RUN:-0} in
   *:1) print_attempt ;;

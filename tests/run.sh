@@ -20,7 +20,7 @@ echo "=== ruff"
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
 echo "=== shellcheck"
-"$scripts/shellcheck" run_gpt3.sh environment.sh slurm/*.sh tests/run.sh tests/slurm/stand_in.sh .ci/run
+"$scripts/shellcheck" run_gpt3.sh environment.sh benchmark/slurm/*.sh tests/run.sh tests/benchmark/slurm/stand_in.sh .ci/run
 echo "=== mypy --strict"
 "$PYTHON" -m mypy
 echo "=== import-linter"

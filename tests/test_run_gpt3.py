@@ -143,7 +143,7 @@ def test_bad_usage_is_one_line(arguments: list[str], variables: dict[str, str], 
 
 def test_every_variable_that_is_read_is_documented() -> None:
     head, body = (REPOSITORY / "run_gpt3.sh").read_text().split("set -euo pipefail", 1)
-    parts = [path.read_text() for path in sorted((REPOSITORY / "slurm").glob("*.sh"))]
+    parts = [path.read_text() for path in sorted((REPOSITORY / "benchmark" / "slurm").glob("*.sh"))]
     text = "\n".join([body, *parts])
     read = set(re.findall(r"\$\{([A-Z][A-Z0-9_]*):?[-?]", text)) - set(re.findall(r"^ *([A-Z][A-Z0-9_]*)=", text, re.M))
     assert len(read) > 20

@@ -131,7 +131,9 @@ steps_have_ended() { # wait for the processes of earlier steps to leave; a node 
   local tries most=12 steps
   ((${#DOWN[@]})) && most=2
   for ((tries = 0; tries < most; tries++)); do
-    steps=$(squeue --noheader --steps --job "$SLURM_JOB_ID" --format=%i 2>/dev/null | grep -E '\.[0-9]+ *$') || return 0
+    steps=$(squeue --noheader --steps --job "$SLURM_JOB_ID" --format='%i %j' 2>/dev/null |
+      awk '$1 ~ /\.[0-9]+$/ && $2 != "sentinel" {print $1}') || return 0
+    [[ -n $steps ]] || return 0
     # shellcheck disable=SC2086  # several
     ((tries == 0)) && scancel --signal=KILL $steps 2>/dev/null
     pause 5

@@ -1,5 +1,5 @@
-# shellcheck shell=bash
-# Sourced by run_gpt3.sh: what Slurm says of the job, its time and its nodes.
+# shellcheck shell=bash disable=SC2034  # variables are used by the other files
+# Sourced by run_gpt3.sh and sentinel.sh: what Slurm says of the job, its time and its nodes.
 
 export SLURM_TIME_FORMAT=standard
 PROBE_S=60 # for a node to run a process

@@ -1,7 +1,7 @@
 """Faults under a real Slurm, injected into the rehearsal's run; a table of what came of each.
 
-    python -m tests.slurm.drills                     all of them, about 20 minutes on two cores
-    python -m tests.slurm.drills kill-9 requeue      some
+    python -m tests.benchmark.slurm.drills                     all of them, about 20 minutes on two cores
+    python -m tests.benchmark.slurm.drills kill-9 requeue      some
 
 Needs root and slurm-wlm: the cluster is one of three nodes on this machine, in WORK_DIR (runs/slurm_drills). Without
 them it says so, exit status 0. Each drill runs a clone of the checkout, as committed.
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.slurm.one_machine_cluster import OneMachineCluster, cannot_run
+from tests.benchmark.slurm.one_machine_cluster import OneMachineCluster, cannot_run
 from tests.support import REPOSITORY
 
 SAVE_INTERVAL = 16
@@ -214,7 +214,7 @@ def requeue(drill: Drill) -> None:
     drill.wait_for_step()
     edited = drill.checkout / "benchmark" / "training" / "loop.py"
     edited.write_text("raise SystemExit('edited while the job was in the queue')\n")
-    (drill.checkout / "slurm" / "supervise.sh").write_text("exit 1\n")
+    (drill.checkout / "benchmark" / "slurm" / "supervise.sh").write_text("exit 1\n")
     drill.strike()
     drill.cluster.run("scontrol", "requeue", job)
     drill.wait_for_end()

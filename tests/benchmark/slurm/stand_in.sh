@@ -28,7 +28,7 @@ case "$name $*" in
   "scontrol show hostnames "*) tr ',' '\n' <<<"$3" ;;
   "scontrol --oneliner show job "*)
     echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
-      "Features=(null) StdOut=/logs5/slurm-5.out"
+      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out"
     ;;
   "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;
   "scontrol requeue "*) kill -TERM "$PPID" ;;

@@ -28,6 +28,7 @@ supervise() {
       go_on_later
     fi
     new_attempt
+    keep_sentinel
     begin_fresh
     echo "attempt $ATTEMPT: ${USED[*]}"
     run_attempt "$LOG_DIR/attempts/$ATTEMPT/launcher.log"
@@ -49,7 +50,7 @@ run_once() { # evaluate and preflight: from the checkout, once
 }
 
 begin_job() {
-  ASKED_TO_STOP=0 ENDED_BY_SLURM=0 STARTED=0 SRUN='' EXCLUDED=() DOWN=()
+  ASKED_TO_STOP=0 ENDED_BY_SLURM=0 STARTED=0 SRUN='' SENTINEL='' EXCLUDED=() DOWN=()
   trap on_usr2 USR2
   trap on_term TERM
   read_variables
@@ -61,6 +62,7 @@ begin_job() {
 }
 
 leave() { # leave STATUS: end the script when its output is written
+  if [[ -n $SENTINEL ]]; then kill "$SENTINEL" 2>/dev/null || true; fi
   exec 1>&3 2>&4
   wait "$TEE" 2>/dev/null || true
   exit "$1"
@@ -111,6 +113,16 @@ choose_nodes() { # set USED: those without a past first
   for node in "${UP[@]}"; do # in Slurm's order, in which it numbers the processes
     if ((${#USED[@]} < NEEDED)) && one_of "$node" "${fine[@]}" "${again[@]}"; then USED+=("$node"); fi
   done
+}
+
+keep_sentinel() { # on the last node that is up: it requeues the job if this one, the first, is lost (sentinel.sh)
+  local node=${UP[-1]}
+  if [[ $node == "$SLURMD_NODENAME" ]]; then return 0; fi
+  if [[ -n $SENTINEL && $SENTINEL_ON == "$node" ]] && kill -0 "$SENTINEL" 2>/dev/null; then return 0; fi
+  if [[ -n $SENTINEL ]]; then kill "$SENTINEL" 2>/dev/null || true; fi
+  srun "${ONE_PER_NODE[@]}" --job-name=sentinel --nodes=1 --ntasks=1 --nodelist="$node" \
+    bash "$CODE/benchmark/slurm/sentinel.sh" "${NEXT_JOB:-}" >/dev/null 2>&1 </dev/null 3>&- 4>&- &
+  SENTINEL=$! SENTINEL_ON=$node
 }
 
 begin_fresh() { # the log says that caches were cleared only where the clock begins after it

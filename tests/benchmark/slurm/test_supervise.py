@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Job:
         self.answer(left="UNLIMITED", states="n1 allocated\nn2 allocated\nn3 allocated", nodes="n1,n2,n3")
         self.answer(interpreter="nodes 64", statuses="0", decisions="done 0")
         checkout = self.folder / "checkout"
-        shutil.copytree(REPOSITORY / "slurm", checkout / "slurm")
+        shutil.copytree(REPOSITORY / "benchmark" / "slurm", checkout / "benchmark" / "slurm")
         for name in ("run_gpt3.sh", "environment.sh"):
             shutil.copy(REPOSITORY / name, checkout / name)
         self.variables = {
@@ -307,7 +308,6 @@ def test_job_with_fewer_nodes_than_asked_for_is_refused(job: Job) -> None:
 def test_code_is_that_of_the_beginning(job: Job) -> None:
     """Of a checkout with changes, and whatever becomes of it."""
     checkout, snapshot = job.folder / "checkout", job.log_dir / "snapshot"
-    (checkout / "benchmark").mkdir()
     (checkout / "benchmark" / "loop.py").write_text("first\n")
     (checkout / "gone.py").touch()
     (checkout / ".gitignore").write_text("*.log\n")
@@ -331,14 +331,14 @@ def test_code_is_that_of_the_beginning(job: Job) -> None:
     assert (snapshot / "job_5_0.txt").exists()
     assert job.calls("python3", "environment_snapshot", f"{snapshot}/job_5_0.json")
 
-    shutil.rmtree(checkout / "slurm")
+    shutil.rmtree(checkout / "benchmark" / "slurm")
     (checkout / "benchmark" / "loop.py").write_text("later\n")
     again = job.run(SLURM_RESTART_COUNT="1")
     assert again.returncode == 0, again.stdout + again.stderr
     assert f"commit {commit}-dirty" in again.stdout
     assert (code / "benchmark" / "loop.py").read_text() == "changed\n"
 
-    git(checkout, "checkout", "--quiet", "--", "slurm")
+    git(checkout, "checkout", "--quiet", "--", "benchmark/slurm")
     git(checkout, "commit", "--quiet", "--all", "--message", "second")
     assert f"the checkout is at {git(checkout, 'rev-parse', 'HEAD')} by now" in job.run().stdout
     assert job.run(NEW_SNAPSHOT="1").returncode == 0
@@ -356,5 +356,40 @@ def test_code_without_git(job: Job) -> None:
     assert job.run().returncode == 0
     code = job.log_dir / "snapshot" / "code"
     assert (code / ".commit").read_text() == ""
-    assert (code / "slurm" / "supervise.sh").exists()
+    assert (code / "benchmark" / "slurm" / "supervise.sh").exists()
     assert not (code / "runs").exists() and not (code / "log").exists()
+
+
+def test_a_sentinel_on_the_last_node(job: Job) -> None:
+    job.run(CHAIN="1")
+    (call,) = job.calls("srun", "sentinel.sh")
+    assert option(call, "--nodelist") == "n3"
+    assert call.endswith("sentinel.sh 77")
+
+
+def test_no_sentinel_beside_the_script_itself(job: Job) -> None:
+    job.answer(nodes="n1", states="n1 allocated")
+    job.run(SLURM_JOB_NODELIST="n1", NODES="1")
+    assert not job.calls("sentinel.sh")
+
+
+@pytest.mark.parametrize(("waiting", "call"), [("", "scontrol requeue 5"), ("77", "scancel 5")])
+def test_the_sentinel_ends_a_job_that_lost_its_script(job: Job, waiting: str, call: str) -> None:
+    job.answer(nodes="n2,n3")  # the script was on n1
+    words = ["bash", str(REPOSITORY / "benchmark" / "slurm" / "sentinel.sh"), waiting, "0.1"]
+    process = subprocess.Popen(words, env=job.variables)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not ((job.answers / "calls").exists() and job.calls(call)):
+            time.sleep(0.1)
+        assert job.calls(call)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_sentinel_leaves_a_job_alone_that_has_its_script(job: Job) -> None:
+    words = ["timeout", "3", "bash", str(REPOSITORY / "benchmark" / "slurm" / "sentinel.sh"), "", "0.1"]
+    subprocess.run(words, env=job.variables, check=False)
+    assert job.calls("show job")
+    assert not job.calls("requeue") and not job.calls("scancel")
