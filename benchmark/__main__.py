@@ -254,6 +254,39 @@ class RehearseCommand:
 
 
 @dataclass(frozen=True)
+class DrillCommand:
+    """Inject faults into short runs of the rehearsal, and print what came of each: whether the run healed without a
+    person, or ended with the right words; steps lost; seconds to the next loss; whether weights, moments, losses and
+    evaluations are those of an undisturbed run, to the bit.
+
+    Example: python -m benchmark drill kill-in-shards stop-for-ever
+
+    Exit status: 0 every drill came out right, 1 one did not, 2 bad input.
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Drills; all of them unless given."""
+    list: bool = False
+    """Print what there is: names, what happens, and which incident it repeats."""
+    fuzz: int = 0
+    """Instead: so many runs, each with two or three faults at random."""
+    seed: int = 0
+    """Of the faults' steps, ranks and delays."""
+    work_dir: Path = Path("runs/drills")
+    """Where inputs and runs go."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        from benchmark.drills.run_drills import listed, run_drills
+
+        if self.list:
+            print(listed())
+            return 0
+        return run_drills(self.names, self.work_dir, seed=self.seed, fuzz=self.fuzz, as_json=self.json)
+
+
+@dataclass(frozen=True)
 class ReferencePointsCommand:
     """Write the convergence points of runs in the format of the official reference points: of finished runs, or of
     rehearsals made for it, each with a seed of its own. Review judges rehearsals by the committed file,
@@ -406,6 +439,7 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         RehearseCommand,
         "The whole benchmark at a small size on this machine, from corpus to reviewed result.",
     ),
+    "drill": (DrillCommand, "Faults injected into the rehearsal, and a table of what came of each."),
     "reference-points": (
         ReferencePointsCommand,
         "Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format.",

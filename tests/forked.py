@@ -15,6 +15,7 @@ from typing import Any
 PRELOADED = (
     "benchmark.training.train",
     "benchmark.training.evaluate_checkpoint",
+    "benchmark.drills.injector",
     "benchmark.review.verdict",
     "benchmark.config.run_options",
     "checkpoint_convert.__main__",

@@ -19,6 +19,8 @@ class EventLog:
         """``followers`` add notes to what is reported."""
         self._sinks = tuple(Background(sink) for sink in sinks)
         self._followers = list(followers)
+        self._clock_began_ns = time.time_ns() - _ticks_ns()
+        """The clock may be set while a run goes on: its time is what has passed since its first event."""
 
     def point(self, key: str, value: Any = None, **metadata: Any) -> None:
         self._emit(key, "POINT_IN_TIME", value, metadata, True)
@@ -48,7 +50,7 @@ class EventLog:
         file = Path(caller.f_code.co_filename)
         if file.is_relative_to(REPOSITORY):
             file = file.relative_to(REPOSITORY)
-        time_ms = time.time_ns() // 1_000_000
+        time_ms = (self._clock_began_ns + _ticks_ns()) // 1_000_000
         event = Event(key, kind, value, metadata, time_ms, file.as_posix(), caller.f_lineno, mlperf)
         self._send(event)
         for follower in tuple(self._followers):
@@ -69,3 +71,8 @@ class EventLog:
         if found is not None:
             key, fields = found
             self._send(replace(event, key=key, kind="POINT_IN_TIME", value=said, metadata=fields, mlperf=False))
+
+
+def _ticks_ns() -> int:
+    """A clock that nobody sets, and that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

@@ -1,6 +1,7 @@
 """Events reach every sink, with the place in the code that reported them."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,3 +86,15 @@ def test_without_sinks_it_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     events.point("b", object())
     events.close()
     assert capfd.readouterr() == ("", "")
+
+
+def test_times_go_on_when_somebody_sets_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Event] = []
+    events = EventLog((Recorder(seen.append),))
+    events.point("run_start")
+    clock_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: clock_ns() - 3_600_000_000_000)
+    events.point("run_stop")
+    events.close()
+    assert 0 <= seen[1].time_ms - seen[0].time_ms < 60_000
+    assert abs(seen[0].time_ms - clock_ns() // 1_000_000) < 60_000
