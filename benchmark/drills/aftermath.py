@@ -16,6 +16,7 @@ from benchmark.supervision.attempt_folder import all_attempts, attempts_folder
 from benchmark.supervision.next_attempt import PastAttempt, past_attempt
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
 from checkpoint_convert.formats.dcp_arrays import dcp_arrays
+from stage.errors import InputError
 
 UNEQUAL = ("tracked_stats", "restart")
 """Keys of the MLPerf log whose values, or whose being there, depend on the time."""
@@ -96,7 +97,7 @@ def read_aftermath(config: RunConfig, folder: Path) -> Aftermath:
         log=log,
         finished=_finished(run_dir),
         steps=steps,
-        arrays={} if steps is None else array_digests(checkpoint_path(run_dir, steps)),
+        arrays={} if steps is None else _sound_digests(checkpoint_path(run_dir, steps)),
         said=_said(run_dir, folder, events),
     )
 
@@ -108,6 +109,14 @@ def array_digests(checkpoint: Path) -> dict[str, str]:
         values = array.read(tuple(slice(0, size) for size in array.shape))
         digests[name] = hashlib.md5(values.tobytes(), usedforsecurity=False).hexdigest()
     return digests
+
+
+def _sound_digests(checkpoint: Path) -> dict[str, str]:
+    """None of a checkpoint that a drill has damaged."""
+    try:
+        return array_digests(checkpoint)
+    except InputError:
+        return {}
 
 
 def _records(events: Sequence[RecordedEvent], start_iteration: int) -> list[AttemptRecord]:

@@ -343,7 +343,7 @@ def _files() -> tuple[Drill, ...]:
             FAIL_LOOP,
             (Fault("read-only", "start", (-1, -1), rank="all", attempt=None),),
             outcome="stopped",
-            words=(r"given up",),
+            words=(r"Read-only file system", r"given up"),
         ),
         Drill(
             "flipped-checkpoint",
@@ -463,11 +463,12 @@ def _requests() -> tuple[Drill, ...]:
         ),
         Drill(
             "save-trigger",
-            "touch RUN_DIR/save; later a crash loses nothing but the steps since",
+            "touch RUN_DIR/save long before the next save is due: a crash loses nothing but the steps since",
             TRIGGERS,
-            (Fault("touch save", "data", (5, 5), rank=0),),
-            words=(r"save",),
-            attempts=1,
+            (Fault("touch save", "data", (5, 5), rank=0), Fault("kill", "passes", (10, 10))),
+            words=(r"checkpoint after [67] steps",),
+            attempts=2,
+            options={"save_interval": 12},
         ),
         Drill(
             "exit-trigger",

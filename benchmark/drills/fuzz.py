@@ -1,9 +1,11 @@
 """Two or three faults in one run, drawn at random by a seed: whatever comes together, the run must heal."""
 
+import dataclasses
+from collections.abc import Sequence
 from random import Random
 
 from benchmark.drills.drill_table import Drill
-from benchmark.drills.faults import Damage, Fault
+from benchmark.drills.faults import Act, Damage, Fault
 from benchmark.drills.practice import EVAL_INTERVAL, SAVE_INTERVAL, STEPS
 
 STEP = (1, STEPS - 2)
@@ -46,15 +48,19 @@ POOL: tuple[Fault | Damage, ...] = (
     Damage("delete all"),
 )
 """Faults that a run heals from."""
+ENDING: frozenset[Act] = frozenset(
+    {"kill", "stop", "hold the interpreter", "deadlock", "raise", "out of memory", "ask to stop"}
+)
+"""They end the attempt."""
 
 
 def mixed(number: int, seed: int) -> Drill:
-    """Drill ``number`` of a seed. Which attempts the faults are about is drawn, too: later ones may never come."""
+    """Drill ``number`` of a seed."""
     random = Random(f"{seed} {number}")
     chosen = random.sample(POOL, random.choice([2, 3]))
-    faults = [_in_attempt(fault, random, place) for place, fault in enumerate(chosen) if isinstance(fault, Fault)]
+    faults = _in_attempts([entry for entry in chosen if isinstance(entry, Fault)], random)
     damage = [Damage(entry.kind, random.choice([2, 2, 3])) for entry in chosen if isinstance(entry, Damage)]
-    if damage and not faults:
+    if damage and not any(fault.act in ENDING for fault in faults):
         faults.append(Fault("kill", "passes", STEP))
     return Drill(
         name=f"fuzz-{seed}-{number}",
@@ -69,8 +75,15 @@ def mixed(number: int, seed: int) -> Drill:
     )
 
 
-def _in_attempt(fault: Fault, random: Random, place: int) -> Fault:
-    """``place`` tells errors apart: one that came twice at one step would rightly end the run."""
-    attempt = random.choice([1, 1, 2, 3])
-    amount = float(place + 1) if fault.act == "raise" else fault.amount
-    return Fault(fault.act, fault.at, fault.steps, fault.rank, attempt, amount, fault.delay_s)
+def _in_attempts(faults: Sequence[Fault], random: Random) -> list[Fault]:
+    """After one that ends its attempt, the next mostly strikes in the attempt that follows.
+
+    The amount of an error is its number: the same error twice at one step would rightly end the run.
+    """
+    found, attempt = [], 1
+    for number, fault in enumerate(faults, start=1):
+        amount = float(number) if fault.act == "raise" else fault.amount
+        found.append(dataclasses.replace(fault, attempt=attempt, amount=amount))
+        if fault.act in ENDING and random.random() < 0.75:
+            attempt += 1
+    return found

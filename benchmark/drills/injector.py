@@ -16,6 +16,7 @@ from benchmark.supervision.phases import Phase
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.process import run_process
+from stage.errors import run_command
 
 CALL = "call:"
 STRUCK = "struck.jsonl"
@@ -107,10 +108,10 @@ def _compute(seconds: float) -> None:
 
 
 def run_disturbed(config: RunConfig, faults: Sequence[Fault], folder: Path) -> NoReturn:
-    """A process of a drill's run."""
+    """A process of a drill's run; it ends as that of ``benchmark train``."""
     environment = read_environment()
     attempt = int(environment.attempt)
     injector = Injector(faults, folder, config.run_dir, rank=environment.rank, attempt=attempt)
     injector.stand_at_seams()
     injector.enter("start", -1)
-    run_process(config, injector)
+    run_command(lambda: run_process(config, injector))
