@@ -69,9 +69,10 @@ def take_all_memory(strike: Strike, arguments: Arguments) -> Arguments:
 
 
 def hold_the_interpreter(strike: Strike, arguments: Arguments) -> Arguments:
-    """A call into C that keeps the lock: no other thread of the process can run Python."""
-    ctypes.PyDLL(None).sleep(int(FOREVER_S))
-    return arguments
+    """Calls into C that keep the lock: no other thread of the process can run Python. A signal ends one of them."""
+    libc = ctypes.PyDLL(None)
+    while True:
+        libc.sleep(int(FOREVER_S))
 
 
 def deadlock(strike: Strike, arguments: Arguments) -> Arguments:
@@ -199,7 +200,9 @@ def hang(strike: Strike, arguments: Arguments) -> Arguments:
 
 
 def touch_trigger(strike: Strike, arguments: Arguments) -> Arguments:
+    """A person asks by a file; the step takes ``amount`` seconds longer."""
     (strike.run_dir / strike.fault.act.removeprefix("touch ")).touch()
+    time.sleep(strike.fault.amount)
     return arguments
 
 

@@ -29,7 +29,7 @@ class DrillResult:
     lost_steps: int
     """Done more than once, over all attempts."""
     detected_s: float | None
-    """From the first fault until a process or a watchdog said so; None where nobody had to."""
+    """From the fault until a process or a watchdog said so; None where nobody had to."""
     next_loss_s: float | None
     """From a fault to the next loss that was new, the longest of them; None where there was none."""
     seconds: float
@@ -139,10 +139,10 @@ def lost_steps(records: Sequence[AttemptRecord]) -> tuple[int, int]:
 
 
 def detection_s(left: Aftermath) -> float | None:
-    incidents = [attempt.cause.time_s for attempt in left.attempts if attempt.cause is not None]
-    if not incidents or not left.struck:
-        return None
-    return max(0.0, min(incidents) - left.struck[0].time_s)
+    """From the latest fault before the first incident until then."""
+    told_s = min((attempt.cause.time_s for attempt in left.attempts if attempt.cause is not None), default=None)
+    before = [struck.time_s for struck in left.struck if told_s is not None and struck.time_s <= told_s]
+    return told_s - max(before) if told_s is not None and before else None
 
 
 def next_loss_s(left: Aftermath) -> float | None:

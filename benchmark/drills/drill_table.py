@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from benchmark.drills.faults import Damage, Fault
+from benchmark.drills.practice import STEPS
 
 Outcome = Literal["healed", "stopped", "noted"]
 """healed: the run came to its end without a person, as if nothing had happened. stopped: it ended, and said why. noted:
@@ -17,6 +18,9 @@ Start = Literal["forked", "torchrun", "none"]
 """How the processes start: as in forked_ranks.py; as the rehearsal's; not at all, for what is found before a job."""
 
 ANY_STEP = (1, 22)
+LONG = 48
+LOOKED = 2.5
+"""Seconds after which a process has looked for files that ask for something: some 30 of a drill's steps."""
 CRASH = "BLOOM 2022-03-21: a GPU crashed, 7.3 h lost"
 REPEATED_CRASH = "BLOOM 2022-04-XX: repeated hardware crashes"
 LIMBO = "BLOOM 2022-05-18: crashed, but the job stayed in limbo"
@@ -51,6 +55,8 @@ class Drill:
     status: int | None = None
     """Of the end, where it is stopped."""
     layout: str = "2 processes"
+    steps: int = STEPS
+    """Of the run. Detectors that learn what is usual need some thirty."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the run (RunConfig)."""
     first_options: Mapping[str, Any] = field(default_factory=dict)
@@ -108,6 +114,11 @@ def _kills() -> tuple[Drill, ...]:
             "kill -9 when all shards are there, before the rename",
             Fault("kill", "call:rename", (8, 9), rank=0),
         ),
+        killed(
+            "kill-in-retire",
+            "kill -9 while old checkpoints are removed",
+            Fault("kill", "call:retire", (11, 12), rank=0),
+        ),
         killed("kill-after-rename", "kill -9 just after the rename", Fault("kill", "call:renamed", (8, 9), rank=0)),
         killed(
             "kill-under-torchrun",
@@ -138,6 +149,15 @@ def _hangs() -> tuple[Drill, ...]:
             words=(r"T \(stopped\)",),
             attempts=2,
             layout="TP2 x PP2",
+        ),
+        Drill(
+            "stop-under-torchrun",
+            "SIGSTOP of a rank from outside, under torchrun as in the rehearsal",
+            NO_TIMEOUT,
+            (Fault("stop", "outside", (5, 15)),),
+            words=(r"T \(stopped\)",),
+            attempts=2,
+            start="torchrun",
         ),
         Drill(
             "stop-for-20-s",
@@ -197,9 +217,10 @@ def _hangs() -> tuple[Drill, ...]:
             "slow-rank",
             "one rank computes 30 % slower",
             "BLOOM 2022-04-28: 5 % less throughput; the slow node was found by elimination",
-            (Fault("slow", "call:passes", (2, 2), rank=1, amount=0.3),),
-            words=(r"rank 1\b.*slow|slow.*rank 1\b",),
+            (Fault("slow", "call:block", (2, 2), rank=1, amount=0.3),),
+            words=(r"rank 1 on \S+ computes \d+% slower",),
             attempts=1,
+            steps=LONG,
         ),
     )
 
@@ -302,10 +323,11 @@ def _numbers() -> tuple[Drill, ...]:
             "loss-spike",
             "one step's labels are spoiled: its loss is far off",
             "BLOOM 2022-04-12: the first spike of the loss",
-            (Fault("spike", "call:step", (16, 18), rank="all"),),
+            (Fault("spike", "call:step", (40, 42), rank="all"),),
             outcome="noted",
-            words=(r"spike",),
+            words=(r"spike at step",),
             attempts=1,
+            steps=LONG,
         ),
         Drill(
             "flipped-weight",
@@ -465,7 +487,7 @@ def _requests() -> tuple[Drill, ...]:
             "save-trigger",
             "touch RUN_DIR/save long before the next save is due: a crash loses nothing but the steps since",
             TRIGGERS,
-            (Fault("touch save", "data", (5, 5), rank=0), Fault("kill", "passes", (10, 10))),
+            (Fault("touch save", "data", (5, 5), rank=0, amount=LOOKED), Fault("kill", "passes", (10, 10))),
             words=(r"checkpoint after [67] steps",),
             attempts=2,
             options={"save_interval": 12},
@@ -474,7 +496,7 @@ def _requests() -> tuple[Drill, ...]:
             "exit-trigger",
             "touch RUN_DIR/exit: saved and stopped; a person starts it again",
             TRIGGERS,
-            (Fault("touch exit", "data", (5, 9), rank=0),),
+            (Fault("touch exit", "data", (5, 9), rank=0, amount=LOOKED),),
             words=(r"as the file 'exit' in the run folder asked",),
             attempts=2,
             lost_saves=0,

@@ -31,7 +31,7 @@ POOL: tuple[Fault | Damage, ...] = (
     Fault("raise", "update", STEP),
     Fault("raise", "load", (-1, -1)),
     Fault("out of memory", "call:passes", STEP),
-    Fault("slow", "call:passes", STEP, amount=0.3),
+    Fault("slow", "call:block", STEP, amount=0.3),
     Fault("lose the watchdog", "data", STEP),
     Fault("clock jump", "data", STEP, rank=0, amount=600.0),
     Fault("clock jump", "data", STEP, rank=0, amount=-600.0),

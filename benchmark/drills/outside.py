@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
-from benchmark.drills.faults import Fault
+from benchmark.drills.faults import Act, Fault
 from benchmark.drills.injector import note_strike
 from benchmark.rehearsal.torchrun import torchrun
 from benchmark.results.recorded_events import read_events
 
 LOOK_S = 0.05
+SIGNALS: dict[Act, signal.Signals] = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "ask to stop": signal.SIGTERM}
 
 
 class UnderTorchrun:
-    """Starts attempts (``Start`` of the launcher), and kills a process when the run has come to the fault's step."""
+    """Starts attempts (``Start`` of the launcher); sends a process a signal when the run has come to a fault's step."""
 
     def __init__(self, config: RunConfig, faults: tuple[Fault, ...], folder: Path) -> None:
         self._config, self._faults, self._folder = config, faults, folder
@@ -49,7 +50,7 @@ class UnderTorchrun:
             if steps and max(steps) >= last:
                 assert isinstance(fault.rank, int)
                 note_strike(self._folder, run_dir, fault, rank=fault.rank, attempt=attempt, steps=fault.steps[0])
-                os.kill(process_of(run_dir, fault.rank), signal.SIGKILL)
+                os.kill(process_of(run_dir, fault.rank), SIGNALS[fault.act])
                 return
 
 

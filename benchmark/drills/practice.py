@@ -42,6 +42,11 @@ START_LIMIT_S, FLOOR_S = 25.0, 6.0
 DOCUMENTS = {"train_0": 400, "train_1": 300, "valid": 20}
 
 
+def of_steps(steps: int) -> Benchmark:
+    """The benchmark with another length."""
+    return dataclasses.replace(PRACTICE, train_samples=PRACTICE.start_samples + steps * BATCH)
+
+
 def two_processes() -> System:
     return dataclasses.replace(SYSTEMS["cpu_p2"], micro_batch_size=2, start_limit_s=START_LIMIT_S, hang_floor_s=FLOOR_S)
 

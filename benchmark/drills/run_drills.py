@@ -19,7 +19,7 @@ from benchmark.drills.drilled_run import Disturbed, run_to_its_end
 from benchmark.drills.faults import drawn, words_for
 from benchmark.drills.fuzz import mixed
 from benchmark.drills.outside import UnderTorchrun
-from benchmark.drills.practice import LAYOUTS, SAVE_INTERVAL, PracticeInputs, practice_config, prepared_inputs
+from benchmark.drills.practice import LAYOUTS, SAVE_INTERVAL, PracticeInputs, of_steps, practice_config, prepared_inputs
 from checksums.md5_list import compare_lists, digest_folder
 from stage.errors import InputError
 from stage.lock import only_one_in
@@ -28,11 +28,11 @@ HEAD = f"{'drill':26} {'came of it':10} {'attempts':>8} {'lost':>5} {'told':>6} 
 
 
 class Drills:
-    """Runs drills in a folder; the undisturbed run of each layout is made once."""
+    """Runs drills in a folder; an undisturbed run of each layout and length is made once."""
 
     def __init__(self, work_dir: Path, *, seed: int) -> None:
         self._work, self._seed = work_dir.resolve(), seed
-        self._undisturbed: dict[str, Aftermath] = {}
+        self._undisturbed: dict[tuple[str, int], Aftermath] = {}
         self.inputs: PracticeInputs = prepared_inputs(self._work)
 
     def run(self, drill: Drill) -> DrillResult:
@@ -41,25 +41,27 @@ class Drills:
         folder = self._work / "drills" / drill.name
         if drill.start == "none":
             return _found_before(drill, self.inputs, folder)
-        undisturbed = self.undisturbed(drill.layout)
+        undisturbed = self.undisturbed(drill.layout, drill.steps)
         system = _system(drill)
         faults = tuple(drawn(fault, random, system.num_devices) for fault in drill.faults)
-        config = practice_config(self._inputs_for(drill, folder), folder / "run", system, **_options(drill, folder))
+        config = practice_config(
+            self._inputs_for(drill, folder), folder / "run", system, of_steps(drill.steps), **_options(drill, folder)
+        )
         disturbed = Disturbed(config, faults, drill.damage, drill.first_options, drill.continued)
         start = UnderTorchrun(config, faults, folder) if drill.start == "torchrun" else None
         ended = run_to_its_end(disturbed, folder, start)
         words = words_for([*faults, *drill.damage])
         return judge(drill, ended, undisturbed, save_interval=SAVE_INTERVAL, faults=words)
 
-    def undisturbed(self, layout: str) -> Aftermath:
-        if layout not in self._undisturbed:
-            folder = self._work / "undisturbed" / layout.replace(" ", "_")
-            config = practice_config(self.inputs, folder / "run", LAYOUTS[layout])
+    def undisturbed(self, layout: str, steps: int) -> Aftermath:
+        if (layout, steps) not in self._undisturbed:
+            folder = self._work / "undisturbed" / f"{layout.replace(' ', '_')}_{steps}"
+            config = practice_config(self.inputs, folder / "run", LAYOUTS[layout], of_steps(steps))
             ended = run_to_its_end(Disturbed(config), folder)
             if ended.aftermath.finished != "completed" or len(ended.decisions) != 1:
                 raise InputError(f"{folder}: the undisturbed run failed: {ended.decisions[-1].reason}; see its logs")
-            self._undisturbed[layout] = ended.aftermath
-        return self._undisturbed[layout]
+            self._undisturbed[layout, steps] = ended.aftermath
+        return self._undisturbed[layout, steps]
 
     def _inputs_for(self, drill: Drill, folder: Path) -> PracticeInputs:
         """Inputs of its own where the drill damages them."""

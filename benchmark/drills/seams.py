@@ -10,16 +10,19 @@ SEAMS: dict[str, tuple[str, str]] = {
     "step": ("benchmark.training.train", "train_step"),
     "passes": ("benchmark.training.step", "accumulate"),
     "gradients": ("benchmark.training.engine.adam", "Adam.gradient_square_sum"),
+    "block": ("model.gpt3", "Block.forward"),
     "evaluation batch": ("benchmark.training.step", "read_micro_batch"),
     "copy": (WRITER, "Checkpointer._copy"),
     "shards": ("torch.distributed.checkpoint", "FileSystemWriter.write_data"),
-    "rename": (FOLDER, "sync_folder"),
-    "renamed": (WRITER, "remove_old_checkpoints"),
+    "rename": ("pathlib", "Path.rename"),
+    "renamed": (FOLDER, "sync_to_disk"),
+    "retire": (WRITER, "retire_old_checkpoints"),
     "event": ("benchmark.events.line_files", "JsonLines.write"),
     "log line": ("benchmark.events.mlperf_log", "MlperfLog.write"),
 }
 """Module and name by the name that faults use ("call:NAME"). copy: of the state, for a checkpoint. shards: writing a
-process's files. rename: all files are there, the folder has not got its name. renamed: it has."""
+process's files. rename: all files are there, the folder has not got its name. renamed: it has. retire: of checkpoints
+that are too old."""
 
 Before = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 """Given a call's arguments, those to call with."""

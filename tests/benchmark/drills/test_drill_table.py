@@ -7,7 +7,7 @@ import pytest
 from benchmark.drills.drill_table import DRILLS, Drill
 from benchmark.drills.faults import Fault
 from benchmark.drills.injector import CALL
-from benchmark.drills.practice import LAYOUTS, STEPS
+from benchmark.drills.practice import LAYOUTS
 from benchmark.drills.seams import SEAMS
 from benchmark.supervision.phases import PHASES
 from tests.support import REPOSITORY
@@ -25,7 +25,7 @@ def test_a_drill_can_be_run(drill: Drill) -> None:
             or fault.at.removeprefix(CALL) in SEAMS
             or (drill.start, fault.at) == ("torchrun", "outside")
         )
-        assert -1 <= fault.steps[0] <= fault.steps[1] < STEPS
+        assert -1 <= fault.steps[0] <= fault.steps[1] < drill.steps
     assert drill.faults or drill.name in WITHOUT_FAULT
     for words in drill.words:
         re.compile(words)
