@@ -49,7 +49,8 @@ class DrillResult:
 def judge(drill: Drill, ended: Ended, undisturbed: Aftermath, *, save_interval: int, faults: str) -> DrillResult:
     """Compare a drill's run with the undisturbed one, and with what must come of it."""
     left = ended.aftermath
-    outcome, differences = outcome_of(ended), unequal(left, undisturbed, losses=drill.losses_known)
+    differences = unequal(left, undisturbed, losses=drill.losses_known)
+    outcome = outcome_of(ended, equal=not differences)
     problems = [] if outcome == drill.outcome else [f"{outcome}, expected {drill.outcome}"]
     problems += _missing_words(drill, ended)
     ended_by_itself = outcome != "stopped" or left.finished is not None
@@ -83,14 +84,14 @@ def judge(drill: Drill, ended: Ended, undisturbed: Aftermath, *, save_interval: 
     )
 
 
-def outcome_of(ended: Ended) -> str:
-    """healed: it came to its end with every step updated, and no number was skipped."""
+def outcome_of(ended: Ended, *, equal: bool) -> str:
+    """``equal``: to the undisturbed run."""
     left = ended.aftermath
     if ended.decisions[-1].action == "stop" or left.finished not in (None, "success", "completed"):
         return "stopped"
     if left.finished is None:
         return "unfinished"
-    return "noted" if re.search(r"not finite|spike", left.said) else "healed"
+    return "healed" if equal else "noted"
 
 
 def unequal(left: Aftermath, undisturbed: Aftermath, *, losses: bool = True) -> list[str]:

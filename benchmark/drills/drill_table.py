@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from benchmark.config.run_config import Submission
 from benchmark.drills.faults import Damage, Fault
 from benchmark.drills.practice import STEPS
 
 Outcome = Literal["healed", "stopped", "noted"]
-"""healed: the run came to its end without a person, as if nothing had happened. stopped: it ended, and said why. noted:
-it went on, said so, and what it learned is another thing."""
+"""healed: the run came to its end without a person, equal to the bit to one that nothing disturbed. stopped: it ended,
+and said why. noted: it came to its end and said what happened, and what it learned is another thing."""
 Start = Literal["forked", "torchrun", "none"]
 """How the processes start: as in forked_ranks.py; as the rehearsal's; not at all, for what is found before a job."""
 
@@ -299,7 +300,7 @@ def _numbers() -> tuple[Drill, ...]:
             SILENT,
             (Fault("nan", "call:gradients"),),
             outcome="noted",
-            words=(r"not finite",),
+            words=(r"NaN in \S+ .*held by rank \d",),
             attempts=1,
         ),
         Drill(
@@ -308,7 +309,7 @@ def _numbers() -> tuple[Drill, ...]:
             SILENT,
             (Fault("inf", "call:gradients"),),
             outcome="noted",
-            words=(r"not finite",),
+            words=(r"inf in \S+ .*held by rank \d",),
             attempts=1,
         ),
         Drill(
@@ -317,7 +318,7 @@ def _numbers() -> tuple[Drill, ...]:
             WALL,
             (Fault("nan", "call:gradients", (9, 10), amount=1e9, attempt=None),),
             outcome="stopped",
-            words=(r"10 steps in a row without finite gradients",),
+            words=(r"10 steps in a row without finite gradients", r"each time rank \d \(\S+\) alone"),
         ),
         Drill(
             "loss-spike",
@@ -328,6 +329,26 @@ def _numbers() -> tuple[Drill, ...]:
             words=(r"spike at step",),
             attempts=1,
             steps=LONG,
+        ),
+        Drill(
+            "loss-spike-left-out",
+            "the same in the open division with --on-spike skip-data: back to before it, without these samples",
+            "Dunn: automated recovery from spikes: skip the data",
+            (Fault("spike", "call:step", (40, 42), rank="all"),),
+            outcome="noted",
+            words=(r"spike at step", r"samples from [\d,]+ on are left out"),
+            attempts=2,
+            steps=LONG,
+            lost_saves=2,
+            options={"on_spike": "skip-data", "submission": Submission(submission_division="open")},
+        ),
+        Drill(
+            "flipped-weight-alone",
+            "the upper bit of a weight's exponent flips, and there is no copy",
+            SILENT,
+            (Fault("flip a weight", "call:step", (9, 11), amount=30),),
+            words=(r"weights or moments are damaged: \S+ on rank \d .*as a flipped bit makes",),
+            attempts=2,
         ),
         Drill(
             "flipped-weight",
