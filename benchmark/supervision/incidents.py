@@ -6,7 +6,6 @@ cause.
 
 import json
 import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -56,10 +55,10 @@ class Incident:
         return f"{where} {when}: {self.kind}: {self.message}{state}{call}"
 
 
-def own_incident(rank: int, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
+def own_incident(rank: int, host: str, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
     """One that happens in this process now."""
     one_line = " ".join(message.split())[:LONGEST_MESSAGE]
-    return Incident(time.time(), rank, socket.gethostname(), os.getpid(), kind, steps, phase, one_line)
+    return Incident(time.time(), rank, host, os.getpid(), kind, steps, phase, one_line)
 
 
 def write_incident(attempt: Path, incident: Incident) -> None:

@@ -14,7 +14,6 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -46,9 +45,20 @@ COLLECTIVE = re.compile(r'File "[^"]*torch/distributed/[^"]*", line \d+ in (\w+)
 
 
 @contextmanager
-def watched(heartbeat: Heartbeat, attempt: Path, rank: int) -> Iterator[None]:
+def watched(heartbeat: Heartbeat, attempt: Path, rank: int, host: str) -> Iterator[None]:
     """Run a watchdog for this process until the block ends."""
-    words = ["--memory", heartbeat.handle, "--process", os.getpid(), "--attempt", attempt.resolve(), "--rank", rank]
+    words = [
+        "--memory",
+        heartbeat.handle,
+        "--process",
+        os.getpid(),
+        "--attempt",
+        attempt.resolve(),
+        "--rank",
+        rank,
+        "--host",
+        host,
+    ]
     command = [sys.executable, "-m", __name__, *map(str, words)]
     child = subprocess.Popen(
         command, cwd=REPOSITORY, pass_fds=[heartbeat.handle], stdin=subprocess.DEVNULL, start_new_session=True
@@ -61,8 +71,8 @@ def watched(heartbeat: Heartbeat, attempt: Path, rank: int) -> Iterator[None]:
 
 
 class Watchdog:
-    def __init__(self, memory: mmap.mmap, process: int, attempt: Path, rank: int) -> None:
-        self._memory, self._process, self._attempt, self._rank = memory, process, attempt, rank
+    def __init__(self, memory: mmap.mmap, process: int, attempt: Path, rank: int, host: str) -> None:
+        self._memory, self._process, self._attempt, self._rank, self._host = memory, process, attempt, rank, host
         self._alarm_seen_s: float | None = None
         self._awake_since_s = 0.0
         """Where the whole job was suspended, silence before its end means nothing."""
@@ -139,8 +149,9 @@ class Watchdog:
         state: str | None = None,
     ) -> Incident:
         phase = beat.phase or "end"
-        host = socket.gethostname()
-        return Incident(time.time(), self._rank, host, self._process, kind, beat.steps, phase, message, waits_in, state)
+        return Incident(
+            time.time(), self._rank, self._host, self._process, kind, beat.steps, phase, message, waits_in, state
+        )
 
     def _pending(self) -> str | None:
         """The oldest collective that is not done, as the process tells; None where it does not."""
@@ -185,11 +196,12 @@ def main() -> None:
     parser.add_argument("--process", type=int, required=True)
     parser.add_argument("--attempt", type=Path, required=True)
     parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--host", required=True)
     options = parser.parse_args()
     for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)  # meant for the run: the watchdog outlives it by a moment
     memory = mmap.mmap(options.memory, SIZE)
-    Watchdog(memory, options.process, options.attempt, options.rank).run()
+    Watchdog(memory, options.process, options.attempt, options.rank, options.host).run()
 
 
 if __name__ == "__main__":

@@ -69,13 +69,15 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
     if environment.rank > 0:
         _log_to(rank_file(attempt, environment.rank, "log"))
     heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
-    watchdog = watched(heartbeat, attempt, environment.rank) if config.watchdog else contextlib.nullcontext()
+    watchdog = (
+        watched(heartbeat, attempt, environment.rank, environment.host) if config.watchdog else contextlib.nullcontext()
+    )
     stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
     with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
         try:
             status = train(config, environment, PhaseLog(heartbeat, *observers))
         except BaseException as error:
-            incident = incident_of(error, environment.rank, heartbeat)
+            incident = incident_of(error, environment.rank, environment.host, heartbeat)
             first = _tell(attempt, incident)
             heartbeat.leave()
             if not isinstance(error, InputError | CheckFailed) and incident.kind != "input":
@@ -89,13 +91,13 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
     end_process(EXIT_STATUS[status])
 
 
-def incident_of(error: BaseException, rank: int, heartbeat: Heartbeat) -> Incident:
+def incident_of(error: BaseException, rank: int, host: str, heartbeat: Heartbeat) -> Incident:
     """What an exception is, for the launcher: its kind decides whether the run is started again."""
     message = str(error) if isinstance(error, InputError | CheckFailed) else f"{type(error).__name__}: {error}"
     kind = _kind(error)
     if kind not in ("input", "check", "meeting"):
         message = message.partition("\n")[0]  # PyTorch's go on with stacks in C++
-    return own_incident(rank, kind, steps=heartbeat.steps, phase=heartbeat.phase, message=message)
+    return own_incident(rank, host, kind, steps=heartbeat.steps, phase=heartbeat.phase, message=message)
 
 
 def _kind(error: BaseException) -> IncidentKind:

@@ -5,7 +5,6 @@ unpickler that knows DCP's names only (checkpoint_convert/formats/dcp_metadata.p
 """
 
 import errno
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,7 +60,7 @@ def verify_checkpoint(folder: Path, world: World) -> None:
     does not, the checkpoint is sound, and something is wrong with that machine: it raises FilesSeenOtherwise, and the
     others, which lose it, ConnectionError.
     """
-    own = socket.gethostname(), _damaged(folder, world.rank, world.size)
+    own = world.host, _damaged(folder, world.rank, world.size)
     everywhere: list[tuple[str, list[str]]] = [own] * world.size
     dist.all_gather_object(everywhere, own)
     names = sorted({name for _, found in everywhere for name in found})

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 import torch
@@ -57,6 +57,8 @@ class Environment:
     """LAUNCHED_S: when the launcher started this attempt, in seconds since the epoch."""
     submitted_s: float | None = None
     """SUBMITTED_S: when the job was submitted or requeued, likewise."""
+    host: str = field(default_factory=socket.gethostname)
+    """NODE_NAME, as Slurm names this machine; else its own name."""
     visible_gpus: int | None = None
     """How many CUDA_VISIBLE_DEVICES names, None without it. Slurm may give each process one of its own."""
 
@@ -87,6 +89,7 @@ def read_environment() -> Environment:
         job=job,
         launched_s=_seconds("LAUNCHED_S"),
         submitted_s=_seconds("SUBMITTED_S"),
+        host=os.environ.get("NODE_NAME") or socket.gethostname(),
         visible_gpus=None if visible is None else len([one for one in visible.split(",") if one]),
     )
 
@@ -126,6 +129,8 @@ class World:
     device: torch.device
     mesh: DeviceMesh
     """Over all processes: axes pipeline, replicate, shard and tensor (model/parallelize.py)."""
+    host: str = "localhost"
+    """Name of this machine, for messages."""
 
     @property
     def data_rank(self) -> int:
@@ -157,7 +162,7 @@ class World:
     def hosts(self) -> list[str]:
         """Names of the machines, by rank. Collective."""
         found: list[str] = [""] * self.size
-        dist.all_gather_object(found, socket.gethostname())
+        dist.all_gather_object(found, self.host)
         return found
 
     def barrier(self) -> None:
@@ -203,7 +208,7 @@ def joined_world(
             f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "
             f"{timeout.total_seconds():g} s; see which of them did not start"
         ) from error
-    yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type))
+    yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type), environment.host)
     if not any(thread.name.startswith(BACKGROUND) for thread in threading.enumerate()):
         dist.destroy_process_group()
 

@@ -6,7 +6,6 @@ data-parallel ranks the sum does not tell whose gradient it was. The loss of a m
 summed: where one is not finite, rank and samples are known.
 """
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -91,7 +90,7 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
     parts = bad_parts({name: local(gradient) for name, gradient in _gradients(state).items()})
     own = RankFindings(
         rank=world.rank,
-        host=socket.gethostname(),
+        host=world.host,
         data_rank=world.data_rank,
         parts=tuple(parts[:MOST_NAMED]),
         num_parts=len(parts),

@@ -1,6 +1,5 @@
 """Are weights and moments finite, and none of them absurdly large? Runs when a run is about to give up, never else."""
 
-import socket
 from dataclasses import dataclass
 
 import torch
@@ -48,7 +47,7 @@ def check_state(state: TrainState) -> StateSoundness:
     tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
     table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
     own = [
-        UnsoundTensor(name, world.rank, socket.gethostname(), round(nonfinite), largest)
+        UnsoundTensor(name, world.rank, world.host, round(nonfinite), largest)
         for name, (nonfinite, largest) in zip(tensors, table, strict=True)
         if nonfinite or largest > ABSURD
     ]

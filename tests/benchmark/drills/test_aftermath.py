@@ -67,7 +67,7 @@ def test_nothing_there(config: RunConfig, tmp_path: Path) -> None:
 def test_all_that_was_said(config: RunConfig, tmp_path: Path) -> None:
     attempt = attempt_path(config.run_dir, "0001")
     attempt.mkdir(parents=True)
-    write_incident(attempt, own_incident(0, "disk", steps=3, phase="save", message="no space"))
+    write_incident(attempt, own_incident(0, "n1", "disk", steps=3, phase="save", message="no space"))
     (attempt / "launcher.log").write_text("from the launcher")
     (tmp_path / "launcher_0.txt").write_text("to the terminal")
     left = read_aftermath(config, tmp_path)

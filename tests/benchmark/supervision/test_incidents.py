@@ -71,9 +71,9 @@ def test_first_incident_of_a_process_stays_and_damage_is_passed_over(tmp_path: P
 
 
 def test_incident_is_one_line() -> None:
-    incident = own_incident(3, "device", steps=None, phase="join", message="CUDA error:\n  unknown" + "x" * 1000)
+    incident = own_incident(3, "n2", "device", steps=None, phase="join", message="CUDA error:\n  unknown" + "x" * 1000)
     assert len(incident.message) == LONGEST_MESSAGE
-    assert incident.line().startswith(f"rank 3 on {incident.host} in join: device: CUDA error: unknown")
+    assert incident.line().startswith("rank 3 on n2 in join: device: CUDA error: unknown")
     stopped = of(1, kind="hang", state="T (stopped)", waits_in=None)
     assert stopped.line() == "rank 1 on n1 after step 12, in passes: hang: ValueError: no (T (stopped))"
     assert "\n" not in incident.line()

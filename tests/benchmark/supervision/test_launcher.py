@@ -20,7 +20,7 @@ def test_run_is_started_again_until_it_has_ended(tmp_path: Path, capfd: pytest.C
             (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
             return 0
         folder = attempt_path(tmp_path, environment["ATTEMPT"])
-        write_incident(folder, own_incident(1, "killed", steps=4, phase="data", message="gone"))
+        write_incident(folder, own_incident(1, "n1", "killed", steps=4, phase="data", message="gone"))
         return 1
 
     decision = keep_running(tmp_path, start, lambda: len(environments), launch="here")

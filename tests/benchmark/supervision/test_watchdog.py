@@ -21,7 +21,7 @@ from tests.forked import fork_server
 
 def _guarded(attempt: Path, body: Callable[[Heartbeat], None], limit_s: float) -> None:
     heartbeat = Heartbeat(HangLimits(limit_s, limit_s))
-    with watched(heartbeat, attempt, 5), (attempt / "rank_00005.stacks.txt").open("w") as stacks:
+    with watched(heartbeat, attempt, 5, "n3"), (attempt / "rank_00005.stacks.txt").open("w") as stacks:
         faulthandler.register(STACKS_SIGNAL, file=stacks, all_threads=True)
         heartbeat.enter("passes", 12)
         body(heartbeat)
@@ -80,7 +80,8 @@ def test_process_that_beats_and_leaves_is_left_alone(tmp_path: Path) -> None:
 def test_process_killed_without_a_word_is_told_about(tmp_path: Path) -> None:
     status, (incident,) = guarded(tmp_path, _kill, limit_s=60)
     assert status == -signal.SIGKILL
-    assert (incident.kind, incident.rank, incident.steps, incident.phase) == ("killed", 5, 12, "passes")
+    assert (incident.kind, incident.rank, incident.host) == ("killed", 5, "n3")
+    assert (incident.steps, incident.phase) == (12, "passes")
     assert (tmp_path / "alarm").read_text().startswith("killed: rank 5")
 
 

@@ -47,7 +47,7 @@ from tests.support import command
 def test_kind_of_an_error(error: BaseException, kind: str) -> None:
     heartbeat = Heartbeat(HangLimits(50, 30))
     heartbeat.enter("passes", 3)
-    incident = incident_of(error, 2, heartbeat)
+    incident = incident_of(error, 2, "n1", heartbeat)
     assert (incident.kind, incident.rank, incident.steps, incident.phase) == (kind, 2, 3, "passes")
     assert "\n" not in incident.message
 

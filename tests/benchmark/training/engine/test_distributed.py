@@ -25,7 +25,7 @@ from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 OF_LAUNCHERS = (
-    *("ATTEMPT", "LAUNCH_ID", "LAUNCHED_S", "SUBMITTED_S", "SLURM_JOB_ID", "SLURM_STEP_ID"),
+    *("ATTEMPT", "LAUNCH_ID", "LAUNCHED_S", "SUBMITTED_S", "SLURM_JOB_ID", "SLURM_STEP_ID", "NODE_NAME"),
     *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "CUDA_VISIBLE_DEVICES"),
 )
 
@@ -64,9 +64,10 @@ def test_environment_of_one_process_and_of_several(monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(name, raising=False)
     assert read_environment() == Environment(0, 1, 0, "localhost:-", f"process-{os.getpid()}-0")
     names = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}
-    for name, value in {**names, "ATTEMPT": "0007", "SLURM_JOB_ID": "12", "LAUNCHED_S": "1.5"}.items():
+    given = {"ATTEMPT": "0007", "SLURM_JOB_ID": "12", "LAUNCHED_S": "1.5", "NODE_NAME": "n7"}
+    for name, value in {**names, **given}.items():
         monkeypatch.setenv(name, value)
-    assert read_environment() == Environment(5, 8, 1, "node0:29500", "0007", "12", "12", 1.5)
+    assert read_environment() == Environment(5, 8, 1, "node0:29500", "0007", "12", "12", 1.5, host="n7")
 
 
 def test_variables_that_are_set_already_stay(monkeypatch: pytest.MonkeyPatch) -> None:
