@@ -74,7 +74,6 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             folder.events.note("ready", seconds=seconds_since_process_start())
             with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
                 status = _run_and_summarize(TimedRun(config, world, folder, state, data, requests, phases, hosts))
-            phases.enter("end", state.progress.steps)
             return status
 
 
@@ -105,15 +104,15 @@ class TimedRun:
         self.requests = requests
         self.stop_by: StopReason | None = None
         """What asked for the end of the run."""
-        self.saves = RunSaves(config, world, state, requests, folder.events, self._enter)
+        self.saves = RunSaves(config, world, state, requests, folder.events, self.enter)
         self._speed = SpeedReports(config, world, state.model_parts, hosts, folder.events)
 
     def step(self) -> StepResult:
-        self._enter("data")
+        self.enter("data")
         started = time.perf_counter()
         self._speed.begin(self.state.progress.steps)
         batches = self._batches.at(self.state.progress.consumed_samples)
-        result = train_step(self.state, batches, self._enter, flags=self.saves.flags())
+        result = train_step(self.state, batches, self.enter, flags=self.saves.flags())
         self._speed.end(self.state.progress.iteration + 1, disturbed=self.saves.busy)
         self.saves.stepped(time.perf_counter() - started)
         self.stop_by = result.flags.stop_by
@@ -122,7 +121,7 @@ class TimedRun:
         return result
 
     def evaluate(self) -> EvaluationResult:
-        self._enter("evaluation")
+        self.enter("evaluation")
         return evaluate(self.state, self.world, self._data.validation)
 
     def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
@@ -136,12 +135,12 @@ class TimedRun:
         return self.saves.is_finite()
 
     def audit(self) -> list[str]:
-        self._enter("audit")
+        self.enter("audit")
         self.differences = audit_replicas(self.state, self.world)
         return self.differences
 
     def check_state(self) -> StateSoundness:
-        self._enter("audit")
+        self.enter("audit")
         self.soundness = check_state(self.state)
         return self.soundness
 
@@ -156,7 +155,7 @@ class TimedRun:
     def memory_bytes(self) -> int:
         return self.world.peak_memory_bytes()
 
-    def _enter(self, phase: Phase) -> None:
+    def enter(self, phase: Phase) -> None:
         self._phases.enter(phase, self.state.progress.steps)
 
 
@@ -174,6 +173,7 @@ def _run_and_summarize(run: TimedRun) -> Status:
         raise CheckFailed(f"{describe_state(run.soundness)}; nothing of it was saved")
     if status == "interrupted" and run.world.rank == 0:
         _note_stop(run, saved)
+    run.enter("end")
     if run.world.rank == 0 and status not in ("interrupted", "rolled back"):
         run_s = time.perf_counter() - run.started
         summary = Summary(
@@ -188,8 +188,25 @@ def _run_and_summarize(run: TimedRun) -> Status:
             restarts=progress.restarts,
             result=str(result_path(run.config)),
         )
-        write_summary(run.config.run_dir, summary)
+        _write_summary(run, summary)
     return status
+
+
+def _write_summary(run: TimedRun, summary: Summary) -> None:
+    """Write what says that the run has ended, patiently: without it the run would be done again."""
+    patience_s = run.config.system.start_limit_s / 2  # less than the watchdog's
+    deadline, told = time.monotonic() + patience_s, False
+    while True:
+        try:
+            return write_summary(run.config.run_dir, summary)
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise
+            if not told:
+                text = f"summary.json could not be written: {error.strerror}; tried again for {patience_s:.0f} s"
+                run.folder.events.note("message", text)
+            told = True
+            time.sleep(1)
 
 
 def _note_stop(run: TimedRun, saved: int | None) -> None:

@@ -1,6 +1,7 @@
 """Whole runs of the tiny benchmark: what they log, interruption and continuation, bad input."""
 
 import dataclasses
+import errno
 import json
 import os
 import shutil
@@ -249,3 +250,30 @@ def test_continuing_with_other_options_is_refused(interrupted: RunConfig, tmp_pa
     ):
         with pytest.raises(RuntimeError, match=complaint):
             in_processes(2, train, changed)
+
+
+def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
+    write, count = getattr(train_module, "write_summary"), 0  # noqa: B009
+
+    def refusing(*arguments: Any) -> None:
+        nonlocal count
+        count += 1
+        if count <= refusals:
+            raise OSError(errno.EROFS, "Read-only file system", "summary.json")
+        write(*arguments)
+
+    setattr(train_module, "write_summary", refusing)  # noqa: B010
+    return train(config)
+
+
+@pytest.mark.slow
+def test_end_of_a_run_waits_for_a_disk(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path / "run", SHORT)
+    assert in_processes(1, _train_on_a_disk_that_fails, config, 2) == ["completed"]
+    assert (tmp_path / "run" / "summary.json").exists()
+    told = [event["value"] for event in events(tmp_path / "run", "message")]
+    assert sum("summary.json could not be written: Read-only file system" in text for text in told) == 1
+    impatient = dataclasses.replace(config.system, start_limit_s=0.0)
+    config = dataclasses.replace(config, run_dir=tmp_path / "other", system=impatient)
+    with pytest.raises(RuntimeError, match="Read-only file system"):
+        in_processes(1, _train_on_a_disk_that_fails, config, 99)
