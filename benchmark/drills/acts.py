@@ -83,13 +83,14 @@ def deadlock(strike: Strike, arguments: Arguments) -> Arguments:
 
 
 def lose_the_watchdog(strike: Strike, arguments: Arguments) -> Arguments:
-    for process in _children():
+    for process in children():
         if b"benchmark.supervision.watchdog" in Path(f"/proc/{process}/cmdline").read_bytes():
             os.kill(process, signal.SIGKILL)
     return arguments
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
+    """Processes that this one started and that still run."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
