@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from benchmark.drills.aftermath import Aftermath, AttemptRecord, Struck
-from benchmark.drills.drill_table import Drill
+from benchmark.drills.catalogue.drill import Drill
 from benchmark.drills.drilled_run import Ended
 
 ONCE = ("init_start", "init_stop", "run_start", "run_stop")

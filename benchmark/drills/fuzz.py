@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from random import Random
 
-from benchmark.drills.drill_table import Drill
+from benchmark.drills.catalogue.drill import Drill
 from benchmark.drills.faults import Act, Damage, Fault
 from benchmark.drills.practice import EVAL_INTERVAL, SAVE_INTERVAL, STEPS
 

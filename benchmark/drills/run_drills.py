@@ -12,9 +12,10 @@ from typing import Any
 from benchmark.config.run_config import RunConfig, System
 from benchmark.config.systems import SYSTEMS
 from benchmark.drills.aftermath import Aftermath
+from benchmark.drills.catalogue.drill import Drill
+from benchmark.drills.catalogue.drill_table import DRILLS
 from benchmark.drills.damage import flip_bit
 from benchmark.drills.drill_result import DrillResult, judge
-from benchmark.drills.drill_table import DRILLS, Drill
 from benchmark.drills.drilled_run import Disturbed, run_to_its_end
 from benchmark.drills.faults import drawn, words_for
 from benchmark.drills.fuzz import mixed

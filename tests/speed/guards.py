@@ -84,7 +84,7 @@ def run_rank(config: RunConfig, folder: Path) -> None:
     attempt = attempt_path(config.run_dir, environment.attempt)
     attempt.mkdir(parents=True, exist_ok=True)
     heartbeat = Heartbeat(HangLimits(600.0, 600.0))
-    with watched(heartbeat, attempt, environment.rank):
+    with watched(heartbeat, attempt, environment.rank, environment.host):
         (watchdog,) = children()
         switch = Switch(heartbeat, watchdog)
         leave_out(SpeedReports, "begin", switch)

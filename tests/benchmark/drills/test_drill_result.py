@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from benchmark.drills.aftermath import Aftermath, AttemptRecord, Struck
+from benchmark.drills.catalogue.drill import Drill
 from benchmark.drills.drill_result import detection_s, judge, log_problems, lost_steps, next_loss_s, outcome_of, unequal
-from benchmark.drills.drill_table import Drill
 from benchmark.drills.drilled_run import Ended
 from benchmark.drills.faults import Fault
 from benchmark.results.mllog import LogEvent

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.drills.catalogue.drill import Drill
 from benchmark.drills.drill_result import judge, unequal
-from benchmark.drills.drill_table import Drill
 from benchmark.drills.drilled_run import Disturbed, Ended, run_to_its_end
 from benchmark.drills.faults import Damage, Fault
 from tests.benchmark.runs import system_of

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmark.drills import run_drills as run_drills_module
+from benchmark.drills.catalogue.drill_table import DRILLS
 from benchmark.drills.drill_result import DrillResult
-from benchmark.drills.drill_table import DRILLS
 from benchmark.drills.run_drills import Drills, listed, row, run_drills
 from stage.errors import InputError
 from tests.support import assert_refused, command

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from benchmark.drills.drill_table import DRILLS, Drill
+from benchmark.drills.catalogue.drill import Drill
+from benchmark.drills.catalogue.drill_table import DRILLS
 from benchmark.drills.faults import Fault
 from benchmark.drills.injector import CALL
 from benchmark.drills.practice import LAYOUTS

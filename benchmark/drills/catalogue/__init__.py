@@ -1,0 +1,1 @@
+"""What drills there are: data."""
