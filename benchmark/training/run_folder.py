@@ -19,7 +19,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import MlperfLog, log_configuration
 from benchmark.machine.run_environment import run_environment
-from benchmark.supervision.attempt_folder import AttemptStart, attempt_path, write_start
+from benchmark.supervision.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
 from benchmark.supervision.stop_note import remove_stop_note
 from benchmark.training.checkpoints.checkpoint_choice import (
     CheckpointChoice,
@@ -83,6 +83,15 @@ class RunFolder:
         )
         write_start(attempt_path(config.run_dir, environment.attempt), start)
         self.events.note("attempt", **dataclasses.asdict(start))
+
+    def note_last_incident(self, config: RunConfig, environment: Environment) -> None:
+        """Leave in the events how the attempt before this one ended, as its launcher put it; nothing without one."""
+        if environment.rank != 0:
+            return
+        before = [folder for folder in all_attempts(config.run_dir) if folder.name != environment.attempt]
+        end = read_end(before[-1]) if before else None
+        if end is not None:
+            self.events.note("incident", end.reason, attempt=before[-1].name, status=end.status, action=end.action)
 
     @contextmanager
     def run_clock(self, config: RunConfig, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:

@@ -64,6 +64,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             phases.enter("load", -1)
             hosts, meant = world.hosts(), folder.resumed_at
             folder.note_attempt(config, environment, hosts)
+            folder.note_last_incident(config, environment)
             state = restore_state(config, world, folder, environment.launch, phases)
             if folder.resumed_at != meant:  # that one is damaged
                 folder.note_attempt(config, environment, hosts)

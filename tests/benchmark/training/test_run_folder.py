@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
+from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.loop import Status
 from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, write_summary
@@ -229,3 +231,22 @@ def test_clock_starts_when_all_processes_are_ready(tmp_path: Path) -> None:
     assert keys[0] == ["cache_clear", "init_start"]
     assert keys[1][-3:] == ["init_stop", "run_start", "epoch_start"]
     assert len(keys) == 2
+
+
+def test_events_tell_how_the_attempt_before_ended(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    for name, second in (("0001", 1.0), ("0002", 2.0), ("0003", 3.0)):
+        folder = attempt_path(tmp_path, name)
+        folder.mkdir(parents=True)
+        write_start(folder, AttemptStart(name, None, None, None, second, None, ("n1",)))
+        if name != "0003":
+            write_end(folder, AttemptEnd(second, 137, "again", f"rank 1 was killed in {name}"))
+    with open_run_folder(config, 0) as opened:
+        opened.note_last_incident(config, Environment(0, 1, 0, attempt="0003"))
+        opened.note_last_incident(config, Environment(0, 1, 0, attempt="0001"))  # 0003 says nothing
+    (incident,) = events(tmp_path, "incident")
+    assert (incident["value"], incident["attempt"], incident["action"]) == (
+        "rank 1 was killed in 0002",
+        "0002",
+        "again",
+    )
