@@ -13,6 +13,9 @@ Start = Callable[[Mapping[str, str], Path], int]
 the exit status."""
 LAUNCHER_LOG = "launcher.log"
 SHOWN_LINES = 20
+PAUSES_S = (0.0, 1.0, 5.0, 20.0)
+"""Before the next attempt, by how many attempts in a row got no further than the newest checkpoint: a disk or a network
+that is away for a while must not use them all up."""
 
 
 def keep_running(run_dir: Path, start: Start, saved_steps: Callable[[], int | None], *, launch: str) -> Decision:
@@ -21,6 +24,7 @@ def keep_running(run_dir: Path, start: Start, saved_steps: Callable[[], int | No
     ``saved_steps``: of the newest checkpoint. ``launch``: what all these attempts have in common. A person sees one
     line for each attempt that failed.
     """
+    fruitless, saved = 0, saved_steps()
     while True:
         attempt = new_attempt(run_dir)
         log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
@@ -34,6 +38,8 @@ def keep_running(run_dir: Path, start: Start, saved_steps: Callable[[], int | No
             _say(f"attempt {attempt}: {decision.reason}")
         if decision.action != "again":
             return decision
+        fruitless, saved = 0 if saved_steps() != saved else fruitless + 1, saved_steps()
+        time.sleep(PAUSES_S[min(max(0, fruitless - 1), len(PAUSES_S) - 1)])
 
 
 def _say(text: str) -> None:

@@ -58,7 +58,7 @@ class PastAttempt:
 
     @property
     def resumed_at(self) -> int:
-        """Optimizer steps it began at; -1 where it never got there."""
+        """Optimizer steps it began at; -1 for the initial checkpoint."""
         return -1 if self.start is None or self.start.resumed_at is None else self.start.resumed_at
 
 
@@ -156,7 +156,8 @@ def _stuck(attempts: Sequence[PastAttempt], saved_steps: int | None) -> bool:
     latest = attempts[-NO_PROGRESS:]
     saved = -1 if saved_steps is None else saved_steps
     failed = [attempt.end is None or attempt.end.status not in (0, SAVED) for attempt in latest]
-    return len(latest) == NO_PROGRESS and all(failed) and all(saved <= attempt.resumed_at for attempt in latest)
+    fruitless = [attempt.start is None or saved <= attempt.resumed_at for attempt in latest]
+    return len(latest) == NO_PROGRESS and all(failed) and all(fruitless)
 
 
 def _excluded(attempts: Sequence[PastAttempt], spare_hosts: int, down_hosts: Sequence[str]) -> tuple[str, ...]:

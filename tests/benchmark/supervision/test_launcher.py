@@ -36,7 +36,29 @@ def test_run_is_started_again_until_it_has_ended(tmp_path: Path, capfd: pytest.C
     assert [end and end.action for end in ends] == ["again", "again", "done"]
 
 
-def test_what_nobody_explains_is_shown_from_the_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr("benchmark.supervision.launcher.time.sleep", slept.append)
+    return slept
+
+
+def test_attempts_without_progress_come_at_longer_and_longer_intervals(tmp_path: Path, pauses: list[float]) -> None:
+    saved = [0, 0, 8, 8, 8, 8, 8]
+    starts = 0
+
+    def start(environment: Mapping[str, str], log: Path) -> int:
+        nonlocal starts
+        starts += 1
+        return 1
+
+    keep_running(tmp_path, start, lambda: saved[starts], launch="here")
+    assert pauses == [0.0, 0.0, 0.0, 1.0]  # the second attempt got to a checkpoint
+
+
+def test_what_nobody_explains_is_shown_from_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pauses: list[float]
+) -> None:
     def start(environment: Mapping[str, str], log: Path) -> int:
         log.write_text("\n".join(f"line {number}" for number in range(50)))
         return 1

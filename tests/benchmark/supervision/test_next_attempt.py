@@ -139,6 +139,15 @@ def test_no_progress_ends_it_and_a_new_checkpoint_is_progress(tmp_path: Path) ->
     assert decide(tmp_path, 137, saved_steps=16).action == "again"
 
 
+def test_attempts_that_never_begin_are_no_progress(tmp_path: Path) -> None:
+    attempt(tmp_path, DEAD, resumed_at=None)
+    for _ in range(NO_PROGRESS - 1):
+        new_attempt(tmp_path)
+        assert decide(tmp_path, 1, saved_steps=8).action == "again"
+    new_attempt(tmp_path)
+    assert decide(tmp_path, 1, saved_steps=8).action == "stop"
+
+
 def test_interruptions_are_no_failures(tmp_path: Path) -> None:
     for _ in range(NO_PROGRESS):
         attempt(tmp_path, None, resumed_at=8, status=75)
