@@ -17,6 +17,7 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from stage.errors import CheckFailed
 from tests.benchmark.runs import events, system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -58,7 +59,7 @@ def test_copies_stay_equal_over_40_steps(system: System, inputs: Inputs, tmp_pat
 
 
 def _train_without_clipping_layernorms_on_rank_1(config: RunConfig) -> str:
-    """What happened to BLOOM: one rank's clipping passes over the LayerNorms."""
+    """What happened to BLOOM: one rank's clipping passes over the LayerNorms. Returns what the run fails with."""
     scale = Adam.scale_gradients
 
     def leaving_out(adam: Adam, factor: float) -> None:
@@ -69,7 +70,10 @@ def _train_without_clipping_layernorms_on_rank_1(config: RunConfig) -> str:
                 adam._parameters[name].grad = gradient
 
     setattr(Adam, "scale_gradients", leaving_out)  # noqa: B010
-    return train(config)
+    try:
+        return train(config)
+    except CheckFailed as error:
+        return str(error)
 
 
 @pytest.mark.slow
@@ -77,8 +81,9 @@ def test_layernorms_that_clipping_left_out_are_found(inputs: Inputs, tmp_path: P
     clipped = dataclasses.replace(TINY, optimizer=dataclasses.replace(TINY.optimizer, clip_grad=0.1))
     system = system_of(2, tensor_parallel=2)
     config = inputs.config(tmp_path / "run", clipped, system=system, audit_interval=3, save_interval=4)
-    with pytest.raises(RuntimeError, match=r"CheckFailed: copies differ between devices, exp_avg/.*layernorm"):
-        in_processes(2, _train_without_clipping_layernorms_on_rank_1, config)
+    for complaint in in_processes(2, _train_without_clipping_layernorms_on_rank_1, config):
+        assert complaint.startswith("copies differ between devices, exp_avg/")
+        assert "layernorm" in complaint
     (audit,) = events(config.run_dir, "audit")
     assert audit["steps"] == 3
     named = {line.split(":")[0].split("/", 1)[1] for line in audit["differences"]}
