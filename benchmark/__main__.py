@@ -82,6 +82,8 @@ class NextAttemptCommand:
         from benchmark.supervision.next_attempt import decide_and_note
         from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 
+        if not self.run_dir.is_dir():
+            raise InputError(f"{self.run_dir}: no such folder; expected that of a run")
         decision = decide_and_note(
             self.run_dir,
             self.status,
@@ -281,6 +283,8 @@ class DrillCommand:
     def run(self) -> int:
         from benchmark.drills.run_drills import listed, run_drills
 
+        if self.fuzz < 0:
+            raise InputError(f"fuzz {self.fuzz}: expected a number of runs; change --fuzz")
         if self.list:
             print(listed())
             return 0

@@ -1,5 +1,7 @@
 """The commands: each has its help with an example, and errors are one line."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmark.__main__ import COMMANDS, MachinePreflightCommand, PreflightCommand, ScheduleCommand, main, parse
@@ -67,3 +69,8 @@ def test_preflight_without_a_benchmark_checks_the_machine() -> None:
     named = parse(["preflight", "rehearsal", "--json"])
     assert isinstance(named, PreflightCommand)
     assert named.json
+
+
+def test_wrong_input_of_commands_about_attempts_and_drills_is_refused(tmp_path: Path) -> None:
+    assert_refused(command("benchmark", "next-attempt", tmp_path / "none", "--status", "1"), "none: no such folder")
+    assert_refused(command("benchmark", "drill", "--fuzz", "-1"), "fuzz -1: expected a number of runs")
