@@ -6,7 +6,7 @@ padded vocabulary, T some of the B x S tokens.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -63,41 +63,69 @@ def _losses(x_TH: Tensor, weight_VH: Tensor, labels_T: Tensor) -> Tensor:
     return cross_entropy(F.linear(x_TH, weight_VH), labels_T, None)
 
 
+class Softmax(NamedTuple):
+    """What the gradient of the token losses is made of. The first backward pass uses it up."""
+
+    exponentials_TV: Tensor
+    """Of the logits less their maximum, FP32."""
+    column_T1: Tensor
+    """Of each label, among this rank's."""
+    here_T: Tensor | None
+    """Whether the label is among this rank's columns; None where all are."""
+    total_T: Tensor
+    """Sum of the exponentials over all columns of all ranks."""
+    dtype: torch.dtype
+    """Of the logits."""
+
+
+def softmax_losses(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Softmax]:
+    """Token losses [T], FP32, and what their gradient needs; takes the memory of FP32 logits.
+
+    They are turned into exponentials and then into the gradient in place, where PyTorch makes three more arrays of
+    their size; of BF16 logits it makes one. Between ranks go the maximum, and the sum of exponentials together with the
+    label's logit, per token.
+    """
+    highest = logits_TV.amax(dim=1, keepdim=True)
+    column, here = labels_T, None
+    if group is not None:
+        dist.all_reduce(highest, dist.ReduceOp.MAX, group=group)
+        column = labels_T - dist.get_rank(group) * logits_TV.shape[1]
+        here = (column >= 0) & (column < logits_TV.shape[1])
+        column = column.masked_fill(~here, 0)
+    column = column.unsqueeze(1)
+    wide = torch.promote_types(logits_TV.dtype, torch.float32)
+    shifted = logits_TV.to(wide).sub_(highest)
+    of_label = shifted.gather(1, column).squeeze(1)
+    exponentials = shifted.exp_()
+    sums = torch.stack([exponentials.sum(dim=1), of_label if here is None else of_label * here])
+    if group is not None:
+        dist.all_reduce(sums, group=group)
+    return sums[0].log() - sums[1], Softmax(exponentials, column, here, sums[0], logits_TV.dtype)
+
+
+def softmax_gradient(softmax: Softmax, gradient_T: Tensor) -> Tensor:
+    """Gradient of the logits [T, V]: softmax minus one at the label, times the gradient of the token's loss. Takes the
+    memory of the exponentials."""
+    gradient = softmax.exponentials_TV.mul_((gradient_T / softmax.total_T).unsqueeze(1))
+    of_label = gradient_T if softmax.here_T is None else gradient_T * softmax.here_T
+    return gradient.scatter_add_(1, softmax.column_T1, -of_label.unsqueeze(1)).to(softmax.dtype)
+
+
 class _CrossEntropy(torch.autograd.Function):
-    """FP32 logits are turned into exponentials and then into the gradient in place, where PyTorch makes three more
-    arrays of their size; of BF16 logits it makes one. Between ranks go the maximum, and the sum of exponentials
-    together with the label's logit, per token."""
+    """:func:`softmax_losses` for autograd."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-        highest = logits.amax(dim=1, keepdim=True)
-        column, here = labels, None
-        if group is not None:
-            dist.all_reduce(highest, dist.ReduceOp.MAX, group=group)
-            column = labels - dist.get_rank(group) * logits.shape[1]
-            here = (column >= 0) & (column < logits.shape[1])
-            column = column.masked_fill(~here, 0)
-        column = column.unsqueeze(1)
-        wide = torch.promote_types(logits.dtype, torch.float32)
-        shifted = logits.to(wide).sub_(highest)
-        of_label = shifted.gather(1, column).squeeze(1)
-        exponentials = shifted.exp_()
-        sums = torch.stack([exponentials.sum(dim=1), of_label if here is None else of_label * here])
-        if group is not None:
-            dist.all_reduce(sums, group=group)
-        ctx.dtype, ctx.here, ctx.spent = logits.dtype, here, False
-        ctx.save_for_backward(exponentials, column, sums[0])
-        return sums[0].log() - sums[1]
+        losses, softmax = softmax_losses(logits, labels, group)
+        ctx.here, ctx.dtype, ctx.spent = softmax.here_T, softmax.dtype, False
+        ctx.save_for_backward(softmax.exponentials_TV, softmax.column_T1, softmax.total_T)
+        return losses
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """Softmax minus one at the label, times the gradient of the token's loss."""
         assert not ctx.spent, (
             "a second backward pass through the same losses: what it needs was turned into the first's"
         )
         ctx.spent = True
         exponentials, column, total = ctx.saved_tensors
-        (gradient,) = gradients
-        exponentials.mul_((gradient / total).unsqueeze(1))
-        of_label = gradient if ctx.here is None else gradient * ctx.here
-        return exponentials.scatter_add_(1, column, -of_label.unsqueeze(1)).to(ctx.dtype), None, None
+        return softmax_gradient(Softmax(exponentials, column, ctx.here, total, ctx.dtype), gradients[0]), None, None

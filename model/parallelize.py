@@ -36,8 +36,9 @@ class Spread:
     bf16: bool
     recompute: Recompute
     compile: bool
-    keep_unsharded: bool
-    """Keep gathered parameters until the backward pass is done. Pipelines always do: their micro-batches alternate."""
+    by_hand: bool
+    """The passes are part_pass.py's, which take parameters, recomputation and kernels into their own hands; else they
+    are autograd's, through what is wrapped here."""
     chunks: int = 1
     """Pipeline stages per device: more than one is the interleaved pipeline (virtual pipeline)."""
 
@@ -50,7 +51,7 @@ def parallelize(config: GPT3Config, mesh: DeviceMesh, spread: Spread) -> list[nn
         part = _model_or_part(config, mesh, ranks * spread.chunks, chunk)
         if mesh["tensor"].size() > 1:
             apply_tensor_parallel(part, mesh["tensor"])
-        _shard(part, mesh, spread, keep_unsharded=spread.keep_unsharded or ranks > 1)
+        _shard(part, mesh, spread)
         model_parts.append(part)
     return model_parts
 
@@ -64,7 +65,7 @@ def _model_or_part(config: GPT3Config, mesh: DeviceMesh, num_pipeline_stages: in
     return ModelPart(model, pipeline_stage, num_pipeline_stages)
 
 
-def _shard(model: GPT3 | ModelPart, mesh: DeviceMesh, spread: Spread, *, keep_unsharded: bool) -> None:
+def _shard(model: GPT3 | ModelPart, mesh: DeviceMesh, spread: Spread) -> None:
     policy = MixedPrecisionPolicy()
     if spread.bf16:
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -73,10 +74,12 @@ def _shard(model: GPT3 | ModelPart, mesh: DeviceMesh, spread: Spread, *, keep_un
     assert isinstance(layers, nn.ModuleDict)
     for name, plain in layers.items():
         assert isinstance(plain, Block)
-        layers[name] = block = recomputing(plain, spread.recompute)
-        if spread.compile:
-            block.compile()
-        fully_shard(block, mesh=data_parallel, mp_policy=policy, reshard_after_forward=not keep_unsharded)
+        block: nn.Module = plain
+        if not spread.by_hand:
+            layers[name] = block = recomputing(plain, spread.recompute)
+            if spread.compile:
+                block.compile()
+        fully_shard(block, mesh=data_parallel, mp_policy=policy)
     # The word embedding belongs to the root, for it is both the first and the last thing the model reads.
     fully_shard(model, mesh=data_parallel, mp_policy=policy, reshard_after_forward=False)
 

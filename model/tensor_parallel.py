@@ -10,7 +10,7 @@ A parameter that all ranks have whole is used by each for its own tokens, so its
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -19,27 +19,20 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 
-from model.fused import layer_norm
-from model.gpt3 import LAYER_NORM_EPSILON, LayerNorm, SelfAttention
+from model.gpt3 import LayerNorm, SelfAttention
+from model.kernels import layer_norm
 from model.losses import OutputLayer, cross_entropy, in_turns
+from model.passes.tensor_group import ForwardWatch
 
 C10D = torch.ops._c10d_functional
 """Collectives that return their result: torch.compile and selective recomputation understand them."""
 
 
-class CollectiveWatch(Protocol):
-    """Is told of each collective within the layers, for whoever measures how long a process waits for the others."""
-
-    def begin(self) -> None: ...
-
-    def end(self) -> None: ...
+_watches: list[ForwardWatch] = []
 
 
-_watches: list[CollectiveWatch] = []
-
-
-def watch_collectives(watch: CollectiveWatch | None) -> None:
-    """Tell ``watch`` from now on, or nobody. What torch.compile has compiled tells nobody."""
+def watch_collectives(watch: ForwardWatch | None) -> None:
+    """Tell ``watch`` of pauses from now on, or nobody. What torch.compile has compiled tells nobody."""
     _watches[:] = [] if watch is None else [watch]
 
 
@@ -83,9 +76,9 @@ def _watched(collective: Callable[[], Tensor]) -> Tensor:
     """The result of a collective, once it is there."""
     if torch.compiler.is_compiling() or not _watches:
         return cast(Tensor, C10D.wait_tensor(collective()))
-    _watches[0].begin()
+    _watches[0].pause()
     result = cast(Tensor, C10D.wait_tensor(collective()))
-    _watches[0].end()
+    _watches[0].resume()
     return result
 
 
@@ -147,7 +140,7 @@ class SequenceParallelLayerNorm(nn.Module):
         self.bias = distribute(norm.bias, mesh, Replicate())
 
     def forward(self, x_BsH: Tensor) -> Tensor:
-        return layer_norm(x_BsH, 1 + whole(self.weight), whole(self.bias), LAYER_NORM_EPSILON)
+        return layer_norm(x_BsH, 1 + whole(self.weight), whole(self.bias))
 
 
 class VocabParallelEmbedding(nn.Module):

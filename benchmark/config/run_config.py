@@ -214,6 +214,11 @@ class System:
     def num_pipeline_stages(self) -> int:
         return self.pipeline_parallel * self.pipeline_chunks
 
+    @property
+    def keeps_whole(self) -> bool:
+        """Whether a device keeps its part of the model whole from one micro-batch to the next."""
+        return self.keep_unsharded or self.pipeline_parallel > 1
+
 
 @dataclass(frozen=True)
 class Submission:

@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -53,7 +53,10 @@ class Injector:
             result = call(*arguments, **named)
             for strike in due:
                 if strike.fault.act == "slow":
-                    _compute(strike.fault.amount * (time.perf_counter() - started))
+                    if isinstance(result, Generator):
+                        result = _slowed(result, strike.fault.amount)
+                    else:
+                        _compute(strike.fault.amount * (time.perf_counter() - started))
             return result
 
         return wrapped
@@ -105,6 +108,19 @@ def _compute(seconds: float) -> None:
     until_s = time.perf_counter() + seconds
     while time.perf_counter() < until_s:
         pass
+
+
+def _slowed(passing: Generator[Any, Any, Any], amount: float) -> Generator[Any, Any, Any]:
+    """A pass that computes longer by ``amount`` of what it does between its pauses."""
+    while True:
+        started = time.perf_counter()
+        try:
+            pending = next(passing)
+        except StopIteration as stop:
+            _compute(amount * (time.perf_counter() - started))
+            return stop.value
+        _compute(amount * (time.perf_counter() - started))
+        yield pending
 
 
 def run_disturbed(config: RunConfig, faults: Sequence[Fault], folder: Path) -> NoReturn:

@@ -10,7 +10,7 @@ SEAMS: dict[str, tuple[str, str]] = {
     "step": ("benchmark.training.train", "train_step"),
     "passes": ("benchmark.training.step", "accumulate"),
     "gradients": ("benchmark.training.engine.adam", "Adam.gradient_square_sum"),
-    "block": ("model.gpt3", "Block.forward"),
+    "block": ("model.passes.block_pass", "BlockPass._whole_forward"),
     "evaluation batch": ("benchmark.training.step", "read_micro_batch"),
     "copy": (WRITER, "Checkpointer._copy"),
     "shards": ("torch.distributed.checkpoint", "FileSystemWriter.write_data"),

@@ -18,10 +18,9 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.fake_world import fake_tensors, fake_world, skip_handshake
+from benchmark.planning.fake_world import fake_tensors, fake_world
 from benchmark.planning.tracker import GRADIENT_SUMS, Tracker
 from benchmark.training.engine.micro_batches import MicroBatch
-from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import accumulate, update
@@ -125,12 +124,8 @@ def _examine(config: RunConfig, kind: str, rank: int) -> RankReport:
                 yield
 
         state = empty_state(small, world, starting_progress(small.benchmark, 0), within=counted())
-        if state.tied_table.group is not None:
-            tracker.axes[state.tied_table.group.group_name] = "ends of the pipeline"
         with counted():
             state.optimizer.start_at(small.benchmark.start_iterations)
-            if isinstance(state.forward_backward, Pipeline):
-                skip_handshake(state.forward_backward.training_schedule)
             shape = system.micro_batch_size, config.benchmark.model.seq_length
             tokens = torch.zeros(shape, dtype=torch.int64)
             micro_batches = [MicroBatch(tokens, tokens, torch.ones(shape))] * batches

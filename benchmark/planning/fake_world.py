@@ -5,12 +5,10 @@ What it needs of PyTorch beyond its public interface is here, and nowhere else (
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.pipelining import _utils as pipelining
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmark.config.run_config import System
@@ -30,16 +28,3 @@ def fake_world(system: System, rank: int) -> Iterator[World]:
 def fake_tensors() -> FakeTensorMode:
     """Inside it, tensors have shapes and no values; those on the meta device stay as they are."""
     return FakeTensorMode(allow_non_fake_inputs=True)
-
-
-def skip_handshake(schedule: Any) -> None:
-    """Pipeline stages know what they send and receive; from PyTorch 2.13 they also ask each other, by real messages."""
-    static = getattr(pipelining, "InferenceMode", None)
-    if static is None:
-        return
-
-    def agree(pipeline_stages: list[Any], *_: Any, **__: Any) -> None:
-        for pipeline_stage in pipeline_stages:
-            pipeline_stage._inference_mode = static.STATIC
-
-    schedule._warmup_p2p = agree

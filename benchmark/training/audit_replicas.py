@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import TrainState
@@ -27,6 +28,8 @@ class Copies:
 
     group: dist.ProcessGroup
     tensors: dict[str, Tensor]
+    only_ends: bool = False
+    """The first and the last of the group have them, those between have nothing."""
 
 
 def audit_replicas(state: TrainState, world: World) -> list[str]:
@@ -64,8 +67,10 @@ def _copies(state: TrainState, world: World) -> list[Copies]:
             copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
             found.append(Copies(world.mesh[axis].get_group(), copied))
     if state.tied_table.group is not None:
-        table = {name: value.to_local() for name, value in tensors.items() if name.endswith(f"/{TABLE}")}
-        found.append(Copies(state.tied_table.group, table))
+        names = [f"{kind}/{TABLE}" for kind in ("model", *MOMENTS)]
+        nothing = torch.zeros(0, device=world.device)
+        table = {name: tensors[name].to_local() if name in tensors else nothing for name in names}
+        found.append(Copies(state.tied_table.group, table, only_ends=True))
     return found
 
 
@@ -83,7 +88,9 @@ def _differences(copies: Copies, world: World) -> list[str]:
     table = torch.stack(every).cpu()
     lines = []
     for column, name in enumerate(copies.tensors):
-        others = [rank for rank, value in zip(ranks, table[:, column], strict=True) if value != table[0, column]]
+        values = list(zip(ranks, table[:, column], strict=True))
+        compared = [values[0], values[-1]] if copies.only_ends else values
+        others = [rank for rank, value in compared if value != table[0, column]]
         if others:
             lines.append(f"{name}: ranks {', '.join(map(str, others))} differ from rank {ranks[0]}")
     return lines

@@ -98,8 +98,9 @@ def evaluate(state: TrainState, world: World, validation: TokenWindows) -> Evalu
         rank=world.data_rank,
         world_size=world.data_parallel,
     )
-    batches = (read_micro_batch(validation, row, state.config.benchmark.model.vocab_size) for row in ids)
-    total = state.forward_backward.evaluate(batches)
+    vocab_size, pinned = state.config.benchmark.model.vocab_size, world.device.type == "cuda"
+    batches = (read_micro_batch(validation, row, vocab_size, pinned=pinned) for row in ids)
+    total = state.forward_backward.evaluate(batches, len(ids))
     torch.distributed.all_reduce(total)
     loss_sum, scored = total.tolist()
     return EvaluationResult(loss_sum / scored, round(scored))

@@ -101,12 +101,12 @@ class TimedRun:
         """Between copies, as the last audit found them."""
         self.soundness = StateSoundness(())
         """Of weights and moments, as the last check found them."""
-        self._batches = TrainingBatches(data.training, config, rank=world.data_rank)
+        self._batches = TrainingBatches(data.training, config, rank=world.data_rank, reads=world.reads_tokens)
         self.requests = requests
         self.stop_by: StopReason | None = None
         """What asked for the end of the run."""
         self.saves = RunSaves(config, world, state, requests, folder.events, self.enter)
-        self._speed = SpeedReports(config, world, state.model_parts, hosts, folder.events)
+        self._speed = SpeedReports(config, state.forward_backward, hosts, folder.events)
 
     def step(self) -> StepResult:
         self.enter("data")

@@ -19,7 +19,7 @@ SIZES = GPT3Config(
     num_layers=4, hidden_size=64, num_attention_heads=4, seq_length=16, vocab_size=120, padded_vocab_size=128
 )
 NAMES = {name for name, _ in GPT3(SIZES).named_parameters()}
-PLAIN = Spread(bf16=True, recompute="none", compile=False, keep_unsharded=False)
+PLAIN = Spread(bf16=True, recompute="none", compile=False, by_hand=False)
 EIGHT = dataclasses.replace(SYSTEMS["dgxh100_n8"], nodes=1, tensor_parallel=1, pipeline_parallel=1)
 
 Part = dict[str, tuple[tuple[int, ...], int]]

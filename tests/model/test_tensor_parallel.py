@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor, Shard
 from model.gpt3 import GPT3, LayerNorm
 from model.gpt3_config import GPT3Config
 from model.losses import OutputLayer
+from model.passes.tensor_group import ForwardWatch
 from model.tensor_parallel import (
     PARALLEL,
     apply_tensor_parallel,
@@ -153,17 +154,17 @@ def test_numbers_are_those_of_one_device(layer: str, differences: list[dict[str,
         assert max(found.values()) < 1e-12, found
 
 
-class CallLog:
-    """A watch that notes what it is told, and whether it was told while a collective ran."""
+class CallLog(ForwardWatch):
+    """A watch that notes what it is told."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-    def begin(self) -> None:
-        self.calls.append("begin")
+    def pause(self) -> None:
+        self.calls.append("pause")
 
-    def end(self) -> None:
-        self.calls.append("end")
+    def resume(self) -> None:
+        self.calls.append("resume")
 
 
 def _watch() -> tuple[list[str], list[str]]:
@@ -180,5 +181,5 @@ def _watch() -> tuple[list[str], list[str]]:
 
 def test_a_watch_is_told_of_each_collective() -> None:
     for told, afterwards in in_processes(RANKS, _watch):
-        assert told == ["begin", "end"] * 2
+        assert told == ["pause", "resume"] * 2
         assert afterwards == []

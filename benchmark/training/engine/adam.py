@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import OptimizerConfig
-from model.fused import adam
+from model.kernels import adam
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -20,9 +20,16 @@ class Adam:
     """
 
     def __init__(
-        self, parameters: Mapping[str, DTensor], config: OptimizerConfig, *, counted_elsewhere: Container[str] = ()
+        self,
+        parameters: Mapping[str, DTensor],
+        config: OptimizerConfig,
+        *,
+        counted_elsewhere: Container[str] = (),
+        updates: bool = True,
     ) -> None:
-        """``counted_elsewhere``: parameters whose copy on another process is the one that counts in the norm."""
+        """``counted_elsewhere``: parameters whose copy on another process is the one that counts in the norm.
+        ``updates``: whether there will be any; without moments, which take twice the weights' memory, there are none.
+        """
         self._parameters = dict(parameters)
         self._shards = {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
         shares = [
@@ -39,7 +46,7 @@ class Adam:
         )
         self._moments = {
             moment: {name: torch.zeros_like(parameter.detach()) for name, parameter in self._parameters.items()}
-            for moment in MOMENTS
+            for moment in (MOMENTS if updates else ())
         }
 
     def start_at(self, step: int) -> None:

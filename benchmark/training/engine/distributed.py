@@ -143,6 +143,12 @@ class World:
         return self.mesh["replicate"].size() * self.mesh["shard"].size()
 
     @property
+    def reads_tokens(self) -> bool:
+        """Whether this process has an end of the model, which needs tokens or labels."""
+        pipeline = self.mesh["pipeline"]
+        return pipeline.get_local_rank() in (0, pipeline.size() - 1)
+
+    @property
     def loss_copies(self) -> int:
         """Processes that compute the same token losses: the tensor-parallel ranks of the last stage."""
         return self.mesh["tensor"].size()

@@ -1,4 +1,6 @@
-"""Forward and backward passes over micro-batches, through a whole model; through a pipeline: pipeline.py.
+"""Forward and backward passes over micro-batches: their interface, and those of a model that FSDP2 shards between them.
+
+Where parameters are kept whole, and through a pipeline: pipeline.py.
 
 Losses are returned as this process's share: summed over all processes they are the loss of the global batch.
 """
@@ -6,16 +8,17 @@ Losses are returned as this process's share: summed over all processes they are 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
+from model.passes.tensor_group import ForwardWatch
+from model.tensor_parallel import watch_collectives
 
 
 class ForwardBackward(ABC):
@@ -34,28 +37,46 @@ class ForwardBackward(ABC):
         return self._world
 
     @abstractmethod
+    def watch(self, watch: ForwardWatch) -> None:
+        """Tell ``watch`` of the forward passes of all blocks from now on. Called once."""
+
+    @abstractmethod
     def train(self, batches: Sequence[MicroBatch]) -> Tensor:
         """Accumulate the gradient of the mean loss, and return this process's share of that loss, a scalar."""
 
     @abstractmethod
-    def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:
+    def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
         """This process's share of the sum of the losses that count, and of their number: [2], float64.
 
-        There are as many batches on all processes.
+        ``number`` of batches, the same on all processes; those that need no tokens read none.
         """
 
 
-class WholeModel(ForwardBackward):
-    """Each micro-batch goes through all layers; the next begins when its gradient is done."""
+class ShardedModel(ForwardBackward):
+    """Each micro-batch goes through all layers by autograd; FSDP2 gathers each block's parameters when they are needed,
+    and reduces its gradients at once."""
+
+    def watch(self, watch: ForwardWatch) -> None:
+        """Hooks begin after FSDP's, which wait for parameters, and end before them."""
+
+        def begin(*_: object) -> None:
+            watch.begin()
+
+        def end(*_: object) -> None:
+            watch.end()
+
+        if self._config.system.compile:  # the blocks are compiled, which the hooks must not be
+            begin, end = (torch.compiler.disable(hook) for hook in (begin, end))  # type: ignore[no-untyped-call]
+        layers = self._model_parts[0].encoder.layers  # type: ignore[union-attr]
+        assert isinstance(layers, nn.ModuleDict)
+        for block in layers.values():
+            block.register_forward_pre_hook(begin)  # FSDP's was put before all others
+            block.register_forward_hook(end, prepend=True)
+        watch_collectives(watch)
 
     def train(self, batches: Sequence[MicroBatch]) -> Tensor:
-        model, keep = cast(FSDPModule, self._model_parts[0]), self._config.system.keep_unsharded
         losses = []
-        for number, batch in enumerate(batches, 1):
-            if keep:
-                last = number == len(batches)
-                model.set_requires_gradient_sync(last)
-                model.set_reshard_after_backward(last)
+        for batch in batches:
             with self._context:
                 own = batch.to(self._world.device)
                 loss = mean_loss(self._model_parts[0](own.tokens, own.labels), own.loss_mask) / len(batches)
@@ -65,7 +86,7 @@ class WholeModel(ForwardBackward):
         return self.micro_batch_losses.sum() / (self._world.data_parallel * self._world.loss_copies)
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:
+    def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
         total = torch.zeros(2, dtype=torch.float64, device=self._world.device)
         for batch in batches:
             with self._context:

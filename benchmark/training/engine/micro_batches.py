@@ -3,7 +3,6 @@
 The reference's way: docs/facts/reference.md b.5, c.1, c.4.
 """
 
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -59,19 +58,6 @@ class MicroBatch:
         """In memory from which a copy to a GPU does not wait."""
         return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
 
-    def without_loss(self) -> "MicroBatch":
-        """The same tokens with a loss mask of zeros: fill for a pipeline, which counts for nothing."""
-        return MicroBatch(self.tokens, self.labels, torch.zeros_like(self.loss_mask))
-
-    @staticmethod
-    def joined(batches: Sequence["MicroBatch"]) -> "MicroBatch":
-        """Micro-batches one behind the other: [micro-batches x B, S]."""
-        return MicroBatch(
-            torch.cat([batch.tokens for batch in batches]),
-            torch.cat([batch.labels for batch in batches]),
-            torch.cat([batch.loss_mask for batch in batches]),
-        )
-
 
 def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBatch:
     """Labels and loss mask of token windows [B, S] in which missing tokens are -1.
@@ -89,8 +75,8 @@ def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBat
     )
 
 
-def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int) -> MicroBatch:
-    """Read samples [B]; a negative id reads some sample that does not count.
+def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned: bool = False) -> MicroBatch:
+    """Read samples [B]; a negative id reads some sample that does not count. ``pinned``: for a copy to a GPU.
 
     In the reference, padding must not outnumber the samples, and a padding sample of a blend can count after all
     (docs/facts/reference.md j.17); here neither holds. Raises InputError for a token outside the vocabulary.
@@ -101,19 +87,25 @@ def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int) -> MicroB
             f"samples {ids.min()} to {ids.max()} hold token {rows.max()}, but the model's vocabulary has {vocab_size}; "
             "the data was tokenised for another model"
         )
-    return micro_batch(rows, ids < 0)
+    batch = micro_batch(rows, ids < 0)
+    return batch.pinned() if pinned else batch
 
 
 class TrainingBatches:
-    """The micro-batches of each step, read one step ahead by a thread. ``rank``: among the data-parallel ones."""
+    """The micro-batches of each step, read one step ahead by a thread.
 
-    def __init__(self, windows: TokenWindows, config: RunConfig, *, rank: int) -> None:
-        self._windows, self._config, self._rank = windows, config, rank
+    ``rank``: among the data-parallel ones. ``reads``: whether this process needs any (``World.reads_tokens``).
+    """
+
+    def __init__(self, windows: TokenWindows, config: RunConfig, *, rank: int, reads: bool = True) -> None:
+        self._windows, self._config, self._rank, self._reads = windows, config, rank, reads
         self._thread = ThreadPoolExecutor(1)
         self._ahead: tuple[int, Future[list[MicroBatch]]] | None = None
 
     def at(self, consumed_samples: int) -> list[MicroBatch]:
-        """The micro-batches of this rank in the step that begins at ``consumed_samples``."""
+        """The micro-batches of this rank in the step that begins at ``consumed_samples``; none where none is needed."""
+        if not self._reads:
+            return []
         if self._ahead is None or self._ahead[0] != consumed_samples:
             self._ahead = (consumed_samples, self._thread.submit(self._read, consumed_samples))
         batches = self._ahead[1].result()
@@ -130,5 +122,5 @@ class TrainingBatches:
             rank=self._rank,
             world_size=self._config.system.data_parallel,
         )
-        batches = [read_micro_batch(self._windows, row, self._config.benchmark.model.vocab_size) for row in ids]
-        return [batch.pinned() for batch in batches] if self._config.system.device == "cuda" else batches
+        vocab_size, pinned = self._config.benchmark.model.vocab_size, self._config.system.device == "cuda"
+        return [read_micro_batch(self._windows, row, vocab_size, pinned=pinned) for row in ids]

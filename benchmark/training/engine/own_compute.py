@@ -1,10 +1,9 @@
 """How long this process computes for one block of the model; waiting for other processes is not in it.
 
-What is timed is the forward pass of a block. Hooks begin after FSDP's, which wait for parameters, and end before them;
-what a pipeline's stages wait for each other lies between blocks; the time of tensor parallelism's collectives, which
-lie within, is taken off. So a rank that is slow differs from those that wait for it, and as all blocks are alike, any
-rank can be compared with any other. Two things are left in: what a host takes too long to hand to its device, and,
-where blocks are compiled, the collectives within them: there a slow rank slows all of its tensor-parallel group.
+What is timed is the forward pass of a block, between its collectives; what a pipeline's stages wait for each other lies
+between blocks. So a rank that is slow differs from those that wait for it, and as all blocks are alike, any rank can be
+compared with any other. Two things are left in: what a host takes too long to hand to its device, and, where FSDP2's
+blocks are compiled, the collectives within them: there a slow rank slows all of its tensor-parallel group.
 
 On a GPU the figure is the mean of what CUDA events measure, on a CPU the time of the fast ones. Events are read after
 the step's one synchronisation, so nothing waits.
@@ -16,9 +15,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
-from torch import nn
 
-from model.tensor_parallel import watch_collectives
+from model.passes.tensor_group import ForwardWatch
 
 MOST_BLOCKS = 64
 """Forward passes that are timed in a step; a rank of the 175B run makes 1,536 or so. With tensor parallelism each takes
@@ -80,28 +78,16 @@ def _fast_tenth(seconds: Sequence[float]) -> float:
     return sorted(seconds)[len(seconds) // 10]
 
 
-class OwnCompute:
-    """Times the blocks of ``model_parts`` from :meth:`start` to :meth:`stop`; at other times a hook returns at once.
+class OwnCompute(ForwardWatch):
+    """Times the forward passes of blocks that it watches, from :meth:`start` to :meth:`stop`; at other times it does
+    nothing. Pauses for collectives are taken off."""
 
-    ``compiled``: blocks are compiled, which the hooks must not be. Also the watch of tensor parallelism's collectives.
-    """
-
-    def __init__(self, model_parts: Sequence[nn.Module], device: torch.device, *, compiled: bool) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._timer: BlockTimer = DeviceTimer() if device.type == "cuda" else HostTimer()
         self._typical = statistics.fmean if device.type == "cuda" else _fast_tenth
         self._measuring, self._begun = False, None
-        self._waits: list[tuple[Any, Any]] = []
+        self._pauses: list[tuple[Any, Any]] = []
         self._blocks: list[tuple[Any, Any, list[tuple[Any, Any]]]] = []
-        enter, leave = self._enter, self._leave
-        if compiled:
-            enter, leave = (torch.compiler.disable(hook) for hook in (enter, leave))  # type: ignore[no-untyped-call]
-        for part in model_parts:
-            layers = part.encoder.layers  # type: ignore[union-attr]
-            assert isinstance(layers, nn.ModuleDict)
-            for block in layers.values():
-                block.register_forward_pre_hook(enter)  # FSDP's was put before all others
-                block.register_forward_hook(leave, prepend=True)
-        watch_collectives(self)
 
     def start(self) -> None:
         """Time the first blocks of the step that begins."""
@@ -113,24 +99,22 @@ class OwnCompute:
         """Seconds a block took, after the device has been waited for; None where none was timed."""
         self._measuring, self._begun = False, None
         seconds = self._timer.seconds
-        own = [seconds(first, last) - sum(seconds(*wait) for wait in waits) for first, last, waits in self._blocks]
+        own = [seconds(first, last) - sum(seconds(*pause) for pause in pauses) for first, last, pauses in self._blocks]
         return self._typical(own) if own else None
 
     def begin(self) -> None:
-        """A collective begins."""
+        if self._measuring and len(self._blocks) < MOST_BLOCKS:
+            self._pauses, self._begun = [], self._timer.mark()
+
+    def pause(self) -> None:
         if self._begun is not None:
-            self._waits.append((self._timer.mark(), None))
+            self._pauses.append((self._timer.mark(), None))
+
+    def resume(self) -> None:
+        if self._begun is not None:
+            self._pauses[-1] = (self._pauses[-1][0], self._timer.mark())
 
     def end(self) -> None:
-        """Its result is there."""
         if self._begun is not None:
-            self._waits[-1] = (self._waits[-1][0], self._timer.mark())
-
-    def _enter(self, *_: object) -> None:
-        if self._measuring and len(self._blocks) < MOST_BLOCKS:
-            self._waits, self._begun = [], self._timer.mark()
-
-    def _leave(self, *_: object) -> None:
-        if self._begun is not None:
-            self._blocks.append((self._begun, self._timer.mark(), self._waits))
+            self._blocks.append((self._begun, self._timer.mark(), self._pauses))
             self._begun = None

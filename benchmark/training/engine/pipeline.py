@@ -1,104 +1,224 @@
-"""Forward and backward passes through a pipeline, by PyTorch's 1F1B or interleaved 1F1B schedule."""
+"""Forward and backward passes with parameters kept whole, through a pipeline or, its shortest case, the whole model."""
 
-import math
+import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import partial
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.forward_backward import ForwardBackward, mean_loss
+from benchmark.training.engine.forward_backward import ForwardBackward
 from benchmark.training.engine.micro_batches import MicroBatch
-
-LossFunction = Callable[[Tensor, Tensor], Tensor]
-"""Token losses [B, S] and loss mask [B, S] to a scalar."""
+from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, evaluation_slots, training_slots
+from model.passes.end_passes import sequence_first
+from model.passes.part_pass import KeptPart, PartBatch, PartPass
+from model.passes.tensor_group import ForwardWatch, Passing, run_together
+from model.passes.whole_parameter import WholeParameter
 
 
 class Pipeline(ForwardBackward):
-    """Micro-batches follow each other through the pipeline's stages; this process has one stage for each chunk."""
+    """This process's parts of the model, one for each of its chunks, and the other ranks of its pipeline.
+
+    See pipeline_order.py for what is done when, and model/part_pass.py for how.
+    """
 
     def __init__(self, config: RunConfig, world: World, model_parts: list[nn.Module]) -> None:
         super().__init__(config, world, model_parts)
-        batches = config.num_microbatches
-        self.training_schedule = self._schedule(batches, lambda losses, mask: mean_loss(losses, mask) / batches)
-        self._evaluation_schedules: dict[int, Any] = {}
-        """By number of micro-batches."""
+        system, model = config.system, config.benchmark.model
+        mesh = world.mesh["pipeline"]
+        self._shape = PipelineShape(
+            mesh.size(), mesh.get_local_rank(), system.pipeline_chunks, apart=system.tensor_parallel > 1
+        )
+        self._parts = [
+            PartPass(
+                part,
+                model,
+                world.mesh["tensor"],
+                bf16=config.precision == "bf16",
+                batch=system.micro_batch_size,
+                recompute=system.recompute,
+            )
+            for part in model_parts
+        ]
+        rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
+        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+        empty = partial(torch.empty, rows, model.hidden_size, dtype=dtype, device=world.device)
+        self._exchange = Exchange(mesh.get_group(), self._shape, empty)
 
-    def train(self, batches: Sequence[MicroBatch]) -> Tensor:
-        self.micro_batch_losses = self._run(self.training_schedule.step, batches)
-        return self.micro_batch_losses.sum() / (self._world.data_parallel * self._world.loss_copies)
+    def watch(self, watch: ForwardWatch) -> None:
+        for part in self._parts:
+            part.watch(watch)
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[MicroBatch]) -> Tensor:
+    def train(self, batches: Sequence[MicroBatch]) -> Tensor:
+        count = self._config.num_microbatches
+        weight = 1 / (count * self._world.data_parallel)
+        losses: list[Tensor] = []
+        kept: dict[Turn, KeptPart] = {}
+
+        def forward(turn: Turn, x: Tensor | None) -> Passing[None]:
+            batch = self._needed_of(turn, lambda: batches[turn.micro_batch])
+            out, kept[turn] = yield from self._parts[turn.chunk].forward_to_train(x, batch, weight)
+            if self._shape.is_last(turn.chunk):
+                losses.append(out)
+            else:
+                self._exchange.send_on(out)
+
+        def backward(turn: Turn, gradient: Tensor | None) -> Passing[None]:
+            done = _begin_reduce if turn.micro_batch == count - 1 else _go_on
+            yield from self._parts[turn.chunk].backward(kept.pop(turn), gradient, self._exchange.send_back, done)
+
+        self._run(training_slots(self._shape, count), forward, backward)
+        self._end_reduce()
+        share = torch.stack(losses) if losses else torch.zeros(0, device=self._world.device)
+        self.micro_batch_losses = share * self._world.data_parallel
+        return share.sum() / self._world.loss_copies
+
+    @torch.no_grad()
+    def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
         total = torch.zeros(2, dtype=torch.float64, device=self._world.device)
-        for some in self._evaluation_runs(list(batches)):
-            losses = self._run(self._evaluation_schedule(len(some)).eval, some)
-            if len(losses):  # on the last stage
-                scored = torch.stack([batch.loss_mask.sum() for batch in some]).sum()
-                total += torch.stack([losses.double().sum(), scored.double().to(total.device)])
+        in_order = iter(batches)  # no rank has both ends of a pipeline: those that read read each batch once
+
+        def forward(turn: Turn, x: Tensor | None) -> Passing[None]:
+            batch = self._needed_of(turn, lambda: next(in_order))
+            out = yield from self._parts[turn.chunk].forward(x, batch)
+            if batch.mask_BS is None:
+                self._exchange.send_on(out)
+            else:
+                mask_T = sequence_first(batch.mask_BS)
+                total.add_(torch.stack([(out * mask_T).sum(), mask_T.sum()]))
+
+        self._run(evaluation_slots(self._shape, number), forward, None)
         return total / self._world.loss_copies
 
-    def _evaluation_runs(self, batches: list[MicroBatch]) -> list[list[MicroBatch]]:
-        """Runs of the pipeline, equally long: as few as training's number of micro-batches allows.
-
-        The length is a multiple of the stages, which interleaving needs; the last run is filled with batches that
-        do not count. 10 batches, 4 in a training step, 2 stages: 3 runs of 4, the last two batches being fill.
-        """
-        stages = self._config.system.pipeline_parallel
-        runs = math.ceil(len(batches) / self._config.num_microbatches)
-        length = math.ceil(len(batches) / runs / stages) * stages
-        fill = [batches[0].without_loss()] * (runs * length - len(batches))
-        filled = batches + fill
-        return [filled[start : start + length] for start in range(0, len(filled), length)]
-
-    def _evaluation_schedule(self, num_microbatches: int) -> Any:
-        if num_microbatches not in self._evaluation_schedules:
-            made = self._schedule(num_microbatches, lambda losses, mask: (losses * mask).sum())
-            self._evaluation_schedules[num_microbatches] = made
-        return self._evaluation_schedules[num_microbatches]
-
-    def _run(self, step: Callable[..., Any], batches: Sequence[MicroBatch]) -> Tensor:
-        """One run of the pipeline; the loss of each micro-batch on the last stage, an empty tensor elsewhere."""
-        batch = MicroBatch.joined([batch.to(self._world.device) for batch in batches])
-        losses: list[Tensor] = []
-        first = self._pipeline_rank == 0
-        last = self._pipeline_rank == self._config.system.pipeline_parallel - 1
-        inputs = (batch.tokens,) if first else ()
-        labels = {"labels_BS": batch.labels} if last else {}
+    def _run(
+        self,
+        slots: list[Slot],
+        forward: Callable[[Turn, Tensor | None], Passing[None]],
+        backward: Callable[[Turn, Tensor | None], Passing[None]] | None,
+    ) -> None:
+        for part in self._parts:
+            part.begin_gather()
         with self._context:
-            step(*inputs, target=batch.loss_mask if last else None, losses=losses, return_outputs=False, **labels)
-        return torch.stack(losses).detach() if losses else torch.zeros(0, device=self._world.device)
+            self._exchange.begin(None, slots[0])
+            for slot, following in itertools.pairwise([*slots, None]):
+                assert slot is not None
+                x, gradient = self._exchange.received()
+                self._exchange.begin(slot, following)
+                passes = []
+                if slot.forward is not None:
+                    passes.append(forward(slot.forward, x))
+                if slot.backward is not None and backward is not None:
+                    passes.append(backward(slot.backward, gradient))
+                del x, gradient
+                for together in [passes] if self._shape.apart else [[one] for one in passes]:
+                    run_together(*together)
+                self._exchange.slot_ends()
+            self._exchange.received()
 
-    @property
-    def _pipeline_rank(self) -> int:
-        return self._world.mesh["pipeline"].get_local_rank()
+    def _end_reduce(self) -> None:
+        parameters = [parameter for part in self._parts for parameter in part.parameters]
+        for parameter in parameters:
+            parameter.begin_reduce_replicas()
+        for parameter in parameters:
+            parameter.end_reduce()
 
-    def _schedule(self, num_microbatches: int, loss: LossFunction) -> Any:
-        """A schedule has its own stages, for it keeps their buffers."""
-        stages = [self._stage(part, chunk) for chunk, part in enumerate(self._model_parts)]
-        if self._config.system.pipeline_chunks == 1:
-            return Schedule1F1B(stages[0], num_microbatches, loss_fn=loss, scale_grads=False)
-        return ScheduleInterleaved1F1B(stages, num_microbatches, loss_fn=loss, scale_grads=False)  # type: ignore[arg-type]
-
-    def _stage(self, part: nn.Module, chunk: int) -> PipelineStage:
-        """The stage with the shapes of what it receives and sends, so that nobody has to ask."""
-        system, model = self._config.system, self._config.benchmark.model
-        number, count = self._pipeline_rank + chunk * system.pipeline_parallel, system.num_pipeline_stages
-        tokens = torch.empty(system.micro_batch_size, model.seq_length, dtype=torch.int64, device="meta")
-        own_part = model.seq_length // system.tensor_parallel
-        dtype = torch.bfloat16 if self._config.precision == "bf16" else torch.float32
-        hidden = torch.empty(system.micro_batch_size, own_part, model.hidden_size, dtype=dtype, device="meta")
-        hidden.requires_grad_()
-        losses = torch.empty(tokens.shape, dtype=torch.float32, device="meta", requires_grad=True)
-        return PipelineStage(
-            part,
-            number,
-            count,
-            self._world.device,
-            input_args=(tokens if number == 0 else hidden,),
-            output_args=(losses if number == count - 1 else hidden,),
-            group=self._world.mesh["pipeline"].get_group(),
+    def _needed_of(self, turn: Turn, batch: Callable[[], MicroBatch]) -> PartBatch:
+        """What a chunk needs of a micro-batch, on the device. Nothing is read for a chunk that needs nothing."""
+        is_first, is_last = self._shape.is_first(turn.chunk), self._shape.is_last(turn.chunk)
+        if not (is_first or is_last):
+            return PartBatch()
+        own = batch()
+        to = partial(torch.Tensor.to, device=self._world.device, non_blocking=True)
+        return PartBatch(
+            to(own.tokens) if is_first else None,
+            to(own.labels) if is_last else None,
+            to(own.loss_mask) if is_last else None,
         )
+
+
+class Exchange:
+    """What a rank sends to its neighbours in the pipeline and receives from them between two slots, all at once.
+
+    It begins as soon as the slot has made all that is sent, and is waited for before the next slot.
+    """
+
+    def __init__(self, group: dist.ProcessGroup, shape: PipelineShape, empty: Callable[[], Tensor]) -> None:
+        """``empty``: makes room for the hidden state of a micro-batch."""
+        self._group, self._shape, self._empty = group, shape, empty
+        ranks = dist.get_process_group_ranks(group)
+        self._next = ranks[(shape.rank + 1) % shape.ranks]
+        self._previous = ranks[shape.rank - 1]
+        self._sends: dict[int, Tensor] = {}
+        self._expected = 0
+        self._receives: tuple[bool, bool] = (False, False)
+        self._works: list[dist.Work] | None = None
+        self._received: tuple[Tensor | None, Tensor | None] = (None, None)
+
+    def begin(self, slot: Slot | None, following: Slot | None) -> None:
+        """A slot begins, whose outputs are to be sent, and what ``following`` needs is to be received."""
+        shape = self._shape
+        self._receives = (
+            following is not None and following.forward is not None and not shape.is_first(following.forward.chunk),
+            following is not None and following.backward is not None and not shape.is_last(following.backward.chunk),
+        )
+        self._expected = 0
+        if slot is None:
+            self._launch()
+            return
+        self._expected += slot.forward is not None and not shape.is_last(slot.forward.chunk)
+        self._expected += slot.backward is not None and not shape.is_first(slot.backward.chunk)
+
+    def send_on(self, out: Tensor) -> None:
+        """The output of the slot's forward pass, for the next rank."""
+        self._put(0, out)
+
+    def send_back(self, gradient: Tensor) -> None:
+        """The gradient of the input of the slot's backward pass, for the rank before."""
+        self._put(1, gradient)
+
+    def slot_ends(self) -> None:
+        """Begin what was not begun for want of anything to send."""
+        if self._works is None:
+            self._launch()
+
+    def received(self) -> tuple[Tensor | None, Tensor | None]:
+        """Input and gradient for the next slot, once they are there; None where it needs none."""
+        for work in self._works or ():
+            work.wait()
+        self._works = None
+        self._sends.clear()
+        received, self._received = self._received, (None, None)
+        return received
+
+    def _put(self, kind: int, tensor: Tensor) -> None:
+        self._sends[kind] = tensor.contiguous()
+        if len(self._sends) == self._expected:
+            self._launch()
+
+    def _launch(self) -> None:
+        """Between two ranks, what is sent on comes before what is sent back, on both sides."""
+        receives_x, receives_gradient = self._receives
+        x = self._empty() if receives_x else None
+        gradient = self._empty() if receives_gradient else None
+        self._received = x, gradient
+        operations = []
+        for kind, to in ((0, self._next), (1, self._previous)):
+            if kind in self._sends:
+                operations.append(dist.P2POp(dist.isend, self._sends[kind], to, self._group))
+        for tensor, sender in ((x, self._previous), (gradient, self._next)):
+            if tensor is not None:
+                operations.append(dist.P2POp(dist.irecv, tensor, sender, self._group))
+        self._works = dist.batch_isend_irecv(operations) if operations else []
+
+
+def _begin_reduce(parameters: list[WholeParameter]) -> None:
+    for parameter in parameters:
+        parameter.begin_reduce()
+
+
+def _go_on(parameters: list[WholeParameter]) -> None:
+    """There are more micro-batches."""

@@ -4,6 +4,7 @@ They start from the same values of the checkpoint, each adds the other's gradien
 micro-batch, and so their updates are equal to the bit. In checkpoints and in the gradient's norm the table counts once.
 """
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -17,23 +18,33 @@ class TiedTable:
     """What a process has to do with the table's two copies."""
 
     def __init__(self, world: World) -> None:
-        """Collective: every process makes every group, in the same order."""
         pipeline = world.mesh["pipeline"]
-        self.group: dist.ProcessGroup | None = None
-        """The two processes that have the same part of the table; None without a pipeline, and on stages between."""
-        self.is_second_copy = False
-        if pipeline.size() == 1:
-            return
-        ends = [[int(ranks[0]), int(ranks[-1])] for ranks in world.mesh.mesh.flatten(1).T]
-        group, _ = dist.new_subgroups_by_enumeration(ends)  # type: ignore[no-untyped-call]
-        if pipeline.get_local_rank() in (0, pipeline.size() - 1):
-            self.group = group
-            self.is_second_copy = pipeline.get_local_rank() > 0
+        place, last = pipeline.get_local_rank(), pipeline.size() - 1
+        self.group: dist.ProcessGroup | None = pipeline.get_group() if last > 0 else None
+        """This process's pipeline; None where there is none. Its first and last rank have the table."""
+        self.is_second_copy = 0 < place == last
+        self.other: int | None = None
+        """The rank that has the other copy; None for those that have none."""
+        if self.group is not None and place in (0, last):
+            ranks = dist.get_process_group_ranks(self.group)
+            self.other = ranks[last - place]
 
     def add_gradients(self, parameters: dict[str, DTensor]) -> None:
         """Make both copies' gradient their sum."""
-        if self.group is not None:
-            gradient = parameters[TABLE].grad
-            assert isinstance(gradient, DTensor)
-            local: Tensor = gradient.to_local()
-            dist.all_reduce(local, group=self.group)
+        if self.other is None:
+            return
+        gradient = parameters[TABLE].grad
+        assert isinstance(gradient, DTensor)
+        own: Tensor = gradient.to_local()
+        if own.numel() == 0:  # neither end has rows of it
+            return
+        theirs = torch.empty_like(own)
+        # Between two ranks of a group that exists: a group of its own for each pair would be a split of the world for
+        # each of them.
+        to, received = (
+            dist.P2POp(operation, tensor, self.other, self.group)
+            for operation, tensor in ((dist.isend, own), (dist.irecv, theirs))
+        )
+        for work in dist.batch_isend_irecv([to, received]):
+            work.wait()
+        own.add_(theirs)

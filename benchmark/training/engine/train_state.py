@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.forward_backward import ForwardBackward, WholeModel
+from benchmark.training.engine.forward_backward import ForwardBackward, ShardedModel
 from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.run_progress import Progress
 from benchmark.training.engine.tied_table import TABLE, TiedTable
@@ -42,18 +42,24 @@ class TrainState:
 
 
 def empty_state(
-    config: RunConfig, world: World, progress: Progress, *, within: AbstractContextManager[Any] | None = None
+    config: RunConfig,
+    world: World,
+    progress: Progress,
+    *,
+    updates: bool = True,
+    within: AbstractContextManager[Any] | None = None,
 ) -> TrainState:
     """The state with its memory allocated on every device; weights and moments are to be filled from a checkpoint.
 
-    ``within``: memory is allocated in this context; the dry run gives one in which tensors have none. Collective.
+    ``updates``: whether it will be trained; else it has no moments. ``within``: memory is allocated in this context;
+    the dry run gives one in which tensors have none. Collective.
     """
     system = config.system
     spread = Spread(
         bf16=config.precision == "bf16",
         recompute=system.recompute,
         compile=system.compile,
-        keep_unsharded=system.keep_unsharded,
+        by_hand=system.keeps_whole,
         chunks=system.pipeline_chunks,
     )
     model_parts = parallelize(config.benchmark.model, world.mesh, spread)
@@ -63,8 +69,8 @@ def empty_state(
             part.to_empty(device=world.device)
         parameters = parameters_by_name(model_parts)
         not_counted = (TABLE,) if tied_table.is_second_copy else ()
-        adam = Adam(parameters, config.benchmark.optimizer, counted_elsewhere=not_counted)
-        kind = Pipeline if system.num_pipeline_stages > 1 else WholeModel
+        adam = Adam(parameters, config.benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
+        kind = Pipeline if system.keeps_whole else ShardedModel
         passes = kind(config, world, model_parts)
     return TrainState(config, model_parts, passes, adam, progress, parameters, tied_table)
 

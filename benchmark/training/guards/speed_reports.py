@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
-from torch import nn
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
 from benchmark.speed_watch.device_health import FIGURES, TROUBLE, DeviceHealth, DeviceReading, NvmlDevice, turned_bad
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
-from benchmark.training.engine.distributed import World
+from benchmark.training.engine.forward_backward import ForwardBackward
 from benchmark.training.engine.own_compute import OwnCompute
 from benchmark.training.engine.rank_table import RankTable
 
@@ -32,9 +31,8 @@ class SpeedReports:
     ``hosts``: by rank.
     """
 
-    def __init__(
-        self, config: RunConfig, world: World, model_parts: Sequence[nn.Module], hosts: Sequence[str], events: EventLog
-    ) -> None:
+    def __init__(self, config: RunConfig, passes: ForwardBackward, hosts: Sequence[str], events: EventLog) -> None:
+        world = passes.world
         self._interval, self._world, self._hosts, self._events = config.speed_interval, world, hosts, events
         self._devices_per_node = config.system.devices_per_node
         self._steps_seen, self._started, self._is_due = 0, 0.0, False
@@ -44,7 +42,8 @@ class SpeedReports:
         self._device_rows = [DeviceReading().row() for _ in range(world.size)]
         self._told: set[tuple[int, str]] = set()
         if self._interval:
-            self._own = OwnCompute(model_parts, world.device, compiled=config.system.compile)
+            self._own = OwnCompute(world.device)
+            passes.watch(self._own)
             self._table = RankTable(world, 1 + FIGURES)
             self._health = watch_device(world.device)
 

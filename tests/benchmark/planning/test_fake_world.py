@@ -1,13 +1,12 @@
 """A world that is not there: ranks of any number, messages that arrive nowhere, tensors without memory."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.fake_world import fake_tensors, fake_world, skip_handshake
+from benchmark.planning.fake_world import fake_tensors, fake_world
 from tests.benchmark.tiny import in_processes
 
 
@@ -37,11 +36,3 @@ def test_tensors_have_shapes_and_no_memory() -> None:
         large = torch.empty(1 << 24, 1 << 24)  # a petabyte
         assert (large @ large).shape == (1 << 24, 1 << 24)
         assert (on_meta + 1).device.type == "meta"
-
-
-def test_pipeline_stages_do_not_ask_each_other() -> None:
-    schedule, stages = SimpleNamespace(), [SimpleNamespace(), SimpleNamespace()]
-    skip_handshake(schedule)
-    for agree in vars(schedule).values():  # none before PyTorch 2.13
-        agree(stages)
-        assert {stage._inference_mode.name for stage in stages} == {"STATIC"}

@@ -32,11 +32,12 @@ def single(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def test_topology_does_not_change_the_bf16_run(
     name: str, inputs: Inputs, single: dict[str, list[list[float]]], tmp_path: Path
 ) -> None:
-    """The first gradient, of the same weights, is the same but for rounding. Later ones are not of the same weights: a
-    sum in another order moves some by a unit of FP32, and now and then their BF16 copies by 2^-8 of themselves, as it
-    does in one process with micro-batches of another size."""
+    """The first gradient, of the same weights, is the same but for rounding: over six seeds the norm with tensor
+    parallelism is off by up to 1.2e-3 (0.7e-3 RMS), as is one device's from FP32. Later ones are not of the same
+    weights: a sum in another order moves some by a unit of FP32, and now and then their BF16 copies by 2^-8 of
+    themselves, as it does in one process with micro-batches of another size."""
     found = run(inputs, tmp_path / "run", TOPOLOGIES[name], benchmark=SHORT, precision="bf16")
-    assert found[1][0] == pytest.approx(single["bf16"][1][0], rel=5e-4)
+    assert found[1][0] == pytest.approx(single["bf16"][1][0], rel=1.5e-3)
     for part, tolerance in ((0, 2e-3), (1, 1e-2), (2, 2e-3)):
         assert found[part] == pytest.approx(single["bf16"][part], rel=tolerance)
 

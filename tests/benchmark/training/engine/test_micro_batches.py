@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from benchmark.training.engine.micro_batches import (
-    MicroBatch,
     TrainingBatches,
     evaluation_sample_ids,
     micro_batch,
@@ -138,12 +137,3 @@ def test_batches_of_each_step_are_read_ahead_and_after_a_jump(inputs: Inputs, tm
             expected = read_micro_batch(windows, row, 100)
             assert torch.equal(batch.tokens, expected.tokens)
             assert torch.equal(batch.loss_mask, expected.loss_mask)
-
-
-def test_joined_micro_batches_follow_each_other() -> None:
-    first = micro_batch(np.array([[1, 2, 3]]), np.array([False]))
-    second = micro_batch(np.array([[4, 5, 6], [7, 8, 9]]), np.array([False, True]))
-    joined = MicroBatch.joined([first, second])
-    assert joined.tokens.tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
-    assert joined.labels.tolist() == [[2, 3, 0], [5, 6, 0], [8, 9, 0]]
-    assert joined.loss_mask.tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]

@@ -1,73 +1,172 @@
-"""Passes through a pipeline: how evaluation is cut into runs, and that it gives what the whole model gives."""
+"""Passes with parameters kept whole: gradients, losses and evaluations are those of autograd, whatever the topology."""
 
 import dataclasses
+import gc
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import RunConfig, System
+from benchmark.training.engine.adam import gradient_of
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import MicroBatch, read_micro_batch
-from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_data
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import system_of
-from tests.benchmark.tiny import TINY, Inputs, in_processes
+from tests.benchmark.tiny import Inputs, in_processes
+
+SYSTEMS = {
+    "one": system_of(1),
+    "uneven shards": system_of(3),
+    "replicas": system_of(4, replicas=2, micro_batch_size=1),
+    "full recomputation": system_of(1, recompute="full"),
+    "pipeline": system_of(2, pipeline_parallel=2),
+    "pipeline of three": system_of(3, pipeline_parallel=3),
+    "interleaved": system_of(2, pipeline_parallel=2, pipeline_chunks=2, recompute="selective"),
+    "tensor": system_of(2, tensor_parallel=2, recompute="selective"),
+    "tensor, full recomputation": system_of(2, tensor_parallel=2, recompute="full"),
+    "interleaved, tensor": system_of(4, tensor_parallel=2, pipeline_parallel=2, pipeline_chunks=2, micro_batch_size=1),
+    "tensor, uneven shards": system_of(6, tensor_parallel=2),
+}
 
 
-@pytest.mark.parametrize(
-    ("batches", "in_a_step", "stages", "runs", "length"),
-    [
-        (10, 4, 2, 3, 4),
-        (8, 4, 2, 2, 4),
-        (9, 4, 2, 3, 4),  # ceil(9 / 4) runs of 3, which is no multiple of the stages
-        (3, 8, 4, 1, 4),  # fewer than a step has: one short run
-        (1, 4, 4, 1, 4),
-        (13, 6, 3, 3, 6),
-        (100, 64, 8, 2, 56),  # not 64: the last run would be mostly fill
-    ],
-)
-def test_evaluation_runs_are_few_and_equally_long(
-    batches: int, in_a_step: int, stages: int, runs: int, length: int
-) -> None:
-    system = system_of(stages, pipeline_parallel=stages, micro_batch_size=1)
-    pipeline = Pipeline.__new__(Pipeline)  # without a world: the runs follow from the configuration
-    pipeline._config = RunConfig(benchmark=dataclasses.replace(TINY, global_batch_size=in_a_step), system=system)
-    given = [MicroBatch(*(torch.full((1, 4), float(number + 1)) for _ in range(3))) for number in range(batches)]
-    found = pipeline._evaluation_runs(given)
-    assert [len(one) for one in found] == [length] * runs
-    flat = [batch for one in found for batch in one]
-    assert flat[:batches] == given
-    assert all(batch.loss_mask.sum() == 0 for batch in flat[batches:])
+def _batches(config: RunConfig, rank: int, parts: int, number: int) -> list[MicroBatch]:
+    """Of a data-parallel rank: some of the same samples on every topology."""
+    windows = open_data(config, 17).training
+    size = config.system.micro_batch_size
+    ids = np.arange(48_000, 48_000 + number * size * parts).reshape(number, parts, size)[:, rank]
+    return [read_micro_batch(windows, row, 100) for row in ids]
 
 
-def _passes(config: RunConfig) -> tuple[float, list[float], bool]:
-    """Loss of a step, sum and number of an evaluation of seven micro-batches."""
+def _passes(config: RunConfig) -> dict[str, Any]:
+    """Twice the loss and the gradients of a step, and an evaluation of an odd number of micro-batches."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
         assert config.checkpoint is not None
         load_initial(state, MegatronCheckpoint(config.checkpoint))
-        windows = open_data(config, 17).training
-        batches = [read_micro_batch(windows, some, 100) for some in np.arange(48_000, 48_014).reshape(7, 2)]
-        loss = state.forward_backward.train(batches[: config.num_microbatches])
-        total = state.forward_backward.evaluate(batches)
-        for part in (loss, total):
-            torch.distributed.all_reduce(part)
-        return loss.item(), total.tolist(), isinstance(state.forward_backward, Pipeline)
+        passes, found = state.forward_backward, dict[str, Any]()
+        for repeat in range(2):  # what is left of the first step must not reach into the second
+            batches = _batches(config, world.data_rank, world.data_parallel, config.num_microbatches)
+            loss = passes.train(batches)
+            torch.distributed.all_reduce(loss)
+            state.tied_table.add_gradients(state.parameters)
+            gradients = {name: _whole(gradient_of(value)) for name, value in state.parameters.items()}
+            found[f"step {repeat}"] = loss.item(), {name: value.numpy() for name, value in gradients.items()}
+            state.optimizer.clear_gradients()
+        rows = 15 // (config.system.micro_batch_size * world.data_parallel) * 2 + 1
+        total = passes.evaluate(_batches(config, world.data_rank, world.data_parallel, rows), rows)
+        torch.distributed.all_reduce(total)
+        found["evaluation"], found["rows"] = total.tolist(), rows * config.system.micro_batch_size * world.data_parallel
+        found["kind"] = type(passes).__name__
+        return found
+
+
+def _whole(gradient: Tensor) -> Tensor:
+    assert isinstance(gradient, DTensor)
+    return gradient.full_tensor().clone()
+
+
+@pytest.fixture(scope="module")
+def by_autograd(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    config = inputs.config(tmp_path_factory.mktemp("autograd"), system=system_of(1, keep_unsharded=False))
+    (found,) = in_processes(1, _passes, config)
+    assert found["kind"] == "ShardedModel"
+    return found  # type: ignore[no-any-return]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunks", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_pipeline_gives_what_the_whole_model_gives(chunks: int, inputs: Inputs, tmp_path: Path) -> None:
-    ((loss, total, pipelined),) = in_processes(1, _passes, inputs.config(tmp_path))
-    assert not pipelined
-    system = system_of(2, pipeline_parallel=2, pipeline_chunks=chunks)
-    for found in in_processes(2, _passes, inputs.config(tmp_path, system=system)):
-        assert found[0] == pytest.approx(loss, rel=2e-6)
-        assert found[1] == pytest.approx(total, rel=2e-6)
-        assert found[1][1] == 14 * 15  # fill does not count
-        assert found[2]
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_gradients_are_those_of_autograd(
+    name: str, inputs: Inputs, by_autograd: dict[str, Any], tmp_path: Path
+) -> None:
+    system = SYSTEMS[name]
+    for found in in_processes(system.num_devices, _passes, inputs.config(tmp_path, system=system)):
+        assert found["kind"] == "Pipeline"
+        loss, expected = by_autograd["step 0"]
+        for step in ("step 0", "step 1"):
+            assert found[step][0] == pytest.approx(loss, rel=1e-6)
+            assert set(found[step][1]) <= set(expected)
+            for parameter, value in found[step][1].items():
+                largest = np.abs(expected[parameter]).max()
+                np.testing.assert_allclose(value, expected[parameter], rtol=0, atol=2e-6 * largest, err_msg=parameter)
+        assert found["evaluation"][1] == found["rows"] * 15
+        mean, theirs = (one["evaluation"][0] / one["evaluation"][1] for one in (found, by_autograd))
+        if found["rows"] == by_autograd["rows"]:
+            assert mean == pytest.approx(theirs, rel=1e-6)
+
+
+def _most_alive(config: RunConfig) -> tuple[int, int, int]:
+    """Most bytes of tensors made by passes and alive at once in a step; in an evaluation; and left after both."""
+    with joined_world(config.system, read_environment()) as world:
+        state = empty_state(config, world, starting_progress(config.benchmark, 17))
+        assert config.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        number = config.num_microbatches
+        batches = _batches(config, world.data_rank, world.data_parallel, number)
+        with _Living() as living:
+            state.forward_backward.train(batches)  # makes gradients, which stay
+            state.optimizer.clear_gradients()
+            start = living.bytes
+            living.most = start
+            state.forward_backward.train(batches)
+            train_most, living.most = living.most - start, living.bytes
+            state.forward_backward.evaluate(iter(batches), number)
+            gc.collect()
+            return train_most, living.most - start, living.bytes - start
+
+
+class _Living(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts the bytes of storages that operations make, while they live."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = self.most = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for leaf in torch.utils._pytree.tree_leaves(result):
+            if isinstance(leaf, Tensor) and not isinstance(leaf, DTensor):
+                storage = leaf.untyped_storage()
+                if storage._cdata not in self._known:
+                    self._known.add(storage._cdata)
+                    self.bytes += storage.nbytes()
+                    weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
+        self.most = max(self.most, self.bytes)
+        return result
+
+    def _gone(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.bytes -= size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "system",
+    [
+        system_of(2, pipeline_parallel=2, micro_batch_size=1),
+        system_of(4, pipeline_parallel=2, pipeline_chunks=2, tensor_parallel=2, micro_batch_size=1),
+    ],
+    ids=["pipeline", "interleaved, tensor"],
+)
+def test_memory_does_not_grow_with_the_number_of_micro_batches(system: System, inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path, system=system)
+    found = []
+    for size in (12, 36):
+        benchmark = dataclasses.replace(config.benchmark, global_batch_size=size)
+        found.append(in_processes(system.num_devices, _most_alive, dataclasses.replace(config, benchmark=benchmark)))
+    few, many = found
+    scalars = 64 * 24  # of each of 24 more micro-batches the loss, and its share of small tables
+    for (train, evaluate, left), (more_train, more_evaluate, more_left) in zip(few, many, strict=True):
+        assert more_train <= train + scalars
+        assert more_evaluate <= evaluate + scalars
+        assert more_left <= left + scalars
+        assert train > 20 * scalars

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-import benchmark.training.engine.forward_backward as forward_module
-import benchmark.training.engine.pipeline as pipeline_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.distributed import joined_world, read_environment
@@ -20,6 +19,7 @@ from benchmark.training.guards.nonfinite_step import BadMicroBatch, NonFiniteSte
 from benchmark.training.inputs import open_data
 from benchmark.training.step import StepResult, train_step
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.passes.end_passes import OutputPass
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
@@ -56,15 +56,14 @@ def _spoil_the_next_gradient() -> None:
 
 
 def _spoil_the_next_loss(number: int) -> None:
-    mean_loss, count = forward_module.mean_loss, 0
+    losses_and_gradient, count = OutputPass.losses_and_gradient, 0
 
-    def spoilt(losses: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def spoilt(output: OutputPass, x_tH: Tensor, *rest: Tensor) -> Any:
         nonlocal count
         count += 1
-        return mean_loss(losses, mask) * (math.nan if count == number + 1 else 1.0)
+        return losses_and_gradient(output, x_tH * (math.nan if count == number + 1 else 1.0), *rest)
 
-    for module in (forward_module, pipeline_module):
-        setattr(module, "mean_loss", spoilt)  # noqa: B010
+    setattr(OutputPass, "losses_and_gradient", spoilt)  # noqa: B010
 
 
 def found(inputs: Inputs, run_dir: Path, **system: Any) -> tuple[NonFiniteStep, NonFiniteStep]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from benchmark.config.run_config import RunConfig, System
 from benchmark.events.event import Event
@@ -17,8 +16,10 @@ from benchmark.events.event_log import EventLog
 from benchmark.speed_watch.device_health import DeviceReading
 from benchmark.speed_watch.slow_ranks import WINDOW
 from benchmark.training import train as training
+from benchmark.training.engine.distributed import read_environment
 from benchmark.training.guards.speed_reports import SpeedReports
 from benchmark.training.loop import Status
+from model.passes.block_pass import BlockPass
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.runs import events, figures, run, system_of
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
@@ -40,7 +41,8 @@ class Reports:
         monkeypatch.setattr("benchmark.training.guards.speed_reports.watch_device", lambda _: None)
         world: Any = SimpleNamespace(rank=0, size=ranks, device=torch.device("cuda"))
         hosts = [f"n{rank // 8 + 1}" for rank in range(ranks)]
-        self.reports = SpeedReports(config, world, [], hosts, self._log)
+        passes: Any = SimpleNamespace(world=world, watch=lambda _: None)
+        self.reports = SpeedReports(config, passes, hosts, self._log)
         self.rows: list[list[float]] | None = None
         table = SimpleNamespace(receive=lambda: self.rows, send=lambda row: None)
         setattr(self.reports, "_table", table)  # noqa: B010
@@ -136,24 +138,17 @@ SLOWED_BY = 0.3
 
 def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Status:
     """Train; on that rank a block takes at least 30 % longer than the first ones took."""
-    made = training.TimedRun.__init__
-
-    def init(self: training.TimedRun, *arguments: Any, **named: Any) -> None:
-        made(self, *arguments, **named)
-        for part in self.state.model_parts if self.world.rank == slow_rank else ():
-            for block in part.encoder.layers.values():  # type: ignore[operator, union-attr]
-                block.forward = _slowed(block)
-
-    setattr(training.TimedRun, "__init__", init)  # noqa: B010
+    if read_environment().rank == slow_rank:
+        setattr(BlockPass, "_whole_forward", _slowed(BlockPass._whole_forward))  # noqa: B010
     return training.train(config)
 
 
-def _slowed(block: nn.Module) -> Callable[..., Any]:
-    forward, took = block.forward, list[float]()
+def _slowed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    took = list[float]()
 
     def slowed(*arguments: Any, **named: Any) -> Any:
         started = time.perf_counter()
-        result = forward(*arguments, **named)
+        result = yield from forward(*arguments, **named)
         if len(took) < 20:
             took.append(time.perf_counter() - started)
         else:

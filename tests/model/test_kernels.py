@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model import fused
+from model import kernels
 
 OPTIONS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 
@@ -18,8 +18,8 @@ OPTIONS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weigh
 def forget() -> Iterator[None]:
     """What was found importable in one test is not in the next."""
     yield
-    fused.apex_adam.cache_clear()
-    fused.apex_layer_norm.cache_clear()
+    kernels.apex_adam.cache_clear()
+    kernels.apex_layer_norm.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, name: str, **contents: Any) -> None:
@@ -33,37 +33,45 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str, **contents: Any) -> None
 
 def test_apex_is_used_where_it_is_importable_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
+    monkeypatch.setattr(kernels, "_has_module", lambda name: name in ("amp_C", "fused_layer_norm_cuda"))
     install(monkeypatch, "apex.optimizers", FusedAdam=lambda shards, **options: calls.append(options))
     install(
         monkeypatch, "apex.normalization.fused_layer_norm", fused_layer_norm_affine=lambda *args: calls.append(args)
     )
     on_gpu: Any = SimpleNamespace(is_cuda=True, shape=(4,))
-    fused.adam([on_gpu], **OPTIONS)
+    kernels.adam([on_gpu], **OPTIONS)
     assert calls.pop() == {"adam_w_mode": True, "bias_correction": True, **OPTIONS}
-    fused.layer_norm(on_gpu, on_gpu, on_gpu, 1e-5)
+    kernels.layer_norm(on_gpu, on_gpu, on_gpu)
     assert calls.pop() == (on_gpu, on_gpu, on_gpu, (4,), 1e-5)
-    assert isinstance(fused.adam([torch.zeros(2)], **OPTIONS), torch.optim.AdamW)
+    assert isinstance(kernels.adam([torch.zeros(2)], **OPTIONS), torch.optim.AdamW)
     x = torch.randn(3, 4)
-    assert torch.equal(fused.layer_norm(x, x[0], x[1], 1e-5), F.layer_norm(x, (4,), x[0], x[1], 1e-5))
+    assert torch.equal(kernels.layer_norm(x, x[0], x[1]), F.layer_norm(x, (4,), x[0], x[1], 1e-5))
     assert not calls
+
+
+def test_apex_without_its_cuda_parts_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, "apex.optimizers", FusedAdam=object)
+    install(monkeypatch, "apex.normalization.fused_layer_norm", fused_layer_norm_affine=object)
+    assert kernels.apex_adam() is None
+    assert kernels.apex_layer_norm() is None
 
 
 def test_another_package_called_apex_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "apex")  # has no optimizers, like PyPI's
-    assert fused.apex_adam() is None
-    assert fused.apex_layer_norm() is None
+    assert kernels.apex_adam() is None
+    assert kernels.apex_layer_norm() is None
 
 
-@pytest.mark.skipif(not torch.cuda.is_available() or fused.apex_adam() is None, reason="no NVIDIA apex here")
+@pytest.mark.skipif(not torch.cuda.is_available() or kernels.apex_adam() is None, reason="no NVIDIA apex here")
 def test_apex_computes_what_pytorch_does() -> None:
     """LayerNorm in BF16 to one unit in the last place (2^-8), Adam in FP32 to 1e-6 after 20 steps."""
     generator = torch.Generator("cuda").manual_seed(1)
     x, gain, bias = (torch.randn(size, generator=generator, device="cuda") for size in ((64, 1024), (1024,), (1024,)))
     x16, gain16, bias16 = x.bfloat16(), gain.bfloat16(), bias.bfloat16()
     theirs = F.layer_norm(x16, (1024,), gain16, bias16, 1e-5)
-    torch.testing.assert_close(fused.layer_norm(x16, gain16, bias16, 1e-5), theirs, rtol=2**-7, atol=2**-7)
+    torch.testing.assert_close(kernels.layer_norm(x16, gain16, bias16), theirs, rtol=2**-7, atol=2**-7)
     weights = [x.clone(), x.clone()]
-    optimizers = [fused.adam([weights[0]], **OPTIONS), torch.optim.AdamW([weights[1]], fused=True, **OPTIONS)]
+    optimizers = [kernels.adam([weights[0]], **OPTIONS), torch.optim.AdamW([weights[1]], fused=True, **OPTIONS)]
     for step in range(20):
         for weight, optimizer in zip(weights, optimizers, strict=True):
             weight.grad = torch.sin(x + step)

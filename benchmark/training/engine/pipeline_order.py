@@ -1,0 +1,87 @@
+"""What each rank of a pipeline does in which slot: interleaved 1F1B in lockstep (Narayanan et al., arXiv:2104.04473).
+
+In a slot a rank does the forward pass of one micro-batch through one of its chunks, and the backward pass of an earlier
+one. Between slots it exchanges, at once, what the slot has made for what the next one needs. A rank is one slot behind
+the one before it, so the exchange after slot n of a rank is that after slot n - 1 of the next: every exchange of one
+rank has its counterpart, whatever the sizes, and nobody waits in a circle.
+
+Forward passes come in groups of as many micro-batches as there are ranks: a group goes through the first chunk of all
+ranks, then through the second, and so on; backward passes in the same way from the last chunk. Micro-batches in flight
+are bounded by ranks and chunks, whatever their number (:func:`most_in_flight`).
+
+With ``apart`` backward passes come one slot later, so that no backward pass needs the forward pass of its own slot:
+both can then take turns, and each computes while the other waits for its collectives.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A pass of one micro-batch through one chunk."""
+
+    chunk: int
+    """Among those of the rank."""
+    micro_batch: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a rank does between two exchanges; None: nothing."""
+
+    forward: Turn | None
+    backward: Turn | None
+
+
+@dataclass(frozen=True)
+class PipelineShape:
+    """The pipeline as one of its ranks sees it."""
+
+    ranks: int
+    rank: int
+    chunks: int
+    """Stages per rank."""
+    apart: bool = False
+    """Forward and backward pass of a slot do not need each other."""
+
+    @property
+    def first_backward(self) -> int:
+        """Number of the slot with the first backward pass."""
+        return 2 * (self.ranks - 1 - self.rank) + (self.chunks - 1) * self.ranks + self.apart
+
+    def is_first(self, chunk: int) -> bool:
+        """Whether a chunk is the model's first stage."""
+        return self.rank == 0 and chunk == 0
+
+    def is_last(self, chunk: int) -> bool:
+        """Whether a chunk is the model's last stage."""
+        return self.rank == self.ranks - 1 and chunk == self.chunks - 1
+
+
+def training_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
+    """Every micro-batch forward and backward through every chunk of a rank."""
+    forward = list(_turns(shape, num_microbatches, backward=False))
+    backward = list(_turns(shape, num_microbatches, backward=True))
+    idle: list[Turn | None] = [None] * shape.first_backward
+    pairs = zip([*forward, *idle], [*idle, *backward], strict=True)
+    return [Slot(one, other) for one, other in pairs]
+
+
+def evaluation_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
+    """Every micro-batch forward through every chunk of a rank."""
+    return [Slot(turn, None) for turn in _turns(shape, num_microbatches, backward=False)]
+
+
+def most_in_flight(shape: PipelineShape) -> int:
+    """Passes whose backward pass is still to come, at most: the number of chunks whose activations a rank holds."""
+    return shape.first_backward + 1
+
+
+def _turns(shape: PipelineShape, num_microbatches: int, *, backward: bool) -> Iterator[Turn | None]:
+    """None stands for the micro-batches that the last group is short of."""
+    chunks = range(shape.chunks)
+    for first in range(0, num_microbatches, shape.ranks):
+        for chunk in reversed(chunks) if backward else chunks:
+            for number in range(first, first + shape.ranks):
+                yield Turn(chunk, number) if number < num_microbatches else None

@@ -1,0 +1,116 @@
+"""Which kernels compute LayerNorm, GELU, weight gradients and Adam. Attention's: attention.py.
+
+LayerNorm and Adam are NVIDIA apex's where it is importable with its CUDA parts (NGC containers), else PyTorch's own.
+Both compute in FP32 and round once; only the order of sums differs. PyPI's package of the name "apex" is another one
+and has neither.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LAYER_NORM_EPSILON = 1e-5
+_aten: Any = torch.ops.aten
+
+
+def layer_norm(x: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
+    """LayerNorm over the last axis, for autograd."""
+    apex = apex_layer_norm() if x.is_cuda and not torch.compiler.is_compiling() else None
+    if apex is not None:
+        return apex(x, gain, bias, gain.shape, LAYER_NORM_EPSILON)
+    return F.layer_norm(x, gain.shape, gain, bias, LAYER_NORM_EPSILON)
+
+
+NormState = tuple[Tensor, Tensor]
+"""Mean and reciprocal standard deviation of each row, FP32."""
+
+
+def layer_norm_forward(x_TH: Tensor, gain: Tensor, bias: Tensor) -> tuple[Tensor, NormState]:
+    """LayerNorm over the last axis, and what its backward pass needs besides ``x_TH``."""
+    out, mean, deviation = torch.native_layer_norm(x_TH, gain.shape, gain, bias, LAYER_NORM_EPSILON)
+    return out, (mean, deviation)
+
+
+def layer_norm_backward(
+    gradient_TH: Tensor, x_TH: Tensor, state: NormState, gain: Tensor, bias: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of input, gain and bias."""
+    found: tuple[Tensor, Tensor, Tensor] = _aten.native_layer_norm_backward(
+        gradient_TH, x_TH, gain.shape, *state, gain, bias, [True, True, True]
+    )
+    return found
+
+
+def gelu(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+def gelu_backward(gradient: Tensor, x: Tensor) -> Tensor:
+    """Gradient of GELU's input ``x``."""
+    found: Tensor = _aten.gelu_backward(gradient, x, approximate="tanh")
+    return found
+
+
+def put_product(sums: Tensor, left_TF: Tensor, right_TH: Tensor) -> None:
+    """sums [F, H], FP32 = left^T right. On a GPU nothing is rounded between products and sums."""
+    if left_TF.dtype == torch.float32:
+        torch.mm(left_TF.t(), right_TH, out=sums)
+    elif left_TF.is_cuda:
+        torch.mm(left_TF.t(), right_TH, out_dtype=torch.float32, out=sums)
+    else:
+        sums.copy_(torch.mm(left_TF.t(), right_TH))
+
+
+def add_product(sums: Tensor, left_TF: Tensor, right_TH: Tensor) -> None:
+    """sums [F, H], FP32 += left^T right, by the matrix product itself where there is such a kernel.
+
+    PyTorch has none for BF16 on a CPU: there the product is rounded to BF16 before it is added.
+    """
+    if left_TF.dtype == torch.float32:
+        sums.addmm_(left_TF.t(), right_TH)
+    elif left_TF.is_cuda:
+        torch.addmm(sums, left_TF.t(), right_TH, out_dtype=torch.float32, out=sums)
+    else:
+        sums.add_(torch.mm(left_TF.t(), right_TH))
+
+
+def adam(shards: list[Tensor], **options: Any) -> torch.optim.Optimizer:
+    """AdamW on FP32 tensors. ``options``: lr, betas, eps, weight_decay."""
+    apex = apex_adam() if shards[0].is_cuda else None
+    if apex is not None:
+        return apex(shards, adam_w_mode=True, bias_correction=True, **options)
+    return torch.optim.AdamW(shards, fused=True, **options)
+
+
+@cache
+def apex_layer_norm() -> Callable[..., Tensor] | None:
+    """``fused_layer_norm_affine(x, weight, bias, shape, epsilon)``, None where there is no NVIDIA apex."""
+    if not _has_module("fused_layer_norm_cuda"):  # without it, apex is importable and fails at the first call
+        return None
+    try:
+        from apex.normalization.fused_layer_norm import fused_layer_norm_affine
+    except ImportError:
+        return None
+    return fused_layer_norm_affine  # type: ignore[no-any-return]
+
+
+@cache
+def apex_adam() -> Callable[..., torch.optim.Optimizer] | None:
+    """``FusedAdam``, None where there is no NVIDIA apex."""
+    if not _has_module("amp_C"):
+        return None
+    try:
+        from apex.optimizers import FusedAdam
+    except ImportError:
+        return None
+    return FusedAdam  # type: ignore[no-any-return]
+
+
+def _has_module(name: str) -> bool:
+    """Whether a CUDA part of apex was built."""
+    return importlib.util.find_spec(name) is not None

@@ -1,0 +1,152 @@
+"""Causal attention with its backward pass as two plain calls, and the kernel that each device takes.
+
+    BF16 on a GPU       cuDNN's where it runs (Hopper and newer: the fastest), else FlashAttention; with
+                        torch.use_deterministic_algorithms FlashAttention, whose backward pass can repeat to the bit
+    FP32 on a GPU       the memory-efficient kernel
+    a CPU               PyTorch's flash attention
+
+Which of them runs is found out once, on an input of the true shape but one sample and one head. Tensors are named by
+their axes: S sequence, B batch, N heads, D head dimension.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+_aten: Any = torch.ops.aten
+
+
+class Attended(NamedTuple):
+    """Attention's output, and what its backward pass needs."""
+
+    out_BNSD: Tensor
+    kept: tuple[Any, ...]
+
+
+class CpuFlash:
+    """PyTorch's flash attention on a CPU."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        out, *kept = _aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
+        return Attended(out, tuple(kept))
+
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
+        found: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            gradient, q, k, v, done.out_BNSD, *done.kept, 0.0, True
+        )
+        return found
+
+
+class Flash:
+    """FlashAttention, as PyTorch has it."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        out, *kept = _aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)
+        return Attended(out, tuple(kept[:7]))
+
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
+        logsumexp, cum_q, cum_k, max_q, max_k, seed, offset = done.kept
+        found: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_backward(
+            gradient, q, k, v, done.out_BNSD, logsumexp, cum_q, cum_k, max_q, max_k, 0.0, True, seed, offset
+        )
+        return found
+
+
+class CudnnFlash:
+    """cuDNN's attention."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        out, *kept = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, True)
+        return Attended(out, tuple(kept[:7]))
+
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
+        logsumexp, cum_q, cum_k, max_q, max_k, seed, offset = done.kept
+        found: Sequence[Tensor] = _aten._scaled_dot_product_cudnn_attention_backward(
+            gradient, q, k, v, done.out_BNSD, logsumexp, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, True
+        )
+        return found
+
+
+class MemoryEfficient:
+    """The memory-efficient kernel, which takes FP32."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        out, *kept = _aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
+        return Attended(out, tuple(kept))
+
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
+        wanted = [True, True, True, False]
+        found: Sequence[Tensor] = _aten._scaled_dot_product_efficient_attention_backward(
+            gradient, q, k, v, None, done.out_BNSD, *done.kept, 0.0, wanted, True
+        )
+        return found[:3]
+
+
+Kernel = CpuFlash | Flash | CudnnFlash | MemoryEfficient
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Attention over one micro-batch, as its backward pass needs it. ``qkv``: [S, B, N, 3, D], of which q, k and v are
+    views."""
+
+    qkv: Tensor
+    attended: Attended
+    kernel: Kernel
+
+    def out(self) -> Tensor:
+        """[S x B, N x D]"""
+        return _as_rows(self.attended.out_BNSD)
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """From the gradient of :meth:`out` to that of queries, keys and values: [S x B, N x 3 x D]."""
+        sequence, batch, heads, _, size = self.qkv.shape
+        gradient_BNSD = gradient.view(sequence, batch, heads, size).permute(1, 2, 0, 3)
+        parts = self.kernel.backward(gradient_BNSD, *_queries_keys_values(self.qkv), self.attended)
+        stacked = torch.stack([part.permute(2, 0, 1, 3) for part in parts], dim=3)
+        return stacked.view(sequence * batch, heads * 3 * size)
+
+
+def attend(qkv: Tensor, batch: int, heads: int) -> Heads:
+    """Causal attention over whole windows. ``qkv``: [S x batch, N x 3 x D]."""
+    sequence = qkv.shape[0] // batch
+    parts = qkv.view(sequence, batch, heads, 3, -1)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    kernel = choose_kernel(qkv.device.type, qkv.dtype, sequence, parts.shape[-1], deterministic)
+    return Heads(parts, kernel.forward(*_queries_keys_values(parts)), kernel)
+
+
+@cache
+def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, deterministic: bool) -> Kernel:
+    """The first in the order of the module's text that runs, forward and backward, in this process.
+
+    Raises RuntimeError, that of the last one, where none does.
+    """
+    if device == "cpu":
+        return CpuFlash()
+    candidates: list[Kernel] = [MemoryEfficient()]
+    if dtype == torch.bfloat16:
+        candidates = [Flash()] if deterministic else [CudnnFlash(), Flash()]
+    *others, last = candidates
+    for kernel in others:
+        try:
+            probe = torch.zeros(sequence, 1, 1, 3, size, dtype=dtype, device=device)
+            heads = Heads(probe, kernel.forward(*_queries_keys_values(probe)), kernel)
+            heads.backward(heads.out())
+            return kernel
+        except RuntimeError:  # not for this device, shape or build
+            continue
+    return last
+
+
+def _queries_keys_values(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    q_BNSD, k_BNSD, v_BNSD = qkv.permute(3, 1, 2, 0, 4)
+    return q_BNSD, k_BNSD, v_BNSD
+
+
+def _as_rows(out_BNSD: Tensor) -> Tensor:
+    return out_BNSD.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)

@@ -1,0 +1,125 @@
+"""Forward and backward passes of the model's two ends: the embedding, and the output with the losses.
+
+Written out like block_pass.py, with the same names for axes: t tokens of this rank's part of the sequence, T all
+tokens (sequence first), S sequence, B batch, H hidden, V rows of the word table on this rank.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from model.losses import LARGEST_LOGITS, Softmax, softmax_gradient, softmax_losses
+from model.passes.block_pass import NormPass
+from model.passes.tensor_group import Passing, Pending, TensorGroup, needed
+from model.passes.whole_parameter import WholeParameter
+
+WORDS = "embedding.word_embeddings.weight"
+POSITIONS = "embedding.position_embeddings.weight"
+FINAL_NORM = "encoder.final_layernorm"
+
+
+def sequence_first(values_BS: Tensor) -> Tensor:
+    """[B, S] to [T]."""
+    return values_BS.t().reshape(-1)
+
+
+class EmbeddingPass:
+    """Word and position embedding. Tensor-parallel ranks have some rows of the word table each, and embed the words
+    that are theirs for all; of the positions each uses those of its part of the sequence."""
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], group: TensorGroup) -> None:
+        self._words, self._positions = parameters[WORDS], parameters[POSITIONS]
+        self._group = group
+        self.parameters = [self._words, self._positions]
+
+    def forward(self, tokens_BS: Tensor) -> Passing[Tensor]:
+        """Hidden state [t, H] of tokens [B, S]."""
+        row_T, elsewhere_T = self._rows(tokens_BS)
+        words_TH = F.embedding(row_T, self._words.value)
+        if elsewhere_T is not None:
+            words_TH = words_TH.masked_fill_(elsewhere_T.unsqueeze(1), 0)
+        words_tH = yield from needed(self._group.reduce_scatter(words_TH))
+        batch, sequence = tokens_BS.shape
+        own = self._own(self._positions.value, sequence)
+        return (words_tH.view(-1, batch, words_tH.shape[1]) + own.unsqueeze(1)).view_as(words_tH)
+
+    def backward(self, tokens_BS: Tensor, gradient_tH: Tensor, whole_gradient: Pending) -> Passing[None]:
+        """Add to the gradients of both tables. ``whole_gradient``: ``gradient_tH`` of all tokens."""
+        batch, sequence = tokens_BS.shape
+        own = self._own(self._positions.gradient, sequence)
+        own.add_(gradient_tH.view(-1, batch, gradient_tH.shape[1]).sum(1, dtype=torch.float32))
+        row_T, elsewhere_T = self._rows(tokens_BS)
+        gradient_TH = (yield from needed(whole_gradient)).float()
+        if elsewhere_T is not None:
+            gradient_TH = gradient_TH.masked_fill(elsewhere_T.unsqueeze(1), 0)
+        self._words.gradient.index_add_(0, row_T, gradient_TH)
+
+    def _rows(self, tokens_BS: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Row of each token in this rank's part of the table, and which tokens are elsewhere; None: none is."""
+        tokens_T = sequence_first(tokens_BS)
+        if self._group.size == 1:
+            return tokens_T, None
+        rows = self._words.value.shape[0]
+        elsewhere = (tokens_T // rows) != self._group.rank
+        # Those of other ranks are spread over the rows, to which they add nothing: on one row, they would all wait.
+        return tokens_T % rows, elsewhere
+
+    def _own(self, positions_SH: Tensor, sequence: int) -> Tensor:
+        """Rows of this rank's part of the sequence."""
+        share = sequence // self._group.size
+        return positions_SH.narrow(0, self._group.rank * share, share)
+
+
+class OutputPass:
+    """Final LayerNorm, logits by the word table, and token losses.
+
+    The gradient of a token's loss is known beforehand (its mask over the number of tokens that count), so in training
+    forward and backward pass are one, and no logits wait for their backward pass.
+    """
+
+    def __init__(self, parameters: Mapping[str, WholeParameter], group: TensorGroup) -> None:
+        self._words, self._group = parameters[WORDS], group
+        self._norm = NormPass(parameters, FINAL_NORM)
+        self.parameters = [self._words, parameters[f"{FINAL_NORM}.weight"], parameters[f"{FINAL_NORM}.bias"]]
+
+    def refresh(self) -> None:
+        self._norm.refresh()
+
+    def losses(self, x_tH: Tensor, labels_T: Tensor) -> Passing[Tensor]:
+        """Loss of each token [T], FP32."""
+        normed_tH, _ = self._norm.forward(x_tH)
+        normed_TH = yield from needed(self._group.gather(normed_tH))
+        turns = self._turns(labels_T)
+        parts = zip(normed_TH.chunk(turns), labels_T.chunk(turns), strict=True)
+        return torch.cat([self._losses_of(some, labels)[0] for some, labels in parts])
+
+    def losses_and_gradient(self, x_tH: Tensor, labels_T: Tensor, weights_T: Tensor) -> Passing[tuple[Tensor, Tensor]]:
+        """Loss of each token [T], FP32, and the gradient of ``x_tH`` of their sum weighted by ``weights_T``; adds to
+        the parameters' gradients."""
+        normed_tH, state = self._norm.forward(x_tH)
+        normed_TH = yield from needed(self._group.gather(normed_tH))
+        gradient_TH = torch.empty_like(normed_TH)
+        turns, losses = self._turns(labels_T), []
+        every = zip(*(one.chunk(turns) for one in (normed_TH, labels_T, weights_T, gradient_TH)), strict=True)
+        for some, labels, weights, gradient in every:
+            each, softmax = self._losses_of(some, labels)
+            logits_gradient = softmax_gradient(softmax, weights)
+            torch.mm(logits_gradient, self._words.value, out=gradient)
+            if turns == 1:
+                terms = self._group.reduce_scatter(gradient_TH)
+            self._words.add_product(logits_gradient, some)
+            losses.append(each)
+        if turns > 1:
+            terms = self._group.reduce_scatter(gradient_TH)
+        normed_gradient_tH = yield from needed(terms)
+        return torch.cat(losses), self._norm.backward(normed_gradient_tH, x_tH, state)
+
+    def _losses_of(self, normed_TH: Tensor, labels_T: Tensor) -> tuple[Tensor, Softmax]:
+        return softmax_losses(torch.mm(normed_TH, self._words.value.t()), labels_T, self._group.group)
+
+    def _turns(self, labels_T: Tensor) -> int:
+        """How many times logits are made, none of more than LARGEST_LOGITS bytes."""
+        return math.ceil(labels_T.shape[0] * self._words.value.shape[0] * 4 / LARGEST_LOGITS)

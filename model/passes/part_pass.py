@@ -1,0 +1,166 @@
+"""Forward and backward passes through a part of the model: consecutive blocks, with the ends that belong to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from model.gpt3_config import GPT3Config, Recompute
+from model.parallelize import parameters_by_name
+from model.passes.block_pass import BlockPass, KeptBlock
+from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
+from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup
+from model.passes.whole_parameter import WholeParameter
+
+LAYERS = "encoder.layers."
+
+
+@dataclass(frozen=True)
+class PartBatch:
+    """What the ends of the model need of a micro-batch; the blocks between need nothing of it. On the device."""
+
+    tokens_BS: Tensor | None = None
+    """For the embedding."""
+    labels_BS: Tensor | None = None
+    """For the losses ..."""
+    mask_BS: Tensor | None = None
+    """... and which of them count: 1 or 0, FP32."""
+
+
+@dataclass(slots=True)
+class KeptPart:
+    """What the backward pass through a part starts from."""
+
+    blocks: list[KeptBlock]
+    tokens_BS: Tensor | None
+    output_gradient_tH: Tensor | None
+    """Of the last block's output, where the part has the model's output."""
+
+
+class PartPass:
+    """Passes through one part of the model, whose parameters are ``module``'s."""
+
+    def __init__(
+        self, module: nn.Module, config: GPT3Config, mesh: DeviceMesh, *, bf16: bool, batch: int, recompute: Recompute
+    ) -> None:
+        """``mesh``: of the tensor-parallel ranks; ``batch``: samples of a micro-batch."""
+        self._group = TensorGroup(mesh)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        parameters = {name: WholeParameter(one, dtype) for name, one in parameters_by_name([module]).items()}
+        heads = config.num_attention_heads // self._group.size
+        by_block: dict[str, dict[str, WholeParameter]] = {}
+        for name, parameter in parameters.items():
+            if name.startswith(LAYERS):
+                layer, inner = name.removeprefix(LAYERS).split(".", 1)
+                by_block.setdefault(layer, {})[inner] = parameter
+        self.blocks = [BlockPass(own, self._group, heads, batch, recompute) for own in by_block.values()]
+        is_first = "embedding.position_embeddings.weight" in parameters
+        is_last = "encoder.final_layernorm.weight" in parameters
+        self._embedding = EmbeddingPass(parameters, self._group) if is_first else None
+        self._output = OutputPass(parameters, self._group) if is_last else None
+        ends = [end.parameters for end in (self._embedding, self._output) if end is not None]
+        self._others = list({id(one): one for end in ends for one in end}.values())
+        self._arriving = False
+
+    @property
+    def parameters(self) -> list[WholeParameter]:
+        """In the order in which a forward pass uses them; those of the output come with the embedding's."""
+        return [*self._others, *(one for block in self.blocks for one in block.parameters)]
+
+    def begin_gather(self) -> None:
+        """Begin to collect the values of all parameters. Collective."""
+        for parameter in self.parameters:
+            parameter.begin_gather()
+        self._arriving = True
+
+    def forward(self, x: Tensor | None, batch: PartBatch) -> Passing[Tensor]:
+        """Without a backward pass: from tokens, or the hidden state ``x`` [t, H], to the hidden state, or the losses
+        [T], FP32, in the order of ``sequence_first``."""
+        hidden, _ = yield from self._blocks_forward(x, batch, keep=False)
+        if self._output is None:
+            return hidden
+        assert batch.labels_BS is not None
+        return (yield from self._output.losses(hidden, sequence_first(batch.labels_BS)))
+
+    def forward_to_train(
+        self, x: Tensor | None, batch: PartBatch, weight_of_loss: float
+    ) -> Passing[tuple[Tensor, KeptPart]]:
+        """The same, and what the backward pass needs: of ``weight_of_loss`` times the mean of the losses that count,
+        which is what is returned in the place of losses, a scalar."""
+        hidden, blocks = yield from self._blocks_forward(x, batch, keep=True)
+        kept = KeptPart(blocks, batch.tokens_BS if self._embedding is not None else None, None)
+        if self._output is None:
+            return hidden, kept
+        assert batch.labels_BS is not None and batch.mask_BS is not None
+        mask_T = sequence_first(batch.mask_BS)
+        weights_T = mask_T * (weight_of_loss / mask_T.sum())
+        labels_T = sequence_first(batch.labels_BS)
+        losses_T, gradient = yield from self._output.losses_and_gradient(hidden, labels_T, weights_T)
+        kept.output_gradient_tH = gradient
+        return (losses_T * weights_T).sum(), kept
+
+    def backward(
+        self,
+        kept: KeptPart,
+        gradient_tH: Tensor | None,
+        hand_on: Callable[[Tensor], None],
+        done: Callable[[list[WholeParameter]], None],
+    ) -> Passing[None]:
+        """Add to the parameters' gradients.
+
+        ``gradient_tH``: of the part's output, None where that is the loss. ``hand_on`` is given the gradient of the
+        part's input while a weight gradient is still to be computed. ``done`` is told of parameters to whose gradients
+        this pass adds nothing more.
+        """
+        gradient = kept.output_gradient_tH if gradient_tH is None else gradient_tH
+        assert gradient is not None
+        if self._embedding is None:
+            done(self._others)
+
+        def send(gradient: Tensor) -> Pending:
+            hand_on(gradient)
+            return Pending(gradient)
+
+        whole = self._group.gather(gradient)
+        for number in range(len(self.blocks) - 1, -1, -1):
+            block = self.blocks[number]
+            to_next = send if number == 0 and self._embedding is None else self._group.gather
+            gradient, whole = yield from block.backward(kept.blocks.pop(), gradient, whole, to_next)
+            done(block.parameters)
+        if self._embedding is not None:
+            assert kept.tokens_BS is not None
+            yield from self._embedding.backward(kept.tokens_BS, gradient, whole)
+            done(self._others)
+
+    def _blocks_forward(
+        self, x: Tensor | None, batch: PartBatch, *, keep: bool
+    ) -> Passing[tuple[Tensor, list[KeptBlock]]]:
+        if self._arriving:
+            self._end_gather(self._others)
+        if self._embedding is not None:
+            assert batch.tokens_BS is not None
+            x = yield from self._embedding.forward(batch.tokens_BS)
+        assert x is not None
+        kept_blocks = []
+        for block in self.blocks:
+            if self._arriving:
+                self._end_gather(block.parameters)
+                block.refresh()
+            x, kept = yield from block.forward(x, keep=keep)
+            if kept is not None:
+                kept_blocks.append(kept)
+        if self._arriving and self._output is not None:
+            self._output.refresh()
+        self._arriving = False
+        return x, kept_blocks
+
+    def _end_gather(self, parameters: list[WholeParameter]) -> None:
+        for parameter in parameters:
+            parameter.end_gather()
+
+    def watch(self, watch: ForwardWatch) -> None:
+        """Tell ``watch`` of the forward passes of all blocks."""
+        for block in self.blocks:
+            block.watch = watch
