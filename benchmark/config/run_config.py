@@ -149,14 +149,14 @@ class System:
     pipeline_parallel: int = 1
     """Devices that each have some of the layers."""
     pipeline_chunks: int = 1
-    """Stages per device. 1: 1F1B; more: interleaved 1F1B, which idles less and sends more."""
+    """Stages per device: more of them idle less, hold fewer activations and send more. Without a pipeline, one."""
     replicas: int = 1
     """Copies of the model as it is sharded over the data-parallel devices: 1 shards it over all of them (FSDP), more
     is HSDP."""
     recompute: Recompute = "none"
     """What blocks compute again in the backward pass instead of keeping it (model/recompute.py)."""
     compile: bool = False
-    """torch.compile each block."""
+    """torch.compile each block, where FSDP2 shards parameters between micro-batches."""
     keep_unsharded: bool = False
     """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
     reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
@@ -193,8 +193,13 @@ class System:
                 f"replicas {self.replicas} do not divide {self.data_parallel} data-parallel devices; possible: "
                 f"{_listed(divisors(self.data_parallel))}; change --replicas"
             )
-        if self.pipeline_chunks > 1 and self.pipeline_parallel == 1:
-            raise InputError("pipeline_chunks above 1 need a pipeline; raise --pipeline-parallel")
+        if self.pipeline_parallel == 1:
+            object.__setattr__(self, "pipeline_chunks", 1)
+        if self.compile and self.keeps_whole:
+            raise InputError(
+                "compile: only blocks that FSDP2 shards are compiled, and a pipeline or --keep-unsharded keeps them "
+                "whole; leave --compile out"
+            )
 
     @property
     def num_devices(self) -> int:
@@ -358,11 +363,10 @@ class RunConfig:
                 "or another --micro-batch-size"
             )
         stages = system.pipeline_parallel
-        if self.num_microbatches < stages or (system.pipeline_chunks > 1 and self.num_microbatches % stages):
-            allowed = f"a multiple of {stages}" if system.pipeline_chunks > 1 else f"at least {stages}"
+        if self.num_microbatches < stages:
             raise InputError(
                 f"{self.num_microbatches} micro-batches per step and device do not fill a pipeline of {stages}, which "
-                f"needs {allowed}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
+                f"needs at least {stages}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
                 "--micro-batch-size"
             )
 
