@@ -56,8 +56,8 @@ def needed(pending: Pending) -> Passing[Tensor]:
     return pending.result
 
 
-def run_together(*passes: Passing[Any]) -> list[Any]:
-    """Run passes to their ends, taking turns wherever one waits for a collective; what they return.
+def together(*passes: Passing[Any]) -> Passing[list[Any]]:
+    """Passes as one, which take turns wherever one waits for a collective; what they return.
 
     The order is the same on all ranks that make the same calls, as collectives demand.
     """
@@ -66,12 +66,23 @@ def run_together(*passes: Passing[Any]) -> list[Any]:
     while turns:
         number, one, pending = turns.popleft()
         if pending is not None:
-            pending.work.wait()
+            yield pending
         try:
             turns.append((number, one, next(one)))
         except StopIteration as stop:
             results[number] = stop.value
     return results
+
+
+def run_together(*passes: Passing[Any]) -> list[Any]:
+    """Run passes to their ends as :func:`together` does; what they return."""
+    whole = together(*passes)
+    while True:
+        try:
+            pending = next(whole)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        pending.work.wait()
 
 
 class TensorGroup:

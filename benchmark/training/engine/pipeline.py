@@ -15,7 +15,7 @@ from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, evaluation_slots, training_slots
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
-from model.passes.tensor_group import ForwardWatch, Passing, run_together
+from model.passes.tensor_group import ForwardWatch, Passing, run_together, together
 from model.passes.whole_parameter import WholeParameter
 
 
@@ -45,8 +45,15 @@ class Pipeline(ForwardBackward):
         ]
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
         dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
-        empty = partial(torch.empty, rows, model.hidden_size, dtype=dtype, device=world.device)
-        self._exchange = Exchange(mesh.get_group(), self._shape, empty)
+        room = partial(torch.empty, dtype=dtype, device=world.device)
+        group = mesh.get_group()
+        self._exchange = Exchange(group, self._shape, partial(room, rows, model.hidden_size))
+        # An evaluation has no backward passes whose work could hide a forward pass's collectives: two forward passes
+        # do it for each other.
+        self._evaluated_at_once = 2 if self._shape.apart else 1
+        self._evaluation_exchange = Exchange(
+            group, self._shape, partial(room, self._evaluated_at_once * rows, model.hidden_size)
+        )
 
     def watch(self, watch: ForwardWatch) -> None:
         for part in self._parts:
@@ -71,7 +78,7 @@ class Pipeline(ForwardBackward):
             done = _begin_reduce if turn.micro_batch == count - 1 else _go_on
             yield from self._parts[turn.chunk].backward(kept.pop(turn), gradient, self._exchange.send_back, done)
 
-        self._run(training_slots(self._shape, count), forward, backward)
+        self._run(training_slots(self._shape, count), forward, backward, self._exchange)
         self._end_reduce()
         share = torch.stack(losses) if losses else torch.zeros(0, device=self._world.device)
         self.micro_batch_losses = share * self._world.data_parallel
@@ -81,17 +88,25 @@ class Pipeline(ForwardBackward):
     def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
         total = torch.zeros(2, dtype=torch.float64, device=self._world.device)
         in_order = iter(batches)  # no rank has both ends of a pipeline: those that read read each batch once
+        at_once = self._evaluated_at_once
 
         def forward(turn: Turn, x: Tensor | None) -> Passing[None]:
-            batch = self._needed_of(turn, lambda: next(in_order))
-            out = yield from self._parts[turn.chunk].forward(x, batch)
-            if batch.mask_BS is None:
-                self._exchange.send_on(out)
-            else:
+            first = turn.micro_batch * at_once
+            count = min(at_once, number - first)
+            own = [self._needed_of(turn, lambda: next(in_order)) for _ in range(count)]
+            given = [None] * count if x is None else x.chunk(at_once)[:count]
+            part = self._parts[turn.chunk]
+            outs = yield from together(*(part.forward(one, batch) for one, batch in zip(given, own, strict=True)))
+            if not self._shape.is_last(turn.chunk):
+                self._evaluation_exchange.send_on(torch.cat([*outs, *outs][:at_once]))  # where one is missing, filled
+                return
+            for out, batch in zip(outs, own, strict=True):
+                assert batch.mask_BS is not None
                 mask_T = sequence_first(batch.mask_BS)
                 total.add_(torch.stack([(out * mask_T).sum(), mask_T.sum()]))
 
-        self._run(evaluation_slots(self._shape, number), forward, None)
+        turns = -(-number // at_once)
+        self._run(evaluation_slots(self._shape, turns), forward, None, self._evaluation_exchange)
         return total / self._world.loss_copies
 
     def _run(
@@ -99,15 +114,16 @@ class Pipeline(ForwardBackward):
         slots: list[Slot],
         forward: Callable[[Turn, Tensor | None], Passing[None]],
         backward: Callable[[Turn, Tensor | None], Passing[None]] | None,
+        exchange: "Exchange",
     ) -> None:
         for part in self._parts:
             part.begin_gather()
         with self._context:
-            self._exchange.begin(None, slots[0])
+            exchange.begin(None, slots[0])
             for slot, following in itertools.pairwise([*slots, None]):
                 assert slot is not None
-                x, gradient = self._exchange.received()
-                self._exchange.begin(slot, following)
+                x, gradient = exchange.received()
+                exchange.begin(slot, following)
                 passes = []
                 if slot.forward is not None:
                     passes.append(forward(slot.forward, x))
@@ -116,8 +132,8 @@ class Pipeline(ForwardBackward):
                 del x, gradient
                 for together in [passes] if self._shape.apart else [[one] for one in passes]:
                     run_together(*together)
-                self._exchange.slot_ends()
-            self._exchange.received()
+                exchange.slot_ends()
+            exchange.received()
 
     def _end_reduce(self) -> None:
         parameters = [parameter for part in self._parts for parameter in part.parameters]
