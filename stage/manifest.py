@@ -9,8 +9,10 @@ import importlib.metadata
 import json
 import os
 import platform
+import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,10 @@ from typing import Any
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.publish import write_text
+
+ASKED_AT_ONCE = 16
+"""Files whose sizes are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted
+checkpoint of 175B parameters has 123,520 of them."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,29 @@ def manifest_path(output: Path) -> Path:
 
 def record_of(path: Path, name: str, md5: str | None) -> Record:
     """The record of a file or folder as it is on disk now."""
-    if path.is_dir():
-        stats = [entry.stat() for entry in sorted(path.rglob("*")) if entry.is_file()]
-    else:
-        stats = [path.stat()]
+    stats = _stats_below(path) if path.is_dir() else [path.stat()]
     newest = max((stat.st_mtime_ns for stat in stats), default=0)
     return Record(name, len(stats), sum(stat.st_size for stat in stats), md5, newest)
+
+
+def _stats_below(folder: Path) -> list[os.stat_result]:
+    """Of all files in ``folder`` and its folders. Each is asked for once, and several at a time."""
+    folders = ((inner, names) for inner, _, names in os.walk(folder) if names)
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return [found for some in pool.map(_stats_of, folders) for found in some]
+
+
+def _stats_of(files: tuple[str, Iterable[str]]) -> list[os.stat_result]:
+    folder, names = files
+    found = []
+    for name in names:
+        try:
+            one = Path(folder, name).stat()
+        except FileNotFoundError:
+            continue  # a link that leads nowhere, or a file that is gone: it is missing in the number of files
+        if stat.S_ISREG(one.st_mode):
+            found.append(one)
+    return found
 
 
 def write_manifest(

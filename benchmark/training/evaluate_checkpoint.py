@@ -29,7 +29,8 @@ class CheckpointQuality:
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0."""
     environment = read_environment()
-    require_inputs(config, training=False)
+    if environment.rank == 0:
+        require_inputs(config, training=False)
     assert config.checkpoint is not None
     own = (config.checkpoint / PROGRESS).is_file()
     with joined_world(config.system, environment) as world:

@@ -8,7 +8,7 @@ from benchmark.config.run_config import RunConfig
 from data_prep.sample_order.token_windows import TokenWindows, open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.errors import InputError
-from stage.manifest import manifest_path, require_intact
+from stage.manifest import manifest_path, read_manifest, require_intact
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,13 @@ def open_validation(config: RunConfig, seed: int) -> TokenWindows:
 
 
 def provenance(config: RunConfig) -> dict[str, Any]:
-    """For the log: each input with the digests its manifest gives, or null where it has no manifest."""
+    """For the log: each input with the digests its manifest gives, or null where it has no manifest.
+
+    No file is looked at again: :func:`require_inputs` has compared what the run reads with its manifests.
+    """
     found: dict[str, Any] = {}
     for path in input_paths(config):
-        manifest = require_intact(path)
+        manifest = read_manifest(path)
         found[str(path)] = manifest and {
             "manifest": str(manifest_path(path)),
             "md5": {record.name: record.md5 for record in manifest.outputs},

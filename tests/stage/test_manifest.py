@@ -68,3 +68,15 @@ def test_a_folder_is_one_record(tmp_path: Path) -> None:
     os.utime(tmp_path / "sub" / "b", ns=(7, 7))
     assert record_of(tmp_path, "in", None) == Record("in", 2, 8, None, 7)
     assert record_of(tmp_path / "a", "a", "md5") == Record("a", 1, 5, "md5", 5)
+
+
+def test_record_of_a_folder_counts_files_in_all_its_folders_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name, text in (("a", "1"), ("deep/b", "22"), ("deep/er/c", "333")):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "linked").symlink_to(tmp_path / "a")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    os.mkfifo(tmp_path / "deep" / "pipe")
+    found = record_of(tmp_path, "all", None)
+    assert (found.files, found.bytes) == (4, 7)
+    assert found.mtime_ns == max(path.stat().st_mtime_ns for path in tmp_path.rglob("?"))

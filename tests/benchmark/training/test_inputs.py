@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import stage.manifest
 from benchmark.training.inputs import (
     count_validation_tokens,
     input_paths,
@@ -57,6 +58,21 @@ def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
         file.write(b"more")
     with pytest.raises(InputError, match=r"valid\.bin: .* bytes, but valid\.manifest\.json says"):
         require_inputs(config)
+
+
+def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = dataclasses.replace(inputs.config(tmp_path), checkpoint=inputs.checkpoint)
+    asked: list[str] = []
+    ask = stage.manifest._stats_of
+
+    def counted(files: tuple[str, list[str]]) -> Any:
+        asked.extend(f"{files[0]}/{name}" for name in files[1])
+        return ask(files)
+
+    monkeypatch.setattr(stage.manifest, "_stats_of", counted)
+    require_inputs(config)
+    provenance(config)
+    assert sorted(asked) == sorted(str(path) for path in inputs.checkpoint.rglob("*") if path.is_file())
 
 
 def test_samples_of_a_run(inputs: Inputs, tmp_path: Path) -> None:
