@@ -160,6 +160,9 @@ class System:
     keep_unsharded: bool = False
     """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
     reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
+    warm_up_steps: int = 0
+    """Steps on made-up tokens before the clock starts, and an evaluation on them: what is slow the first time, as
+    connections, kernels and compilation are, is then done. They change nothing (benchmark/training/warm_up.py)."""
     start_limit_s: float = 1800.0
     """A process that is silent for so long while it joins, loads, or does something for the first time hangs: it is
     killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
@@ -179,6 +182,8 @@ class System:
         _require_positive(self, "tensor_parallel", "pipeline_parallel", "pipeline_chunks")
         if self.accelerator and self.accelerator not in ACCELERATORS:
             raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
+        if self.warm_up_steps < 0:
+            raise InputError(f"warm_up_steps {self.warm_up_steps}: expected at least 0; change --warm-up-steps")
         if self.device_mtbf_hours <= 0:
             raise InputError(f"device_mtbf_hours {self.device_mtbf_hours}: expected more than 0")
         model_parallel = self.tensor_parallel * self.pipeline_parallel

@@ -17,7 +17,13 @@ def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology
         devices_per_node=8,
         accelerator=accelerator,
         platform=f"{platform}-n{nodes}",
-        **{"micro_batch_size": 1, "pipeline_chunks": 6, "recompute": "selective", **topology},  # type: ignore[arg-type]
+        **{  # type: ignore[arg-type]
+            "micro_batch_size": 1,
+            "pipeline_chunks": 6,
+            "recompute": "selective",
+            "warm_up_steps": 2,
+            **topology,
+        },
     )
 
 

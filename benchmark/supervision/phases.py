@@ -2,13 +2,14 @@
 
 from typing import Literal, Protocol
 
-Phase = Literal["start", "join", "load", "data", "passes", "update", "evaluation", "audit", "save", "end"]
+Phase = Literal["start", "join", "load", "warm-up", "data", "passes", "update", "evaluation", "audit", "save", "end"]
 """start: opening the run folder and its inputs. join: meeting the other processes. load: weights and moments, the order
-of samples. data: waiting for a step's token windows. passes: forward and backward passes and the agreement on loss and
-norm. update: clipping and Adam, and whatever comes until the next phase. save: the copy for a checkpoint."""
+of samples. warm-up: steps on made-up tokens, before the clock. data: waiting for a step's token windows. passes:
+forward and backward passes and the agreement on loss and norm. update: clipping and Adam, and whatever comes until the
+next phase. save: the copy for a checkpoint."""
 
 PHASES: tuple[Phase, ...] = (
-    "start", "join", "load", "data", "passes", "update", "evaluation", "audit", "save", "end",
+    "start", "join", "load", "warm-up", "data", "passes", "update", "evaluation", "audit", "save", "end",
 )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """A timed run, from its configuration to its summary.
 
 The clock of the benchmark runs from run_start to run_stop. Before it, untimed: joining the processes, loading the
-checkpoint, and the order of the samples, which depends on document lengths alone; no token is read before run_start
-(the rules: docs/facts/mlperf_review.md 7.1, 7.4). All else is timed, evaluations and checkpoints too.
+checkpoint, the order of the samples, which depends on document lengths alone, and steps on made-up tokens; no token of
+the data is read before run_start (the rules: docs/facts/mlperf_review.md 7.1, 7.4). All else is timed, evaluations
+and checkpoints too.
 """
 
 import time
@@ -36,6 +37,7 @@ from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, r
 from benchmark.training.run_requests import RunRequests, seconds_since_process_start
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.step_flags import StepFlags, StopReason
+from benchmark.training.warm_up import warm_up
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
 
@@ -72,10 +74,13 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             data = open_data(config, state.progress.seed)
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
+            run = TimedRun(config, world, folder, state, data, requests, phases, hosts)
+            warmed_up = warm_up(state, world, phases)
+            if warmed_up is not None:
+                folder.events.note("message", warmed_up.line())
             folder.events.note("ready", seconds=seconds_since_process_start())
             with folder.run_clock(config, eval_tokens=data.validation_tokens, barrier=world.barrier):
-                status = _run_and_summarize(TimedRun(config, world, folder, state, data, requests, phases, hosts))
-            return status
+                return _run_and_summarize(run)
 
 
 class TimedRun:
@@ -92,7 +97,6 @@ class TimedRun:
         phases: PhaseLog,
         hosts: Sequence[str],
     ) -> None:
-        self.started = time.perf_counter()
         self.config, self.world, self.folder, self.state = config, world, folder, state
         self.first_loss_s: float | None = None
         """Seconds from the start of the process to its first loss."""
@@ -162,7 +166,7 @@ class TimedRun:
 
 def _run_and_summarize(run: TimedRun) -> Status:
     """From run_start to run_stop. Raises CheckFailed when copies differ."""
-    progress = run.state.progress
+    started, progress = time.perf_counter(), run.state.progress
     tokens_before = progress.trained_tokens
     status = run_loop(run.config, progress, run.folder.events, run)
     run.folder.close_run(status)
@@ -176,7 +180,7 @@ def _run_and_summarize(run: TimedRun) -> Status:
         _note_stop(run, saved)
     run.enter("end")
     if run.world.rank == 0 and status not in ("interrupted", "rolled back"):
-        run_s = time.perf_counter() - run.started
+        run_s = time.perf_counter() - started
         summary = Summary(
             status=status,
             seed=progress.seed,

@@ -1,0 +1,152 @@
+"""Steps on made-up tokens before the clock: they leave no trace."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.supervision.phases import Phase, PhaseLog
+from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, checkpoint_path
+from benchmark.training.engine.adam import Adam, local
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.train_state import empty_state, load_initial
+from benchmark.training.warm_up import (
+    WarmUp,
+    evaluation_micro_batches,
+    made_up_batches,
+    training_micro_batches,
+    warm_up,
+)
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from checksums.md5_list import read_list
+from stage.errors import InputError
+from tests.benchmark.runs import events, mlperf, run, system_of
+from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
+
+TOPOLOGIES = {
+    "sharded": system_of(2, warm_up_steps=2),
+    "resharded": system_of(2, warm_up_steps=2, keep_unsharded=False),
+    "pipeline": system_of(2, warm_up_steps=2, pipeline_parallel=2),
+    "tensor": system_of(2, warm_up_steps=2, tensor_parallel=2),
+}
+
+
+@dataclasses.dataclass
+class Traces:
+    """What a warm-up has left."""
+
+    changed: list[str]
+    gradients: bool
+    counters: set[float]
+    progress_changed: bool
+    phases: list[tuple[Phase, int]]
+    steps: int
+
+
+class _Heard:
+    def __init__(self) -> None:
+        self.phases: list[tuple[Phase, int]] = []
+
+    def enter(self, phase: Phase, steps: int) -> None:
+        self.phases.append((phase, steps))
+
+
+def _traces(config: RunConfig) -> Traces:
+    with joined_world(config.system, read_environment()) as world:
+        state = empty_state(config, world, starting_progress(config.benchmark, 17))
+        assert config.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        before = {name: local(tensor).clone() for name, tensor in state.tensors().items()}
+        progress = dataclasses.replace(state.progress)
+        heard = _Heard()
+        done = warm_up(state, world, PhaseLog(heard))
+        assert done is not None
+        return Traces(
+            changed=[name for name, tensor in state.tensors().items() if not torch.equal(local(tensor), before[name])],
+            gradients=any(value.grad is not None for value in state.parameters.values()),
+            counters={float(one["step"]) for one in state.optimizer._inner.state.values()},
+            progress_changed=state.progress != progress,
+            phases=heard.phases,
+            steps=done.steps,
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_nothing_of_the_state_changes(topology: str, inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path, system=TOPOLOGIES[topology], precision="bf16")
+    for found in in_processes(2, _traces, config):
+        assert found == Traces([], False, {4000.0}, False, [("warm-up", -1)] * 3, 2)
+
+
+@pytest.mark.slow
+def test_a_run_is_the_same_to_the_bit_with_and_without(inputs: Inputs, tmp_path: Path) -> None:
+    found = {}
+    for steps in (0, 2):
+        system = dataclasses.replace(TOPOLOGIES["pipeline"], warm_up_steps=steps)
+        run_dir = tmp_path / str(steps)
+        losses = run(inputs, run_dir, system, benchmark=SHORT, precision="bf16", save_interval=6)
+        sums = read_list(checkpoint_path(run_dir, 6) / DIGESTS)
+        found[steps] = losses, {name: md5 for name, md5 in sums.items() if name.endswith(".distcp")}
+    assert found[0] == found[2]
+    assert len(found[0][1]) == 2
+    told = [event for event in events(tmp_path / "2", "message") if event["value"].startswith("warmed up in ")]
+    (started,) = [event for event in mlperf(tmp_path / "2") if event["key"] == "run_start"]
+    assert len(told) == 1
+    assert told[0]["time_ms"] <= started["time_ms"]
+    assert not [event for event in events(tmp_path / "0", "message") if "warmed up" in event["value"]]
+
+
+def _names_that_adam_updates(config: RunConfig) -> list[list[str]]:
+    updated: list[list[str]] = []
+
+    def update(adam: Adam, rate: float) -> None:
+        assert rate == TINY.optimizer.lr
+        updated.append(list(adam._parameters))
+
+    setattr(Adam, "update", update)  # noqa: B010
+    _traces(config)
+    return updated
+
+
+def test_adam_of_the_run_is_not_asked_to_update(inputs: Inputs, tmp_path: Path) -> None:
+    """Its kernels run all the same: on a tensor of their own, with the run's options."""
+    config = inputs.config(tmp_path, system=system_of(1, warm_up_steps=3))
+    assert in_processes(1, _names_that_adam_updates, config) == [[["scratch"]] * 3]
+
+
+def test_made_up_tokens_are_tokens(inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path, system=system_of(1, warm_up_steps=1))
+    batch, again = made_up_batches(config, 2)
+    assert batch is again
+    shape = (config.system.micro_batch_size, TINY.model.seq_length)
+    assert batch.tokens.shape == batch.labels.shape == batch.loss_mask.shape == shape
+    assert int(batch.tokens.min()) >= 0
+    assert int(batch.tokens.max()) < TINY.model.vocab_size
+    assert len(set(batch.tokens.flatten().tolist())) == batch.tokens.numel()
+    assert batch.loss_mask.sum() == shape[0] * (shape[1] - 1)  # the last position has no label
+
+
+def test_numbers_of_micro_batches(inputs: Inputs, tmp_path: Path) -> None:
+    assert training_micro_batches(inputs.config(tmp_path)) == 2
+    one = dataclasses.replace(TINY, global_batch_size=2)
+    assert training_micro_batches(inputs.config(tmp_path, one)) == 1
+    full = RunConfig(benchmark=BENCHMARKS["gpt3_175b"], system=SYSTEMS["dgxh100_n64"])
+    assert training_micro_batches(full) == full.num_microbatches  # what a pipeline's schedule is made for
+    assert evaluation_micro_batches(full) == 8
+    assert {system.warm_up_steps for system in SYSTEMS.values() if system.device == "cuda"} == {2}
+
+
+def test_without_a_warm_up_nothing_runs(inputs: Inputs, tmp_path: Path) -> None:
+    assert inputs.config(tmp_path).system.warm_up_steps == 0
+    with pytest.raises(InputError, match="warm_up_steps -1: expected at least 0; change --warm-up-steps"):
+        system_of(1, warm_up_steps=-1)
+
+
+def test_line_for_people() -> None:
+    assert WarmUp(2, 31.26).line() == "warmed up in 31.3 s: 2 steps and an evaluation on made-up tokens"
