@@ -20,6 +20,7 @@ from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves
 from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.garbage import GarbageBetweenSteps
 from benchmark.training.guards.rollback_file import (
     agreed_rollbacks,
     plan_rollback,
@@ -101,6 +102,7 @@ class TimedRun:
         self.first_loss_s: float | None = None
         """Seconds from the start of the process to its first loss."""
         self._data, self._phases = data, phases
+        self.garbage = GarbageBetweenSteps()
         self.differences: list[str] = []
         """Between copies, as the last audit found them."""
         self.soundness = StateSoundness(())
@@ -119,6 +121,7 @@ class TimedRun:
         batches = self._batches.at(self.state.progress.consumed_samples)
         result = train_step(self.state, batches, self.enter, flags=self.saves.flags())
         self._speed.end(self.state.progress.iteration + 1, disturbed=self.saves.busy)
+        self.garbage.step_ended()
         self.saves.stepped(time.perf_counter() - started)
         self.stop_by = result.flags.stop_by
         if self.first_loss_s is None:
@@ -127,7 +130,9 @@ class TimedRun:
 
     def evaluate(self) -> EvaluationResult:
         self.enter("evaluation")
-        return evaluate(self.state, self.world, self._data.validation)
+        result = evaluate(self.state, self.world, self._data.validation)
+        self.garbage.evaluated()
+        return result
 
     def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
         return self.saves.ready(flags, patience_s=patience_s)
@@ -168,7 +173,8 @@ def _run_and_summarize(run: TimedRun) -> Status:
     """From run_start to run_stop. Raises CheckFailed when copies differ."""
     started, progress = time.perf_counter(), run.state.progress
     tokens_before = progress.trained_tokens
-    status = run_loop(run.config, progress, run.folder.events, run)
+    with run.garbage:
+        status = run_loop(run.config, progress, run.folder.events, run)
     run.folder.close_run(status)
     saved = run.saves.finish(STOP_PATIENCE_S)
     if status == "replicas differ":
