@@ -259,6 +259,8 @@ class RunConfig:
     """Seed of the data order; drawn from the system's randomness unless given, and kept when a run continues."""
     precision: Literal["bf16", "fp32"] = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
+    deterministic: bool = False
+    """Use only kernels that give the same bits each time (docs/training.md); on GPUs that costs speed."""
     save_interval: int | None = None
     """Steps between checkpoints; 0 saves none, whatever asks for one. None: by time (--save-minutes)."""
     save_minutes: float | None = None

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig, System
 from benchmark.preflight import device_checks, machine_checks, world_checks
 from benchmark.preflight.preflight_check import CheckResult, Measured, Place, PreflightCheck
-from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 
 PATIENCE = datetime.timedelta(minutes=5)
 """For all processes to come, and for any message."""
@@ -106,6 +107,8 @@ def _place(config: RunConfig | None) -> Iterator[Place]:
     if environment.world_size == 1:
         yield Place(config, environment, None, kind)
         return
+    if config is not None:
+        set_environment(library_environment(config))
     count = environment.world_size
     started = System(name="as started", device=kind, nodes=1, devices_per_node=count, micro_batch_size=1)
     with joined_world(config.system if config else started, environment, PATIENCE) as world:

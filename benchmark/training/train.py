@@ -9,6 +9,7 @@ and checkpoints too.
 import time
 from collections.abc import Sequence
 
+from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
 from benchmark.debugging.debug_observers import debug_environment, debugging
 from benchmark.supervision.attempt_folder import attempt_path
@@ -33,6 +34,7 @@ from benchmark.training.guards.spike_detector import Spike
 from benchmark.training.guards.state_soundness import StateSoundness, check_state
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
+from benchmark.training.repeatability import choose_kernels, describe_kernels
 from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, result_path, write_summary
 from benchmark.training.run_requests import RunRequests, seconds_since_process_start
@@ -54,7 +56,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
     attempt = attempt_path(config.run_dir, environment.attempt)
-    set_environment(debug_environment(config, attempt))
+    set_environment({**debug_environment(config, attempt), **library_environment(config)})
+    choose_kernels(config)
     with (
         RunRequests(config.time_limit_s) as requests,
         open_run_folder(config, environment.rank, environment.launch) as folder,
@@ -75,6 +78,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             data = open_data(config, state.progress.seed)
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
+            if config.deterministic:
+                folder.events.note("message", describe_kernels(config))
             run = TimedRun(config, world, folder, state, data, requests, phases, hosts)
             warmed_up = warm_up(state, world, phases)
             if warmed_up is not None:

@@ -1,0 +1,82 @@
+"""The environment variables of NCCL, CUDA and PyTorch that a run sets for itself: data only.
+
+They are set before CUDA and the first process group start (``set_environment`` in
+benchmark/training/engine/distributed.py); one that is set already stays. Not set, for PyTorch does by itself what they
+asked for: TORCH_NCCL_AVOID_RECORD_STREAMS (PyTorch 2.11 warns that it is the default) and
+TORCH_NCCL_ASYNC_ERROR_HANDLING. NVTE_* are read by Transformer Engine, which is not used.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmark.config.run_config import RunConfig
+
+ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 PCIe", "H200")
+"""Accelerators that start kernels in the order in which they were handed over only where there is one queue."""
+
+
+@dataclass(frozen=True)
+class LibraryVariable:
+    name: str
+    value: str
+    applies: Callable[[RunConfig], bool]
+    """Whether a run on GPUs sets it."""
+    reason: str
+
+
+def _always(config: RunConfig) -> bool:
+    return True
+
+
+def _tensor_parallel(config: RunConfig) -> bool:
+    """Unknown accelerators are left alone."""
+    return config.system.tensor_parallel > 1 and config.system.accelerator in ONE_QUEUE
+
+
+def _deterministic(config: RunConfig) -> bool:
+    return config.deterministic
+
+
+LIBRARY_VARIABLES = (
+    LibraryVariable(
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "1",
+        _tensor_parallel,
+        "a collective that was handed over before a matrix product starts before it, and runs beside it; with several "
+        "queues the product may take all multiprocessors first. Blackwell needs no such order",
+    ),
+    LibraryVariable(
+        "TORCH_GLOO_LAZY_INIT",
+        "1",
+        _always,
+        "gloo, which carries only small messages of the host here, connects two processes when they first talk. "
+        "Otherwise each connects to all: at 2,048 processes 8.4 million questions to the store of rank 0, whose "
+        "answers of 16 KB are 69 GB, and 2,047 open connections in each process, for every group of all processes",
+    ),
+    LibraryVariable(
+        "CUBLAS_WORKSPACE_CONFIG",
+        ":4096:8",
+        _deterministic,
+        "cuBLAS repeats to the bit only with workspaces of a fixed size; PyTorch refuses to compute without it",
+    ),
+    LibraryVariable(
+        "NCCL_ALGO",
+        "Ring",
+        _deterministic,
+        "the order of a sum follows from the algorithm, which NCCL otherwise chooses by size and by what it measures; "
+        "this also leaves out sums within switches",
+    ),
+    LibraryVariable(
+        "NCCL_PROTO",
+        "Simple",
+        _deterministic,
+        "likewise the protocol, which decides how a message is cut into parts",
+    ),
+)
+
+
+def library_environment(config: RunConfig) -> dict[str, str]:
+    """Variables of a run by name; none without GPUs."""
+    if config.system.device != "cuda":
+        return {}
+    return {variable.name: variable.value for variable in LIBRARY_VARIABLES if variable.applies(config)}
