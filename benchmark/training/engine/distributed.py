@@ -253,8 +253,11 @@ def device_of(system: System, environment: Environment) -> torch.device:
             f"{count} here. Choose a CPU system such as --system cpu_p1, or mend the driver"
         )
     device = torch.device("cuda", index)
-    torch.cuda.set_device(device)
-    keep_near(pci_address(device))
+    addresses = [pci_address(torch.device("cuda", number)) for number in range(count)]
+    near = keep_near(addresses[index], addresses)
+    if near:
+        torch.set_num_threads(min(torch.get_num_threads(), len(near)))
+    torch.cuda.set_device(device)  # after it is bound: this allocates memory of the host and starts threads
     return device
 
 

@@ -159,11 +159,11 @@ def test_device_of_a_process(
     visible: str | None, count: int, index: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen: list[torch.device] = []
-    near: list[str] = []
+    near: list[tuple[str, int]] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: _Properties())
-    monkeypatch.setattr(distributed, "keep_near", near.append)
+    monkeypatch.setattr(distributed, "keep_near", lambda own, others: near.append((own, len(others))))
     process = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
     for name, value in process.items():
         monkeypatch.setenv(name, value)
@@ -177,7 +177,7 @@ def test_device_of_a_process(
         return
     assert device_of(system, read_environment()) == torch.device("cuda", index)
     assert chosen == [torch.device("cuda", index)]
-    assert near == ["0001:1b:02.0"]
+    assert near == [("0001:1b:02.0", count)]
 
 
 class _Properties:
