@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
-from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, load_checkpoint
+from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import empty_state, load_initial
+from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.repeatability import choose_kernels
 from benchmark.training.step import evaluate
@@ -29,7 +29,10 @@ class CheckpointQuality:
 
 
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
-    """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0."""
+    """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0.
+
+    Of its values only the weights are read, a third of them.
+    """
     environment = read_environment()
     if environment.rank == 0:
         require_inputs(config, training=False)
@@ -41,11 +44,11 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)
         state = empty_state(config, world, progress)
         if own:
-            load_checkpoint(state, config.checkpoint, world)
-        elif (config.checkpoint / METADATA).is_file():  # by checkpoint_convert to-dcp
-            fill_from_dcp(state, config.checkpoint)
+            verify_checkpoint(config.checkpoint, world)
+        if own or (config.checkpoint / METADATA).is_file():  # a run's, or by checkpoint_convert to-dcp
+            fill_from_dcp(state.weights(), config.checkpoint)
         else:
-            load_initial(state, MegatronCheckpoint(config.checkpoint))
+            load_initial_weights(state, MegatronCheckpoint(config.checkpoint))
         validation = open_validation(config, state.progress.seed)
         result = evaluate(state, world, validation)
     if environment.rank != 0:

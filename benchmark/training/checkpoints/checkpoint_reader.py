@@ -5,10 +5,11 @@ unpickler that knows DCP's names only (checkpoint_convert/formats/dcp_metadata.p
 """
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch.distributed as dist
+from torch import Tensor
 
 from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, DamagedCheckpoint
 from benchmark.training.engine.distributed import World
@@ -34,15 +35,17 @@ def load_checkpoint(state: TrainState, folder: Path, world: World) -> None:
     processes and before anything is touched, when a file is not what was written.
     """
     verify_checkpoint(folder, world)
-    fill_from_dcp(state, folder)
+    fill_from_dcp(state.tensors(), folder)
     updates = state.progress.steps - state.progress.skipped_steps
     state.optimizer.start_at(state.config.benchmark.start_iterations + updates)
 
 
-def fill_from_dcp(state: TrainState, folder: Path) -> None:
-    """Fill weights and moments with this process's parts. Raises InputError when they belong to another model."""
+def fill_from_dcp(tensors: Mapping[str, Tensor], folder: Path) -> None:
+    """Fill ``tensors``, by the names of :meth:`TrainState.tensors`, with this process's parts; nothing else is read.
+
+    Raises InputError when they belong to another model.
+    """
     arrays = dcp_arrays(folder)
-    tensors = state.tensors()
     for name, tensor in tensors.items():
         if name not in arrays or arrays[name].shape != tuple(tensor.shape):
             found = f"shape {list(arrays[name].shape)}" if name in arrays else "missing"

@@ -33,9 +33,13 @@ class TrainState:
     """Those of the model parts, by name; each process has its shards."""
     tied_table: TiedTable
 
+    def weights(self) -> dict[str, Tensor]:
+        """By checkpoint name; writing to them changes the state."""
+        return {f"model/{name}": value.detach() for name, value in self.parameters.items()}
+
     def tensors(self) -> dict[str, Tensor]:
         """Weights and moments by checkpoint name; writing to them changes the state."""
-        tensors: dict[str, Tensor] = {f"model/{name}": value.detach() for name, value in self.parameters.items()}
+        tensors = self.weights()
         for moment, by_name in self.optimizer.moments().items():
             tensors.update({f"{moment}/{name}": value for name, value in by_name.items()})
         return tensors
@@ -78,6 +82,17 @@ def empty_state(
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
     """Fill the state from the initial checkpoint: weights, moments, Adam's step counter (docs/facts/reference.md e, f).
 
+    Raises InputError as :func:`load_initial_weights`.
+    """
+    load_initial_weights(state, checkpoint)
+    moments = state.optimizer.moments()
+    checkpoint.load_moments(*(moments[moment] for moment in MOMENTS))
+    state.optimizer.start_at(state.config.benchmark.start_iterations)
+
+
+def load_initial_weights(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
+    """Fill the weights alone from the initial checkpoint.
+
     Raises InputError when the checkpoint's counter is not the step the benchmark starts at, or when it belongs to
     another model.
     """
@@ -95,6 +110,3 @@ def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:
             "change --start-iterations"
         )
     checkpoint.load_weights(state.parameters)
-    moments = state.optimizer.moments()
-    checkpoint.load_moments(*(moments[moment] for moment in MOMENTS))
-    state.optimizer.start_at(expected)

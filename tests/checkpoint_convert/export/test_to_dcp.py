@@ -74,7 +74,7 @@ def _state(config: RunConfig) -> dict[str, dict[str, Any]]:
         for name in ("zarr", "dcp"):
             states[name] = empty_state(config, world, starting_progress(config.benchmark, 0))
         load_initial(states["zarr"], MegatronCheckpoint(config.checkpoint))
-        fill_from_dcp(states["dcp"], config.checkpoint.with_name("dcp"))
+        fill_from_dcp(states["dcp"].tensors(), config.checkpoint.with_name("dcp"))
         return {
             name: {key: local(tensor).numpy().copy() for key, tensor in state.tensors().items()}
             for name, state in states.items()
