@@ -1,1 +1,1 @@
-"""What this machine is made of, and which versions run on it."""
+"""What this machine is made of, which versions run on it, and how a process uses it."""

@@ -15,9 +15,9 @@ from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
 from benchmark.preflight.preflight_check import CheckResult, Measured, Place
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
+from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path
-from benchmark.training.save_policy import checkpoint_bytes
 from stage.child_processes import require_free_port
 from stage.dependencies import missing
 from stage.digest import md5_file

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
+from benchmark.machine.repeatability import use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
-from benchmark.training.repeatability import choose_kernels
 from benchmark.training.step import evaluate
 from checkpoint_convert.formats.dcp_arrays import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
@@ -38,7 +38,8 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         require_inputs(config, training=False)
     assert config.checkpoint is not None
     set_environment(library_environment(config))
-    choose_kernels(config)
+    if config.deterministic:
+        use_deterministic_kernels()
     own = (config.checkpoint / PROGRESS).is_file()
     with joined_world(config.system, environment) as world:
         progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)

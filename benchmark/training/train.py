@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
 from benchmark.debugging.debug_observers import debug_environment, debugging
+from benchmark.machine.garbage import GarbageBetweenSteps
+from benchmark.machine.repeatability import use_deterministic_kernels
 from benchmark.supervision.attempt_folder import attempt_path
 from benchmark.supervision.phases import Phase, PhaseLog
 from benchmark.supervision.stop_note import StopNote, write_stop_note
@@ -21,7 +23,6 @@ from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves
 from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.garbage import GarbageBetweenSteps
 from benchmark.training.guards.rollback_file import (
     agreed_rollbacks,
     plan_rollback,
@@ -34,7 +35,6 @@ from benchmark.training.guards.spike_detector import Spike
 from benchmark.training.guards.state_soundness import StateSoundness, check_state
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
-from benchmark.training.repeatability import choose_kernels, describe_kernels
 from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, result_path, write_summary
 from benchmark.training.run_requests import RunRequests, seconds_since_process_start
@@ -57,7 +57,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
     attempt = attempt_path(config.run_dir, environment.attempt)
     set_environment({**debug_environment(config, attempt), **library_environment(config)})
-    choose_kernels(config)
+    if config.deterministic:
+        use_deterministic_kernels()
     with (
         RunRequests(config.time_limit_s) as requests,
         open_run_folder(config, environment.rank, environment.launch) as folder,
@@ -79,7 +80,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             if world.rank == 0:
                 folder.events.note("inputs", provenance(config))
             if config.deterministic:
-                folder.events.note("message", describe_kernels(config))
+                folder.events.note("message", "only kernels that give the same bits each time (--deterministic)")
             run = TimedRun(config, world, folder, state, data, requests, phases, hosts)
             warmed_up = warm_up(state, world, phases)
             if warmed_up is not None:

@@ -12,10 +12,10 @@ from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
 from benchmark.supervision.phases import Phase
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
+from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.run_requests import RunRequests
-from benchmark.training.save_policy import SaveInterval, SavePolicy
 from benchmark.training.step_flags import StepFlags
 
 BEAT_S = 2.0

@@ -11,8 +11,8 @@ import pytest
 
 from benchmark.preflight import machine_checks
 from benchmark.preflight.preflight_check import Place
+from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.engine.distributed import Environment
-from benchmark.training.save_policy import checkpoint_bytes
 from tests.benchmark.preflight.places import alone, large
 from tests.benchmark.tiny import Inputs
 

@@ -11,7 +11,7 @@ import pytest
 
 import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
-from benchmark.training.garbage import GarbageBetweenSteps
+from benchmark.machine.garbage import GarbageBetweenSteps
 from benchmark.training.train import train
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 

@@ -7,26 +7,30 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.config.run_config import RunConfig
-from benchmark.training.repeatability import choose_kernels, describe_kernels
+from benchmark.machine.repeatability import use_deterministic_kernels
 from tests.benchmark.runs import events, run, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
 
-def _kernels(config: RunConfig) -> dict[str, Any]:
-    choose_kernels(config)
-    return {
-        "only deterministic": torch.are_deterministic_algorithms_enabled(),
-        "warns": torch.is_deterministic_algorithms_warn_only_enabled(),
-        "fills": torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
-        "cudnn": (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark),
-    }
+def _kernels() -> list[dict[str, Any]]:
+    """Before and after."""
+    found = []
+    for chosen in (False, True):
+        if chosen:
+            use_deterministic_kernels()
+        kernels = {
+            "only deterministic": torch.are_deterministic_algorithms_enabled(),
+            "warns": torch.is_deterministic_algorithms_warn_only_enabled(),
+            "fills": torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+            "cudnn": (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark),
+        }
+        found.append(kernels)
+    return found
 
 
-def test_kernels_are_chosen_on_demand(inputs: Inputs, tmp_path: Path) -> None:
-    (plain,) = in_processes(1, _kernels, inputs.config(tmp_path))
+def test_kernels_are_chosen_on_demand() -> None:
+    ((plain, chosen),) = in_processes(1, _kernels)
     assert plain == {"only deterministic": False, "warns": False, "fills": True, "cudnn": (False, False)}
-    (chosen,) = in_processes(1, _kernels, inputs.config(tmp_path, deterministic=True))
     assert chosen == {"only deterministic": True, "warns": False, "fills": False, "cudnn": (True, False)}
 
 
@@ -39,10 +43,5 @@ def test_on_a_cpu_they_compute_the_same(inputs: Inputs, tmp_path: Path) -> None:
     ]
     assert found[0] == found[1]
     told = [event["value"] for event in events(tmp_path / "deterministic", "message")]
-    assert sum(text.startswith("deterministic kernels only") for text in told) == 1
+    assert sum("--deterministic" in text for text in told) == 1
     assert json.loads((tmp_path / "deterministic" / "config.json").read_text())["deterministic"] is True
-
-
-def test_line_for_people(inputs: Inputs, tmp_path: Path) -> None:
-    line = "deterministic kernels only (on a CPU they are without it, too)"
-    assert describe_kernels(inputs.config(tmp_path)) == line

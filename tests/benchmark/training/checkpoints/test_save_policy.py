@@ -9,7 +9,7 @@ import pytest
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.training.save_policy import SavePolicy, estimated_pause_s, save_interval
+from benchmark.training.checkpoints.save_policy import SavePolicy, estimated_pause_s, save_interval
 from tests.benchmark.tiny import CPU, SHORT
 
 

@@ -7,22 +7,11 @@ benchmark/config/library_variables.py, which kernel of the attention is determin
 
 import torch
 
-from benchmark.config.run_config import RunConfig
 
-
-def choose_kernels(config: RunConfig) -> None:
-    """Have this process use deterministic kernels alone, if the run asks for it; an operator that has none then raises
-    RuntimeError with its name."""
-    if not config.deterministic:
-        return
+def use_deterministic_kernels() -> None:
+    """Have this process use no others; an operator that has none then raises RuntimeError with its name."""
     torch.use_deterministic_algorithms(True)
     # Else every tensor is filled with NaN before it is written to: a pass over all memory that changes no result.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
-
-
-def describe_kernels(config: RunConfig) -> str:
-    """What the log says of a run with ``--deterministic``."""
-    where = "on a CPU they are without it, too" if config.system.device == "cpu" else "NCCL: rings, simple protocol"
-    return f"deterministic kernels only ({where})"
