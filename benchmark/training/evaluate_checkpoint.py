@@ -43,7 +43,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     own = (config.checkpoint / PROGRESS).is_file()
     with joined_world(config.system, environment) as world:
         progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)
-        state = empty_state(config, world, progress)
+        state = empty_state(config, world, progress, updates=False)
         if own:
             verify_checkpoint(config.checkpoint, world)
         if own or (config.checkpoint / METADATA).is_file():  # a run's, or by checkpoint_convert to-dcp

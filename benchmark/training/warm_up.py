@@ -57,7 +57,8 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
         state.optimizer.clear_gradients()
         _update_scratch(state, world)
     phases.enter("warm-up", -1)
-    dist.all_reduce(state.forward_backward.evaluate(batches[: evaluation_micro_batches(state.config)]))
+    number = evaluation_micro_batches(state.config)
+    dist.all_reduce(state.forward_backward.evaluate(batches[:number], number))
     if world.device.type == "cuda":
         torch.cuda.synchronize(world.device)
         torch.cuda.reset_peak_memory_stats(world.device)
@@ -65,8 +66,9 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
 
 
 def training_micro_batches(config: RunConfig) -> int:
-    """Of a warm-up step: one whose gradient stays, and the last; a pipeline's schedule takes its own number."""
-    if config.system.num_pipeline_stages > 1:
+    """Of a warm-up step: one whose gradient is added to, and the last; where parameters are kept whole, as many as of
+    any step, which the order of their passes is made for."""
+    if config.system.keeps_whole:
         return config.num_microbatches
     return min(2, config.num_microbatches)
 

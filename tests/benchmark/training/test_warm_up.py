@@ -133,11 +133,13 @@ def test_made_up_tokens_are_tokens(inputs: Inputs, tmp_path: Path) -> None:
 
 
 def test_numbers_of_micro_batches(inputs: Inputs, tmp_path: Path) -> None:
-    assert training_micro_batches(inputs.config(tmp_path)) == 2
+    sharded = system_of(1, keep_unsharded=False)
+    assert training_micro_batches(inputs.config(tmp_path, system=sharded)) == 2
     one = dataclasses.replace(TINY, global_batch_size=2)
-    assert training_micro_batches(inputs.config(tmp_path, one)) == 1
+    assert training_micro_batches(inputs.config(tmp_path, one, sharded)) == 1
+    assert training_micro_batches(inputs.config(tmp_path)) == 6
     full = RunConfig(benchmark=BENCHMARKS["gpt3_175b"], system=SYSTEMS["dgxh100_n64"])
-    assert training_micro_batches(full) == full.num_microbatches  # what a pipeline's schedule is made for
+    assert training_micro_batches(full) == full.num_microbatches
     assert evaluation_micro_batches(full) == 8
     assert {system.warm_up_steps for system in SYSTEMS.values() if system.device == "cuda"} == {2}
 
