@@ -111,7 +111,7 @@ def _print_states(ranks: list[int]) -> None:
     for size in ranks:
         system = dataclasses.replace(SYSTEMS["dgxh100_n64"], nodes=size // 8)
         config = RunConfig(dataclasses.replace(BENCHMARKS["gpt3_175b"], global_batch_size=2048), system)
-        print(f"mesh        of {size:,} processes where a device is bound, as on GPUs: 4 splits, one for each axis")
+        print(f"mesh        of {size:,} processes where a device is bound: a split for each axis (device_mesh.py)")
         for rank in (0, size - 1):
             found: _RankStart = _in_child(_start_of_rank, config, rank)
             print(f"            rank {rank}, without one: {found.groups:,} groups one by one, {found.mesh_s:.2f} s")

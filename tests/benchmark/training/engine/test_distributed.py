@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from benchmark.config.run_config import RunConfig, System
 from benchmark.training.engine import distributed
@@ -178,6 +179,23 @@ def test_device_of_a_process(
     assert device_of(system, read_environment()) == torch.device("cuda", index)
     assert chosen == [torch.device("cuda", index)]
     assert near == [("0001:1b:02.0", count)]
+
+
+def test_the_device_is_bound_to_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then PyTorch makes the groups of an axis of the mesh by one split; else hundreds of them one by one."""
+    given: list[dict[str, Any]] = []
+
+    def init(backend: str, **options: Any) -> None:
+        given.append({"backend": backend, **options})
+        raise dist.DistStoreError
+
+    gpu = torch.device("cuda", 3)
+    monkeypatch.setattr(distributed, "device_of", lambda *_: gpu)
+    monkeypatch.setattr(dist, "init_process_group", init)
+    system = System(name="eight", device="cuda", nodes=1, devices_per_node=8, micro_batch_size=1)
+    with pytest.raises(InputError), joined_world(system, Environment(3, 8, 3)):
+        pass
+    assert (given[0]["backend"], given[0]["device_id"]) == ("cuda:nccl,cpu:gloo", gpu)
 
 
 class _Properties:
