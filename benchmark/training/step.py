@@ -61,10 +61,13 @@ def train_step(
     return StepResult(loss, norm, rate, skipped, StepFlags.of_all(sums), nonfinite)
 
 
-def accumulate(state: TrainState, batches: Sequence[MicroBatch], flags: StepFlags = NO_FLAGS) -> Tensor:
+def accumulate(
+    state: TrainState, batches: Sequence[MicroBatch], flags: StepFlags = NO_FLAGS, *, number: int | None = None
+) -> Tensor:
     """Forward and backward passes; [2 + flags], float64, equal on all processes: the sum of squares of the whole
-    gradient, the loss, and for each flag how many processes have set it."""
-    loss = state.forward_backward.train(batches)
+    gradient, the loss, and for each flag how many processes have set it. ``number`` of micro-batches, a step's unless
+    given."""
+    loss = state.forward_backward.train(batches, number or state.config.num_microbatches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
     # Made on the device, for a copy from the host would wait.

@@ -52,13 +52,12 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
     batches = made_up_batches(state.config, training_micro_batches(state.config))
     for _ in range(steps):
         phases.enter("warm-up", -1)
-        accumulate(state, batches).tolist()  # which waits for the device, as a step does
+        accumulate(state, batches, number=len(batches)).tolist()  # which waits for the device, as a step does
         state.optimizer.scale_gradients(1.0)
         state.optimizer.clear_gradients()
         _update_scratch(state, world)
     phases.enter("warm-up", -1)
-    number = evaluation_micro_batches(state.config)
-    dist.all_reduce(state.forward_backward.evaluate(batches[:number], number))
+    dist.all_reduce(state.forward_backward.evaluate(batches, len(batches)))
     if world.device.type == "cuda":
         torch.cuda.synchronize(world.device)
         torch.cuda.reset_peak_memory_stats(world.device)
@@ -66,16 +65,8 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
 
 
 def training_micro_batches(config: RunConfig) -> int:
-    """Of a warm-up step: one whose gradient is added to, and the last; where parameters are kept whole, as many as of
-    any step, which the order of their passes is made for."""
-    if config.system.keeps_whole:
-        return config.num_microbatches
-    return min(2, config.num_microbatches)
-
-
-def evaluation_micro_batches(config: RunConfig) -> int:
-    """Of a warm-up evaluation: one for each device of a pipeline."""
-    return min(config.system.pipeline_parallel, training_micro_batches(config))
+    """Of a warm-up step: one whose gradient is added to, and the last; as many as fill a pipeline."""
+    return min(2 * config.system.pipeline_parallel, config.num_microbatches)
 
 
 def made_up_batches(config: RunConfig, count: int) -> list[MicroBatch]:

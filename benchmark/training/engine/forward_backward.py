@@ -41,8 +41,9 @@ class ForwardBackward(ABC):
         """Tell ``watch`` of the forward passes of all blocks from now on. Called once."""
 
     @abstractmethod
-    def train(self, batches: Sequence[MicroBatch]) -> Tensor:
-        """Accumulate the gradient of the mean loss, and return this process's share of that loss, a scalar."""
+    def train(self, batches: Sequence[MicroBatch], number: int) -> Tensor:
+        """Accumulate the gradient of the mean loss over ``number`` micro-batches, and return this process's share of
+        that loss, a scalar. Processes that need no tokens are given none."""
 
     @abstractmethod
     def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
@@ -74,12 +75,12 @@ class ShardedModel(ForwardBackward):
             block.register_forward_hook(end, prepend=True)
         watch_collectives(watch)
 
-    def train(self, batches: Sequence[MicroBatch]) -> Tensor:
+    def train(self, batches: Sequence[MicroBatch], number: int) -> Tensor:
         losses = []
         for batch in batches:
             with self._context:
                 own = batch.to(self._world.device)
-                loss = mean_loss(self._model_parts[0](own.tokens, own.labels), own.loss_mask) / len(batches)
+                loss = mean_loss(self._model_parts[0](own.tokens, own.labels), own.loss_mask) / number
                 loss.backward()  # type: ignore[no-untyped-call]
             losses.append(loss.detach())
         self.micro_batch_losses = torch.stack(losses)

@@ -60,9 +60,8 @@ class Pipeline(ForwardBackward):
             part.watch(watch)
 
     @torch.no_grad()
-    def train(self, batches: Sequence[MicroBatch]) -> Tensor:
-        count = self._config.num_microbatches
-        weight = 1 / (count * self._world.data_parallel)
+    def train(self, batches: Sequence[MicroBatch], number: int) -> Tensor:
+        weight = 1 / (number * self._world.data_parallel)
         losses: list[Tensor] = []
         kept: dict[Turn, KeptPart] = {}
 
@@ -75,10 +74,10 @@ class Pipeline(ForwardBackward):
                 self._exchange.send_on(out)
 
         def backward(turn: Turn, gradient: Tensor | None) -> Passing[None]:
-            done = _begin_reduce if turn.micro_batch == count - 1 else _go_on
+            done = _begin_reduce if turn.micro_batch == number - 1 else _go_on
             yield from self._parts[turn.chunk].backward(kept.pop(turn), gradient, self._exchange.send_back, done)
 
-        self._run(training_slots(self._shape, count), forward, backward, self._exchange)
+        self._run(training_slots(self._shape, number), forward, backward, self._exchange)
         self._end_reduce()
         share = torch.stack(losses) if losses else torch.zeros(0, device=self._world.device)
         self.micro_batch_losses = share * self._world.data_parallel

@@ -37,7 +37,7 @@ def _passes(config: RunConfig) -> dict[str, Any]:
         ids = np.arange(48_000, 48_008)[world.data_rank :: world.data_parallel]
         for size in (8 // world.size, 2):
             batches = [read_micro_batch(windows, some, 100) for some in ids.reshape(-1, size)]
-            share = state.forward_backward.train(batches)
+            share = state.forward_backward.train(batches, len(batches))
             torch.distributed.all_reduce(share)
             gradients = {name: local(gradient_of(value)).clone() for name, value in state.parameters.items()}
             found[f"of {size}"] = share.item(), {name: value.numpy() for name, value in gradients.items()}

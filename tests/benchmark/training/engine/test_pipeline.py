@@ -55,7 +55,7 @@ def _passes(config: RunConfig) -> dict[str, Any]:
         passes, found = state.forward_backward, dict[str, Any]()
         for repeat in range(2):  # what is left of the first step must not reach into the second
             batches = _batches(config, world.data_rank, world.data_parallel, config.num_microbatches)
-            loss = passes.train(batches)
+            loss = passes.train(batches, config.num_microbatches)
             torch.distributed.all_reduce(loss)
             state.tied_table.add_gradients(state.parameters)
             gradients = {name: _whole(gradient_of(value)) for name, value in state.parameters.items()}
@@ -112,11 +112,11 @@ def _most_alive(config: RunConfig) -> tuple[int, int, int]:
         number = config.num_microbatches
         batches = _batches(config, world.data_rank, world.data_parallel, number)
         with _Living() as living:
-            state.forward_backward.train(batches)  # makes gradients, which stay
+            state.forward_backward.train(batches, number)  # makes gradients, which stay
             state.optimizer.clear_gradients()
             start = living.bytes
             living.most = start
-            state.forward_backward.train(batches)
+            state.forward_backward.train(batches, len(batches))
             train_most, living.most = living.most - start, living.bytes
             state.forward_backward.evaluate(iter(batches), number)
             gc.collect()
