@@ -131,9 +131,9 @@ class BlockPass:
     def _whole_forward(self, x_tH: Tensor) -> Passing[tuple[Tensor, KeptBlock]]:
         """The block's output, and everything made on the way."""
         kept = KeptBlock(x_tH)
-        before_gelu_TF, y_tH = yield from self._to_gelu(kept)
+        before_gelu_TF, y_tH = yield from self._to_gelu(kept, self.watch)
         kept.after_gelu_TF = gelu(before_gelu_TF)
-        down_tH = yield from self._awaited(self._group.reduce_scatter(self._down.forward(kept.after_gelu_TF)))
+        down_tH = yield from _awaited(self._group.reduce_scatter(self._down.forward(kept.after_gelu_TF)), self.watch)
         return y_tH + down_tH, kept
 
     def backward(
@@ -145,7 +145,7 @@ class BlockPass:
         Each collective is begun before a matrix product that does not need it.
         """
         if self._recompute == "full":
-            yield from self._to_gelu(kept)
+            yield from self._to_gelu(kept, NOBODY)  # a forward pass that takes turns with this one may be watched
         x_tH, y_tH, before_gelu_TF, heads = kept.x_tH, kept.y_tH, kept.before_gelu_TF, kept.heads
         assert y_tH is not None and before_gelu_TF is not None and heads is not None
 
@@ -181,28 +181,21 @@ class BlockPass:
         self._qkv.bias.add_rows(qkv_gradient)
         return x_gradient_tH, handed_on
 
-    def _to_gelu(self, kept: KeptBlock) -> Passing[tuple[Tensor, Tensor]]:
+    def _to_gelu(self, kept: KeptBlock, watch: ForwardWatch) -> Passing[tuple[Tensor, Tensor]]:
         """From the block's input up to what goes into GELU; returns that, and the hidden state beside it. Everything
         made on the way goes into ``kept``."""
         normed_tH, kept.state_x = self._norm_x.forward(kept.x_tH)
         gathered = self._group.gather(normed_tH)
-        kept.normed_x_TH = yield from self._awaited(gathered)
+        kept.normed_x_TH = yield from _awaited(gathered, watch)
         kept.heads = attend(self._qkv.forward(kept.normed_x_TH), self._batch, self._heads)
         terms = self._group.reduce_scatter(self._dense.forward(kept.heads.out()))
-        dense_tH = yield from self._awaited(terms)
+        dense_tH = yield from _awaited(terms, watch)
         kept.y_tH = kept.x_tH + dense_tH
         normed_tH, kept.state_y = self._norm_y.forward(kept.y_tH)
         gathered = self._group.gather(normed_tH)
-        kept.normed_y_TH = yield from self._awaited(gathered)
+        kept.normed_y_TH = yield from _awaited(gathered, watch)
         kept.before_gelu_TF = self._up.forward(kept.normed_y_TH)
         return kept.before_gelu_TF, kept.y_tH
-
-    def _awaited(self, pending: Pending) -> Passing[Tensor]:
-        """In a forward pass: the result of ``pending``, and whoever measures is told of the pause."""
-        self.watch.pause()
-        result = yield from needed(pending)
-        self.watch.resume()
-        return result
 
     def _normed(
         self, norm: NormPass, x_tH: Tensor, whole: Tensor | None, state: NormState | None
@@ -212,3 +205,11 @@ class BlockPass:
             return Pending(whole), state
         normed_tH, state = norm.forward(x_tH)
         return self._group.gather(normed_tH), state
+
+
+def _awaited(pending: Pending, watch: ForwardWatch) -> Passing[Tensor]:
+    """The result of ``pending``; ``watch`` is told of the pause."""
+    watch.pause()
+    result = yield from needed(pending)
+    watch.resume()
+    return result

@@ -1,0 +1,70 @@
+"""Small modules on a mesh as training has them, for the tests of this folder."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from model.parallelize import AXES, parameters_by_name
+from model.passes.whole_parameter import WholeParameter
+from model.tensor_parallel import apply_tensor_parallel
+
+
+@contextmanager
+def one_process() -> Iterator[DeviceMesh]:
+    """A world of this process alone, and its mesh."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield mesh_of()
+    finally:
+        dist.destroy_process_group()
+
+
+def mesh_of(*, replicas: int = 1, shards: int = 1, tensor: int = 1) -> DeviceMesh:
+    """Of the processes of the world that was joined."""
+    return init_device_mesh("cpu", (1, replicas, shards, tensor), mesh_dim_names=AXES)
+
+
+def spread(plain: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """A copy of a model or a block, with its values, cut and sharded as parallelize.py does it."""
+    module = copy.deepcopy(plain)
+    if mesh["tensor"].size() > 1:
+        apply_tensor_parallel(module, mesh["tensor"])
+    shard(module, mesh)
+    return module
+
+
+def shard(module: nn.Module, mesh: DeviceMesh) -> None:
+    fully_shard(module, mesh=mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"])
+
+
+def whole_parameters(module: nn.Module, dtype: torch.dtype) -> dict[str, WholeParameter]:
+    """By name, with their values gathered."""
+    found = {name: WholeParameter(parameter, dtype) for name, parameter in parameters_by_name([module]).items()}
+    for parameter in found.values():
+        parameter.begin_gather()
+        parameter.end_gather()
+    return found
+
+
+def own_part(whole: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:
+    """What this tensor-parallel rank has of a tensor of the parameter's shape."""
+    for axis, (ours, all_of_it) in enumerate(zip(parameter.value.shape, whole.shape, strict=True)):
+        if ours != all_of_it:
+            return whole.chunk(mesh["tensor"].size(), axis)[mesh["tensor"].get_local_rank()]
+    return whole
+
+
+def sequence_first_rows(x_BSH: Tensor) -> Tensor:
+    """[B, S, H] to [S x B, H]."""
+    return x_BSH.transpose(0, 1).flatten(0, 1)
+
+
+def draw(*shape: int, seed: int) -> Tensor:
+    """Random numbers in FP64."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,293 @@
+"""A block's passes against the plain block by autograd, in FP64: parameters' gradients alone are FP32 sums."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from model.gpt3 import Block
+from model.gpt3_config import GPT3Config, Recompute
+from model.passes.block_pass import BlockPass, KeptBlock
+from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup, needed, run_together
+from tests.benchmark.tiny import in_processes
+from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread
+from tests.model.passes.on_mesh import whole_parameters as gathered
+
+RANKS = 2
+S, H, HEADS = 8, 12, 2  # of two tensor-parallel ranks each has one head
+SIZES = GPT3Config(
+    num_layers=1, hidden_size=H, num_attention_heads=HEADS, seq_length=S, vocab_size=10, padded_vocab_size=10
+)
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
+LAST_GRADIENT = "self_attention.query_key_value.weight"
+MICRO_BATCHES = 2
+
+
+@cache
+def plain_block() -> Block:
+    block = Block(SIZES).double()
+    for number, parameter in enumerate(block.parameters()):
+        parameter.data.copy_(0.3 * draw(*parameter.shape, seed=number))
+    return block
+
+
+def example(batch: int, sequence: int, micro_batch: int) -> tuple[Tensor, Tensor]:
+    """Input and gradient of the output, [B, S, H]."""
+    return draw(batch, sequence, H, seed=100 + micro_batch), draw(batch, sequence, H, seed=200 + micro_batch)
+
+
+def by_autograd(batch: int, sequence: int = S) -> dict[str, list[Tensor]]:
+    """Outputs and input gradients of each micro-batch, [S x B, H], and the sums of parameters' gradients."""
+    plain = plain_block()
+    plain.zero_grad()
+    found: dict[str, list[Tensor]] = {"output": [], "input gradient": []}
+    for micro_batch in range(MICRO_BATCHES):
+        x, upstream = example(batch, sequence, micro_batch)
+        x.requires_grad_()
+        out = plain(x)
+        out.backward(upstream)
+        assert x.grad is not None
+        found["output"].append(sequence_first_rows(out.detach()))
+        found["input gradient"].append(sequence_first_rows(x.grad))
+    for name, parameter in plain.named_parameters():
+        assert parameter.grad is not None
+        found[name] = [parameter.grad.clone()]
+    return found
+
+
+class _Passed:
+    """The micro-batches' passes on this rank of a mesh."""
+
+    def __init__(self, mesh: DeviceMesh, recompute: Recompute, batch: int, sequence: int = S) -> None:
+        self.mesh, self.group = mesh, TensorGroup(mesh["tensor"])
+        self.parameters = gathered(spread(plain_block(), mesh), torch.float64)
+        self.block = BlockPass(self.parameters, self.group, HEADS // self.group.size, batch, recompute)
+        self.block.refresh()
+        self._batch, self._sequence = batch, sequence
+
+    def own_rows(self, x_BSH: Tensor) -> Tensor:
+        return sequence_first_rows(x_BSH).chunk(self.group.size)[self.group.rank]
+
+    def pass_through(self, micro_batch: int) -> Passing[tuple[Tensor, Tensor]]:
+        """Forward and backward: output and input gradient, of all tokens."""
+        x_tH, upstream_tH = map(self.own_rows, example(self._batch, self._sequence, micro_batch))
+        out, kept = yield from self.block.forward(x_tH, keep=True)
+        assert kept is not None
+        whole = self.group.gather(upstream_tH)
+        gradient, handed_on = yield from self.block.backward(kept, upstream_tH, whole, self.group.gather)
+        whole_gradient = yield from needed(handed_on)
+        rows = whole_gradient.chunk(self.group.size)[self.group.rank]
+        assert torch.equal(rows, gradient)
+        return (yield from needed(self.group.gather(out))), whole_gradient
+
+    def found(self, *, together: bool) -> dict[str, list[Tensor]]:
+        """As :func:`by_autograd`, of parameters that are cut this rank's part."""
+        passes = [self.pass_through(number) for number in range(MICRO_BATCHES)]
+        results = run_together(*passes) if together else [run_together(one)[0] for one in passes]
+        found = {"output": [out for out, _ in results], "input gradient": [gradient for _, gradient in results]}
+        for name, parameter in self.parameters.items():
+            parameter.begin_reduce()  # sums over ranks that have the parameter whole
+            found[name] = [parameter.gradient.clone()]
+        return found
+
+    def differences(self, ours: dict[str, list[Tensor]], theirs: dict[str, list[Tensor]]) -> dict[str, float]:
+        """Largest ones, relative to the largest number."""
+        assert ours.keys() == theirs.keys()
+        return {
+            name: max(self._difference(name, *pair) for pair in zip(ours[name], theirs[name], strict=True))
+            for name in ours
+        }
+
+    def _difference(self, name: str, ours: Tensor, theirs: Tensor) -> float:
+        if name in self.parameters:
+            theirs = own_part(theirs, self.parameters[name], self.mesh)
+        assert ours.shape == theirs.shape
+        return float((ours - theirs).abs().max() / theirs.abs().max())
+
+
+def assert_close(differences: dict[str, float]) -> None:
+    assert len(differences) == 2 + 12
+    for name, difference in differences.items():
+        assert difference < (1e-12 if name in ("output", "input gradient") else 5e-7), (name, difference)
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[DeviceMesh]:
+    with one_process() as mesh:
+        yield mesh
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_numbers_are_those_of_autograd(batch: int, mesh: DeviceMesh) -> None:
+    """And, whatever is computed again, the same to the bit."""
+    every = []
+    for recompute in RECOMPUTE:
+        passed = _Passed(mesh, recompute, batch)
+        every.append(passed.found(together=recompute == "full"))
+        assert_close(passed.differences(every[-1], by_autograd(batch)))
+    for other in every[1:]:
+        for name, tensors in every[0].items():
+            assert all(torch.equal(*pair) for pair in zip(tensors, other[name], strict=True)), name
+
+
+def _on_two_ranks() -> dict[str, Any]:
+    """Differences to one rank by autograd; and what a watch is told, with passes that take turns."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    mesh = mesh_of(tensor=RANKS)
+    found: dict[str, Any] = {}
+    for recompute in RECOMPUTE:
+        for batch, sequence in ((2, S), (1, RANKS)):  # a sequence of a token for each rank
+            passed = _Passed(mesh, recompute, batch, sequence)
+            ours = passed.found(together=True)
+            found[f"{recompute}, {batch}"] = passed.differences(ours, by_autograd(batch, sequence))
+        passed = _Passed(mesh, recompute, 2)
+        passed.block.watch = watch = _CallLog()
+        found[f"{recompute}, told"] = _told(passed, watch)
+    return found
+
+
+def _told(passed: _Passed, watch: "_CallLog") -> list[str]:
+    """During a forward pass that takes turns with a backward pass."""
+    x_tH, upstream_tH = map(passed.own_rows, example(2, S, 0))
+    _, kept = run_together(passed.block.forward(x_tH, keep=True))[0]
+    watch.calls.clear()
+    whole = passed.group.gather(upstream_tH)
+    backward = passed.block.backward(kept, upstream_tH, whole, passed.group.gather)
+    run_together(passed.block.forward(x_tH, keep=True), backward)
+    return watch.calls
+
+
+class _CallLog(ForwardWatch):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def pause(self) -> None:
+        self.calls.append("pause")
+
+    def resume(self) -> None:
+        self.calls.append("resume")
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+OF_A_FORWARD_PASS = ["begin", *["pause", "resume"] * 4, "end"]
+"""A block has four collectives."""
+
+
+@pytest.fixture(scope="module")
+def on_two_ranks() -> list[dict[str, Any]]:
+    return in_processes(RANKS, _on_two_ranks)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+def test_two_ranks_compute_what_one_does(recompute: str, batch: int, on_two_ranks: list[dict[str, Any]]) -> None:
+    for on_rank in on_two_ranks:
+        assert_close(on_rank[f"{recompute}, {batch}"])
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+def test_a_watch_is_told_of_forward_passes_only(recompute: str, on_two_ranks: list[dict[str, Any]]) -> None:
+    """Not of what a backward pass beside them makes again."""
+    for on_rank in on_two_ranks:
+        assert on_rank[f"{recompute}, told"] == OF_A_FORWARD_PASS
+
+
+@pytest.mark.parametrize("recompute", RECOMPUTE)
+def test_a_watch_is_told_the_same_of_one_rank(recompute: Recompute, mesh: DeviceMesh) -> None:
+    passed = _Passed(mesh, recompute, 1)
+    passed.block.watch = watch = _CallLog()
+    run_together(passed.pass_through(0))
+    assert watch.calls == OF_A_FORWARD_PASS
+
+
+def test_the_gradient_is_handed_on_before_the_last_weight_gradient(mesh: DeviceMesh) -> None:
+    passed = _Passed(mesh, "none", 1)
+    x_tH, upstream_tH = map(passed.own_rows, example(1, S, 0))
+    _, kept = run_together(passed.block.forward(x_tH, keep=True))[0]
+    still_zero: list[str] = []
+    given: list[Tensor] = []
+
+    def hand_on(gradient: Tensor) -> Pending:
+        given.append(gradient.clone())
+        still_zero.extend(name for name, parameter in passed.parameters.items() if not parameter.gradient.any())
+        return Pending(gradient)
+
+    backward = passed.block.backward(kept, upstream_tH, Pending(upstream_tH), hand_on)
+    gradient, handed_on = run_together(backward)[0]
+    assert set(still_zero) == {LAST_GRADIENT, LAST_GRADIENT.replace("weight", "bias")}
+    assert passed.parameters[LAST_GRADIENT].gradient.any()
+    assert torch.equal(given[0], gradient)
+    assert handed_on.result is gradient
+
+
+def _bytes_of(kept: KeptBlock) -> int:
+    """Of the memory that it holds, each piece counted once."""
+    storages: dict[int, int] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, Tensor):
+            storages[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        elif is_dataclass(value):
+            for field in fields(value):
+                visit(getattr(value, field.name))
+        elif isinstance(value, tuple):
+            for one in value:
+                visit(one)
+
+    visit(kept)
+    return sum(storages.values())
+
+
+def test_what_is_kept_for_the_backward_pass(mesh: DeviceMesh) -> None:
+    """In widths of the hidden state, of each token: its input; for selective also queries, keys, values, attention's
+    output, the hidden state beside the MLP, and what goes into GELU; for none also what comes out of both LayerNorms
+    and GELU. Of each token and head attention's normaliser, and of each token two figures of each LayerNorm."""
+    batch, widths = 2, {}
+    for recompute in RECOMPUTE:
+        passed = _Passed(mesh, recompute, batch)
+        x_tH = passed.own_rows(example(batch, S, 0)[0])
+        _, kept = run_together(passed.block.forward(x_tH, keep=True))[0]
+        widths[recompute] = _bytes_of(kept) / 8 / (S * batch)
+    selective = H * (1 + 3 + 1 + 1 + 4) + HEADS
+    assert widths == {"full": H, "selective": selective, "none": selective + H * (1 + 1 + 4) + 2 * 2}
+
+
+def test_a_forward_pass_alone_keeps_nothing(mesh: DeviceMesh) -> None:
+    passed = _Passed(mesh, "none", 1)
+    x_tH = passed.own_rows(example(1, S, 0)[0])
+    alone, kept = run_together(passed.block.forward(x_tH, keep=False))[0]
+    to_train, _ = run_together(passed.block.forward(x_tH, keep=True))[0]
+    assert kept is None
+    assert torch.equal(alone, to_train)
+
+
+def test_changed_gains_count_after_a_refresh(mesh: DeviceMesh) -> None:
+    passed = _Passed(mesh, "none", 1)
+    x_tH = passed.own_rows(example(1, S, 0)[0])
+    outputs = []
+    for change in (False, True):
+        if change:
+            passed.parameters["input_layernorm.weight"].value.add_(0.5)
+            passed.block.refresh()
+        outputs.append(run_together(passed.block.forward(x_tH, keep=False))[0][0])
+    changed = plain_block().input_layernorm
+    with torch.no_grad():
+        changed.weight.add_(0.5)
+        expected = plain_block()(example(1, S, 0)[0])
+        changed.weight.sub_(0.5)
+    assert not torch.allclose(*outputs)
+    torch.testing.assert_close(outputs[1], sequence_first_rows(expected), rtol=0, atol=1e-12)
