@@ -1,0 +1,146 @@
+"""All ranks of a pipeline, slot by slot: what one sends is what another waits for, and every pass is done once."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from benchmark.training.engine.pipeline_order import (
+    PipelineShape,
+    Slot,
+    Turn,
+    evaluation_slots,
+    most_in_flight,
+    training_slots,
+)
+
+RANKS, CHUNKS, MICRO_BATCHES = range(1, 7), range(1, 5), range(1, 21)
+
+Message = tuple[str, int, int, int]
+"""Hidden state or gradient; receiving rank; pipeline stage of the model that it is for; micro-batch."""
+
+
+def shapes(ranks: int, chunks: int, apart: bool = False) -> list[PipelineShape]:
+    return [PipelineShape(ranks, rank, chunks, apart) for rank in range(ranks)]
+
+
+def sent_after(slot: Slot, shape: PipelineShape) -> set[Message]:
+    found = set()
+    if slot.forward is not None and not shape.is_last(slot.forward.chunk):
+        stage = slot.forward.chunk * shape.ranks + shape.rank + 1
+        found.add(("hidden state", stage % shape.ranks, stage, slot.forward.micro_batch))
+    if slot.backward is not None and not shape.is_first(slot.backward.chunk):
+        stage = slot.backward.chunk * shape.ranks + shape.rank - 1
+        found.add(("gradient", stage % shape.ranks, stage, slot.backward.micro_batch))
+    return found
+
+
+def needed_before(slot: Slot, shape: PipelineShape) -> set[Message]:
+    found = set()
+    for kind, turn in (("hidden state", slot.forward), ("gradient", slot.backward)):
+        from_elsewhere = turn is not None and not (shape.is_first if turn is slot.forward else shape.is_last)(
+            turn.chunk
+        )
+        if turn is not None and from_elsewhere:
+            found.add((kind, shape.rank, turn.chunk * shape.ranks + shape.rank, turn.micro_batch))
+    return found
+
+
+def assert_exchanges_match(every: list[PipelineShape], slots: list[list[Slot]]) -> None:
+    """Rank r is r slots behind the first. In each exchange what all ranks send is what all wait for."""
+    for exchange in range(max(rank + len(own) for rank, own in enumerate(slots)) + 1):
+        sent, needed = set[Message](), set[Message]()
+        for shape, own in zip(every, slots, strict=True):
+            number = exchange - shape.rank
+            if 0 < number <= len(own):
+                sent |= sent_after(own[number - 1], shape)
+            if 0 <= number < len(own):
+                needed |= needed_before(own[number], shape)
+        assert sent == needed, exchange
+
+
+def assert_each_once(turns: list[Turn], chunks: int, micro_batches: int) -> None:
+    assert len(turns) == chunks * micro_batches
+    assert set(turns) == {Turn(chunk, number) for chunk, number in product(range(chunks), range(micro_batches))}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_what_is_sent_is_what_is_waited_for(ranks: int, apart: bool) -> None:
+    for chunks, micro_batches in product(CHUNKS, MICRO_BATCHES):
+        every = shapes(ranks, chunks, apart)
+        assert_exchanges_match(every, [training_slots(shape, micro_batches) for shape in every])
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_what_is_sent_in_an_evaluation_is_what_is_waited_for(ranks: int) -> None:
+    for chunks, micro_batches in product(CHUNKS, MICRO_BATCHES):
+        every = shapes(ranks, chunks)
+        slots = [evaluation_slots(shape, micro_batches) for shape in every]
+        assert_exchanges_match(every, slots)
+        for own in slots:
+            assert_each_once([slot.forward for slot in own if slot.forward is not None], chunks, micro_batches)
+            assert all(slot.backward is None for slot in own)
+
+
+def of_every_rank(check: Callable[[PipelineShape, int, list[Slot]], None], ranks: int, apart: bool) -> None:
+    for chunks, micro_batches in product(CHUNKS, MICRO_BATCHES):
+        for shape in shapes(ranks, chunks, apart):
+            check(shape, micro_batches, training_slots(shape, micro_batches))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_every_pass_is_done_once_and_backward_after_forward(ranks: int, apart: bool) -> None:
+    """``apart``: in a later slot. Micro-batches go through each chunk in their order, so that nothing is added to a
+    chunk's gradients after the last one's backward pass."""
+
+    def check(shape: PipelineShape, micro_batches: int, slots: list[Slot]) -> None:
+        forward = {slot.forward: number for number, slot in enumerate(slots) if slot.forward is not None}
+        backward = {slot.backward: number for number, slot in enumerate(slots) if slot.backward is not None}
+        assert_each_once([slot.forward for slot in slots if slot.forward is not None], shape.chunks, micro_batches)
+        assert_each_once([slot.backward for slot in slots if slot.backward is not None], shape.chunks, micro_batches)
+        assert all(number >= forward[turn] + apart for turn, number in backward.items())
+        for passes, chunk in product((forward, backward), range(shape.chunks)):
+            in_order = [turn.micro_batch for turn in passes if turn is not None and turn.chunk == chunk]
+            assert in_order == list(range(micro_batches))
+
+    of_every_rank(check, ranks, apart)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("ranks", RANKS)
+def test_passes_in_flight_are_bounded(ranks: int, apart: bool) -> None:
+    """By a bound that is reached once there are as many passes and no group of micro-batches is short of some."""
+
+    def check(shape: PipelineShape, micro_batches: int, slots: list[Slot]) -> None:
+        alive = most = 0
+        for slot in slots:
+            alive += slot.forward is not None
+            most = max(most, alive)
+            alive -= slot.backward is not None
+        assert alive == 0
+        bound = most_in_flight(shape)
+        assert most <= bound
+        if micro_batches % ranks == 0 and micro_batches * shape.chunks >= bound:
+            assert most == bound
+
+    of_every_rank(check, ranks, apart)
+
+
+def test_one_rank_does_both_passes_of_a_micro_batch_in_a_slot() -> None:
+    """Unless they are to be apart."""
+    turns = [Turn(0, number) for number in range(3)]
+    together, apart = shapes(1, 1), shapes(1, 1, apart=True)
+    assert training_slots(together[0], 3) == [Slot(turn, turn) for turn in turns]
+    assert training_slots(apart[0], 3) == [
+        Slot(turns[0], None),
+        Slot(turns[1], turns[0]),
+        Slot(turns[2], turns[1]),
+        Slot(None, turns[2]),
+    ]
+
+
+def test_in_flight_in_the_175b_run() -> None:
+    """Eight ranks with six chunks of two blocks: what the first and the last hold at most, and apart."""
+    assert [most_in_flight(shape) for shape in (*shapes(8, 6)[::7], *shapes(8, 6, apart=True)[::7])] == [55, 41, 56, 42]

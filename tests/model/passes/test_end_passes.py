@@ -1,0 +1,252 @@
+"""Embedding and output against the plain model's by autograd, in FP64: parameters' gradients alone are FP32 sums."""
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config
+from model.losses import softmax_losses
+from model.passes import end_passes
+from model.passes.end_passes import (
+    FINAL_NORM,
+    POSITIONS,
+    WORDS,
+    EmbeddingPass,
+    OutputPass,
+    sequence_first,
+)
+from model.passes.tensor_group import TensorGroup, run_together
+from model.passes.whole_parameter import WholeParameter
+from tests.benchmark.tiny import in_processes
+from tests.model.passes.on_mesh import (
+    draw,
+    mesh_of,
+    one_process,
+    own_part,
+    sequence_first_rows,
+    spread,
+    whole_parameters,
+)
+
+RANKS = 2
+B, S, H, V = 2, 8, 6, 20
+SIZES = GPT3Config(
+    num_layers=1,
+    hidden_size=H,
+    num_attention_heads=2,
+    seq_length=S,
+    vocab_size=V,
+    padded_vocab_size=V,
+    max_position_embeddings=S + 3,  # the last positions are never used
+)
+TURNS = (1, 3, 16)
+"""How many times logits are made: for the 16 tokens at once, 6, 6 and 4, or one by one."""
+MICRO_BATCHES = 2
+
+Numbers = dict[str, Tensor]
+
+
+@cache
+def plain_model() -> GPT3:
+    model = GPT3(SIZES).double()
+    for number, parameter in enumerate(model.parameters()):
+        parameter.data.copy_(draw(*parameter.shape, seed=number))
+    return model
+
+
+def tokens_of(micro_batch: int) -> tuple[Tensor, Tensor]:
+    """Tokens and labels [B, S]. Those of the second are all in the last quarter of the table."""
+    tokens = torch.randint(V, (2, B, S), generator=torch.Generator().manual_seed(micro_batch))
+    tokens = tokens if micro_batch == 0 else tokens % (V // 4) + V - V // 4
+    return tokens[0], tokens[1]
+
+
+def weights_of(micro_batch: int) -> Tensor:
+    """Of each token's loss, [B, S]: some do not count, and of the second micro-batch no token of a sample does."""
+    weights = torch.rand(B, S, dtype=torch.float64, generator=torch.Generator().manual_seed(50 + micro_batch))
+    weights[0, 3:5] = 0
+    if micro_batch == 1:
+        weights[1] = 0
+    return weights
+
+
+def gradients_of(names: tuple[str, ...]) -> Numbers:
+    plain, found = dict(plain_model().named_parameters()), {}
+    for name in names:
+        gradient = plain[name].grad
+        assert gradient is not None
+        found[name] = gradient.clone()
+    return found
+
+
+def embedding_by_autograd() -> Numbers:
+    plain_model().zero_grad()
+    found = {}
+    for number in range(MICRO_BATCHES):
+        hidden = plain_model().embedding(tokens_of(number)[0])
+        hidden.backward(draw(B, S, H, seed=100 + number))
+        found[f"hidden state {number}"] = sequence_first_rows(hidden.detach())
+    return found | gradients_of((WORDS, POSITIONS))
+
+
+def output_by_autograd() -> Numbers:
+    plain_model().zero_grad()
+    plain, found = plain_model(), {}
+    for number in range(MICRO_BATCHES):
+        x = draw(B, S, H, seed=200 + number).requires_grad_()
+        logits = F.linear(plain.encoder.final_layernorm(x), plain.embedding.word_embeddings.weight)
+        losses = F.cross_entropy(logits.flatten(0, 1), tokens_of(number)[1].flatten(), reduction="none").view(B, S)
+        (losses * weights_of(number)).sum().backward()  # type: ignore[no-untyped-call]
+        assert x.grad is not None
+        found[f"losses {number}"] = sequence_first(losses.detach())
+        found[f"input gradient {number}"] = sequence_first_rows(x.grad)
+    return found | gradients_of((WORDS, f"{FINAL_NORM}.weight", f"{FINAL_NORM}.bias"))
+
+
+class _Ends:
+    """Both ends on this rank of a mesh; of what is cut, numbers are this rank's part."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self.mesh, self.group = mesh, TensorGroup(mesh["tensor"])
+        self.model = spread(plain_model(), mesh)
+
+    def own_rows(self, x_BSH: Tensor) -> Tensor:
+        return sequence_first_rows(x_BSH).chunk(self.group.size)[self.group.rank]
+
+    def largest_logits(self, turns: int) -> int:
+        """Bytes, with which all tokens take so many turns."""
+        return math.ceil(4 * B * S * V / self.group.size / turns)
+
+    def embedding(self) -> tuple[Numbers, dict[str, WholeParameter]]:
+        parameters = whole_parameters(self.model, torch.float64)
+        embedding, found = EmbeddingPass(parameters, self.group), Numbers()
+        for number in range(MICRO_BATCHES):
+            tokens = tokens_of(number)[0]
+            (found[f"hidden state {number}"],) = run_together(embedding.forward(tokens))
+            upstream = self.own_rows(draw(B, S, H, seed=100 + number))
+            run_together(embedding.backward(tokens, upstream, self.group.gather(upstream)))
+        return found | self._summed(parameters, embedding.parameters), parameters
+
+    def output(self, turns: int) -> tuple[Numbers, dict[str, WholeParameter]]:
+        parameters = whole_parameters(self.model, torch.float64)
+        output, found = OutputPass(parameters, self.group), Numbers()
+        output.refresh()
+        for number in range(MICRO_BATCHES):
+            x_tH = self.own_rows(draw(B, S, H, seed=200 + number))
+            labels_T, weights_T = (sequence_first(one) for one in (tokens_of(number)[1], weights_of(number)))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(end_passes, "LARGEST_LOGITS", self.largest_logits(turns))
+                ((losses, gradient),) = run_together(output.losses_and_gradient(x_tH, labels_T, weights_T))
+                (alone,) = run_together(output.losses(x_tH, labels_T))
+            assert torch.equal(alone, losses)
+            found[f"losses {number}"], found[f"input gradient {number}"] = losses, gradient
+        return found | self._summed(parameters, output.parameters), parameters
+
+    def _summed(self, parameters: dict[str, WholeParameter], of_end: list[WholeParameter]) -> Numbers:
+        for parameter in of_end:
+            parameter.begin_reduce()  # sums over ranks that have the parameter whole
+        return {name: one.gradient.clone() for name, one in parameters.items() if one in of_end}
+
+    def differences(self, ours: Numbers, parameters: dict[str, WholeParameter], theirs: Numbers) -> dict[str, float]:
+        """Largest ones, relative to the largest number."""
+        assert ours.keys() == theirs.keys()
+        found = {}
+        for name, value in ours.items():
+            expected = theirs[name]
+            if name in parameters:
+                expected = own_part(expected, parameters[name], self.mesh)
+            elif not name.startswith("losses"):
+                expected = expected.chunk(self.group.size)[self.group.rank]
+            assert value.shape == expected.shape
+            found[name] = float((value - expected).abs().max() / expected.abs().max())
+        return found
+
+
+def assert_close(differences: dict[str, float]) -> None:
+    for name, difference in differences.items():
+        assert difference < (1e-12 if name[-1].isdigit() else 3e-7), (name, difference)
+
+
+def _compare(mesh: DeviceMesh) -> dict[str, dict[str, float]]:
+    ends = _Ends(mesh)
+    found = {"embedding": ends.differences(*ends.embedding(), embedding_by_autograd())}
+    expected = output_by_autograd()
+    for turns in TURNS:
+        found[f"{turns} turns"] = ends.differences(*ends.output(turns), expected)
+    return found
+
+
+def _on_two_ranks() -> dict[str, dict[str, float]]:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    return _compare(mesh_of(tensor=RANKS))
+
+
+@pytest.fixture(scope="module", params=[1, RANKS])
+def on_ranks(request: pytest.FixtureRequest) -> Iterator[list[dict[str, dict[str, float]]]]:
+    if request.param == RANKS:
+        yield in_processes(RANKS, _on_two_ranks)
+    else:
+        with one_process() as mesh:
+            yield [_compare(mesh)]
+
+
+@pytest.mark.parametrize("part", ["embedding", *(f"{turns} turns" for turns in TURNS)])
+def test_numbers_are_those_of_autograd(part: str, on_ranks: list[dict[str, dict[str, float]]]) -> None:
+    for on_rank in on_ranks:
+        assert len(on_rank[part]) == 2 * MICRO_BATCHES + 3 if part != "embedding" else MICRO_BATCHES + 2
+        assert_close(on_rank[part])
+
+
+@pytest.fixture
+def ends() -> Iterator[_Ends]:
+    with one_process() as mesh:
+        yield _Ends(mesh)
+
+
+def test_logits_are_no_larger_than_allowed(ends: _Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the logits of a token: turns are of a whole number of tokens."""
+    sizes: list[int] = []
+
+    def noting(logits_TV: Tensor, *rest: Any) -> Any:
+        sizes.append(logits_TV.numel() * 4)
+        return softmax_losses(logits_TV, *rest)
+
+    monkeypatch.setattr(end_passes, "softmax_losses", noting)
+    for turns in (1, 2, 3, 5, 7, 16):
+        sizes.clear()
+        ends.output(turns)
+        assert max(sizes) < ends.largest_logits(turns) + V * 4
+        assert sum(sizes) == 2 * MICRO_BATCHES * B * S * V * 4  # to train, and alone
+
+
+def test_positions_that_are_not_used_get_no_gradient(ends: _Ends) -> None:
+    found, _ = ends.embedding()
+    assert found[POSITIONS][:S].any(dim=1).all()
+    assert not found[POSITIONS][S:].any()
+
+
+def test_losses_in_bf16_are_fp32(ends: _Ends) -> None:
+    parameters = whole_parameters(ends.model, torch.bfloat16)
+    output = OutputPass(parameters, ends.group)
+    output.refresh()
+    labels_T = sequence_first(tokens_of(0)[1])
+    x_tH = sequence_first_rows(draw(B, S, H, seed=200)).bfloat16()
+    ((losses, gradient),) = run_together(output.losses_and_gradient(x_tH, labels_T, torch.ones(B * S) / 7))
+    assert (losses.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
+    expected = output_by_autograd()["losses 0"]
+    torch.testing.assert_close(losses.double(), expected, rtol=0, atol=0.05 * float(expected.abs().max()))
+
+
+def test_sequence_first() -> None:
+    """Token by token, samples next to each other."""
+    assert sequence_first(torch.tensor([[1, 2, 3], [4, 5, 6]])).tolist() == [1, 4, 2, 5, 3, 6]

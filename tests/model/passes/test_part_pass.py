@@ -1,0 +1,253 @@
+"""Passes through parts of a model: the whole by autograd against one part, two parts, and two tensor-parallel ranks."""
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+
+from benchmark.training.engine.forward_backward import mean_loss
+from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config, Recompute
+from model.model_parts import ModelPart
+from model.passes.end_passes import sequence_first
+from model.passes.part_pass import PartBatch, PartPass
+from model.passes.tensor_group import ForwardWatch, Passing, run_together
+from model.passes.whole_parameter import WholeParameter
+from tests.benchmark.tiny import in_processes
+from tests.model.passes.on_mesh import draw, mesh_of, one_process, spread
+
+RANKS = 2
+B, S, H, V = 2, 8, 12, 20
+SIZES = GPT3Config(num_layers=3, hidden_size=H, num_attention_heads=2, seq_length=S, vocab_size=V, padded_vocab_size=V)
+MICRO_BATCHES = 3
+TABLE = "embedding.word_embeddings.weight"
+TOLERANCE = 2e-6
+"""Of losses and, relative to the largest of a parameter, gradients, all in FP32."""
+
+
+@cache
+def plain_model() -> GPT3:
+    model = GPT3(SIZES)
+    for number, parameter in enumerate(model.parameters()):
+        parameter.data.copy_(0.2 * draw(*parameter.shape, seed=number))
+    return model
+
+
+def batch_of(micro_batch: int, *, all_masked: bool = False) -> PartBatch:
+    """Of each another number of tokens counts; of the second, one."""
+    random = torch.Generator().manual_seed(micro_batch)
+    tokens, labels = torch.randint(V, (2, B, S), generator=random)
+    mask = (torch.rand(B, S, generator=random) < 0.7).float()
+    if micro_batch == 1 or all_masked:
+        mask.zero_()
+        mask[0, 2] = float(not all_masked)
+    return PartBatch(tokens, labels, mask)
+
+
+def by_autograd() -> tuple[list[float], dict[str, Tensor]]:
+    """Losses, each divided by the number of micro-batches, and the gradients of their sum."""
+    model = copy.deepcopy(plain_model())
+    losses = []
+    for number in range(MICRO_BATCHES):
+        batch = batch_of(number)
+        assert batch.mask_BS is not None
+        loss = mean_loss(model(batch.tokens_BS, batch.labels_BS), batch.mask_BS) / MICRO_BATCHES
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(loss.item())
+    gradients = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    return losses, gradients
+
+
+class _Cut:
+    """The model on this rank of a mesh, cut into parts, all of which are in this process."""
+
+    def __init__(self, mesh: DeviceMesh, parts: int, recompute: Recompute = "none", *, bf16: bool = False) -> None:
+        modules: list[nn.Module] = [plain_model()]
+        if parts > 1:
+            modules = [ModelPart(copy.deepcopy(plain_model()), number, parts) for number in range(parts)]
+        self.modules = [spread(one, mesh) for one in modules]
+        self.parts = [
+            PartPass(one, SIZES, mesh["tensor"], bf16=bf16, batch=B, recompute=recompute) for one in self.modules
+        ]
+        self.gather()
+
+    def gather(self) -> None:
+        for part in self.parts:
+            part.begin_gather()
+
+    def train(self, number: int, done: Callable[[list[WholeParameter]], None], batch: PartBatch) -> Passing[Tensor]:
+        """The loss of a micro-batch."""
+        out: Tensor | None = None
+        kept = []
+        for part in self.parts:
+            out, of_part = yield from part.forward_to_train(out, _for_part(part, self.parts, batch), 1 / MICRO_BATCHES)
+            kept.append(of_part)
+        handed_on: list[Tensor] = []
+        gradient: Tensor | None = None
+        for part in reversed(self.parts):
+            yield from part.backward(kept.pop(), gradient, handed_on.append, done)
+            gradient = handed_on.pop() if part is not self.parts[0] else None
+        assert not handed_on
+        assert out is not None
+        return out
+
+    def evaluate(self, batch: PartBatch) -> Passing[Tensor]:
+        """Losses [T]."""
+        out: Tensor | None = None
+        for part in self.parts:
+            out = yield from part.forward(out, _for_part(part, self.parts, batch))
+        assert out is not None
+        return out
+
+    def step(self, *, together: bool = False) -> tuple[list[float], dict[str, Tensor]]:
+        """Losses, and gradients whole, summed over both copies of the table."""
+        passes = [self.train(number, lambda _: None, batch_of(number)) for number in range(MICRO_BATCHES)]
+        losses = run_together(*passes) if together else [run_together(one)[0] for one in passes]
+        gradients: dict[str, Tensor] = {}
+        for part in self.parts:
+            for call in ("begin_reduce", "begin_reduce_replicas", "end_reduce"):
+                for parameter in part.parameters:
+                    getattr(parameter, call)()
+        for module in self.modules:
+            for name, one in module.named_parameters():
+                assert isinstance(one.grad, DTensor)
+                gradient = one.grad.full_tensor().clone()
+                gradients[name] = gradients[name] + gradient if name in gradients else gradient
+        return [loss.item() for loss in losses], gradients
+
+
+def _for_part(part: PartPass, parts: list[PartPass], batch: PartBatch) -> PartBatch:
+    """What it needs, and nothing else."""
+    is_first, is_last = part is parts[0], part is parts[-1]
+    return PartBatch(
+        batch.tokens_BS if is_first else None,
+        batch.labels_BS if is_last else None,
+        batch.mask_BS if is_last else None,
+    )
+
+
+def assert_as_by_autograd(found: tuple[list[float], dict[str, Tensor]]) -> None:
+    losses, gradients = by_autograd()
+    assert found[0] == pytest.approx(losses, abs=TOLERANCE)
+    assert found[1].keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        atol = TOLERANCE * float(gradient.abs().max())
+        torch.testing.assert_close(found[1][name], gradient, rtol=0, atol=atol)
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[DeviceMesh]:
+    with one_process() as mesh:
+        yield mesh
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_losses_and_gradients_are_those_of_autograd(parts: int, recompute: Recompute, mesh: DeviceMesh) -> None:
+    cut = _Cut(mesh, parts, recompute)
+    assert_as_by_autograd(cut.step())
+    cut.gather()
+    assert_as_by_autograd(cut.step(together=True))
+
+
+def _on_two_ranks() -> Any:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    mesh, found = mesh_of(tensor=RANKS), []
+    for parts, recompute in ((1, "selective"), (2, "full")):
+        losses, gradients = _Cut(mesh, parts, recompute).step(together=True)  # type: ignore[arg-type]
+        found.append((losses, {name: gradient.numpy() for name, gradient in gradients.items()}))
+    return found
+
+
+def test_two_ranks_compute_what_one_does() -> None:
+    for on_rank in in_processes(RANKS, _on_two_ranks):
+        for losses, gradients in on_rank:
+            assert_as_by_autograd((losses, {name: torch.from_numpy(value) for name, value in gradients.items()}))
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_losses_of_an_evaluation_are_those_of_training(parts: int, mesh: DeviceMesh) -> None:
+    cut, batch = _Cut(mesh, parts), batch_of(0)
+    assert batch.mask_BS is not None
+    (loss,) = run_together(cut.train(0, lambda _: None, batch))
+    (losses,) = run_together(cut.evaluate(batch))
+    mask_T = sequence_first(batch.mask_BS)
+    assert losses.shape == (B * S,)
+    assert ((losses * mask_T).sum() / mask_T.sum()).item() / MICRO_BATCHES == pytest.approx(loss.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_each_parameter_is_done_once_after_its_last_addition(parts: int, mesh: DeviceMesh) -> None:
+    cut = _Cut(mesh, parts)
+    done: list[tuple[WholeParameter, Tensor]] = []
+    run_together(cut.train(0, lambda some: done.extend((one, one.gradient.clone()) for one in some), batch_of(0)))
+    every = [one for part in cut.parts for one in part.parameters]
+    assert len(done) == len(every)
+    assert {id(one) for one, _ in done} == {id(one) for one in every}
+    for parameter, gradient in done:
+        assert gradient.any()
+        assert torch.equal(parameter.gradient, gradient)
+
+
+def test_parameters_are_those_of_the_module_once_each(mesh: DeviceMesh) -> None:
+    """The table, which both ends use, too."""
+    for cut in (_Cut(mesh, 1), _Cut(mesh, 2)):
+        for module, part in zip(cut.modules, cut.parts, strict=True):
+            assert {id(one.parameter) for one in part.parameters} == {id(one) for one in module.parameters()}
+            assert len(part.parameters) == len(list(module.parameters()))
+
+
+def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None:
+    """Changed weights, and with them the gains that are kept beside them, count from the next gathering on."""
+    cut, batch = _Cut(mesh, 2, bf16=True), batch_of(0)
+    before, again = (run_together(cut.evaluate(batch))[0] for _ in range(2))
+    with torch.no_grad():
+        for module in cut.modules:
+            for name, parameter in module.named_parameters():
+                if "norm" in name:
+                    assert isinstance(parameter, DTensor)
+                    parameter.to_local().add_(1)
+    not_yet = run_together(cut.evaluate(batch))[0]
+    cut.gather()
+    after = run_together(cut.evaluate(batch))[0]
+    assert torch.equal(before, again)
+    assert torch.equal(before, not_yet)
+    model = copy.deepcopy(plain_model())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(1)
+        assert batch.labels_BS is not None
+        expected = sequence_first(model(batch.tokens_BS, batch.labels_BS))
+    assert (after - before).abs().max() > 0.1
+    torch.testing.assert_close(after, expected, rtol=0, atol=0.1)
+
+
+def test_a_micro_batch_in_which_nothing_counts_has_no_loss(mesh: DeviceMesh) -> None:
+    """As by autograd: the mean of no losses is not a number."""
+    (loss,) = run_together(_Cut(mesh, 1).train(0, lambda _: None, batch_of(0, all_masked=True)))
+    assert loss.isnan()
+
+
+def test_all_blocks_are_watched(mesh: DeviceMesh) -> None:
+    class Begun(ForwardWatch):
+        number = 0
+
+        def begin(self) -> None:
+            self.number += 1
+
+    cut, watch = _Cut(mesh, 2, "full"), Begun()
+    for part in cut.parts:
+        part.watch(watch)
+    run_together(cut.train(0, lambda _: None, batch_of(0)))
+    assert watch.number == SIZES.num_layers
+    run_together(cut.evaluate(batch_of(0)))
+    assert watch.number == 2 * SIZES.num_layers

@@ -1,0 +1,148 @@
+"""Passes that take turns while they wait for collectives, and the collectives of two ranks."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from model.passes.tensor_group import Passing, Pending, TensorGroup, needed, run_together
+from tests.benchmark.tiny import in_processes
+from tests.model.passes.on_mesh import mesh_of, one_process
+
+RANKS = 2
+
+
+class _Work:
+    """A collective that is there when it has been waited for."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self._log, self._name = log, name
+
+    def wait(self) -> None:
+        self._log.append(f"{self._name} is there")
+
+
+def _pass(name: str, collectives: int, log: list[str]) -> Passing[str]:
+    for number in range(collectives):
+        log.append(f"{name} begins {number}")
+        result = yield from needed(Pending(torch.tensor(number), _Work(log, f"{name} {number}")))
+        assert result.item() == number
+    log.append(f"{name} ends")
+    return f"result of {name}"
+
+
+def test_one_computes_while_the_other_waits() -> None:
+    log: list[str] = []
+    assert run_together(_pass("a", 2, log), _pass("b", 1, log)) == ["result of a", "result of b"]
+    assert log == [
+        "a begins 0",
+        "b begins 0",
+        "a 0 is there",
+        "a begins 1",
+        "b 0 is there",
+        "b ends",
+        "a 1 is there",
+        "a ends",
+    ]
+
+
+@pytest.mark.parametrize("collectives", [(0, 3), (3, 0), (2, 2), (1, 4, 2)])
+def test_results_are_in_the_order_of_passes_whichever_ends_first(collectives: tuple[int, ...]) -> None:
+    logs: list[list[str]] = [[], []]
+    for log in logs:
+        names = "abc"[: len(collectives)]
+        passes = [_pass(name, number, log) for name, number in zip(names, collectives, strict=True)]
+        assert run_together(*passes) == [f"result of {name}" for name in names]
+        assert sum("begins" in line for line in log) == sum("is there" in line for line in log) == sum(collectives)
+    assert logs[0] == logs[1]
+
+
+def test_nothing_to_run() -> None:
+    assert run_together() == []
+
+
+def test_what_a_pass_raises_is_raised() -> None:
+    log: list[str] = []
+
+    def failing() -> Passing[None]:
+        yield from needed(Pending(torch.zeros(1), _Work(log, "failing")))
+        raise ValueError("a failure between collectives")
+
+    with pytest.raises(ValueError, match="between collectives"):
+        run_together(_pass("a", 3, log), failing())
+    assert "a ends" not in log
+
+
+def test_a_result_that_is_there_is_not_waited_for() -> None:
+    passing = needed(Pending(torch.tensor(3)))
+    with pytest.raises(StopIteration) as stop:
+        next(passing)
+    assert stop.value.value.item() == 3
+
+
+def test_a_group_of_one_sends_nothing() -> None:
+    x = torch.arange(6.0).view(3, 2)
+    with one_process() as mesh:
+        groups = [TensorGroup(), TensorGroup(mesh["tensor"])]
+    for group in groups:
+        assert (group.size, group.rank, group.group) == (1, 0, None)
+        for pending in (group.gather(x), group.reduce_scatter(x)):
+            assert pending.work is None
+            assert pending.result is x
+
+
+def _collectives() -> dict[str, Any]:
+    """What each rank gets, of rows that say whose they are."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    mesh = mesh_of(tensor=RANKS)["tensor"]
+    group = TensorGroup(mesh)
+    own = torch.arange(6.0).view(3, 2) + 10 * group.rank
+    # Rows with columns between them, as views of a larger tensor have them.
+    strided = torch.stack([own, own], dim=2)[:, :, 0]
+    terms = torch.arange(8.0).view(4, 2) * (group.rank + 1)
+    order: list[str] = []
+
+    def passing(name: str) -> Passing[tuple[Tensor, Tensor]]:
+        whole = yield from needed(group.gather(strided))
+        order.append(name)
+        part = yield from needed(group.reduce_scatter(terms))
+        order.append(name)
+        return whole, part
+
+    results = run_together(passing("a"), passing("b"))
+    return {
+        "rank": (group.rank, group.size),
+        "gathered": [whole.tolist() for whole, _ in results],
+        "scattered": [part.tolist() for _, part in results],
+        "order": order,
+        "terms": terms.tolist(),
+        "own": strided.tolist(),
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> list[dict[str, Any]]:
+    return in_processes(RANKS, _collectives)
+
+
+def test_rows_are_gathered_in_the_order_of_ranks(found: list[dict[str, Any]]) -> None:
+    assert [one["rank"] for one in found] == [(0, 2), (1, 2)]
+    expected = torch.cat([torch.arange(6.0).view(3, 2), torch.arange(6.0).view(3, 2) + 10]).tolist()
+    for one in found:
+        assert one["gathered"] == [expected, expected]
+        assert one["own"] == expected[3 * one["rank"][0] :][:3]
+
+
+def test_each_rank_gets_its_rows_of_the_sum(found: list[dict[str, Any]]) -> None:
+    sums = (torch.arange(8.0).view(4, 2) * 3).tolist()
+    for rank, one in enumerate(found):
+        own = sums[2 * rank : 2 * rank + 2]
+        assert one["scattered"] == [own, own]
+        assert one["terms"] == (torch.arange(8.0).view(4, 2) * (rank + 1)).tolist()  # what was sent is not changed
+
+
+def test_turns_are_the_same_on_all_ranks(found: list[dict[str, Any]]) -> None:
+    assert [one["order"] for one in found] == [["a", "b", "a", "b"]] * RANKS
