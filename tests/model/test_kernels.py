@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from model import kernels
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 OPTIONS: dict[str, Any] = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 
 
@@ -77,3 +79,53 @@ def test_apex_computes_what_pytorch_does() -> None:
             weight.grad = torch.sin(x + step)
             optimizer.step()
     torch.testing.assert_close(weights[0], weights[1], rtol=1e-6, atol=1e-6)
+
+
+def _draw(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-5), (torch.bfloat16, 0.05)]
+)
+def test_layer_norm_and_its_gradients_are_those_of_autograd(dtype: torch.dtype, tolerance: float) -> None:
+    x, gain, bias = (one.to(dtype) for one in (_draw(9, 16, seed=1), _draw(16, seed=2), _draw(16, seed=3)))
+    upstream = _draw(9, 16, seed=4).to(dtype)
+    wide = [one.double().requires_grad_() for one in (x, gain, bias)]
+    expected = F.layer_norm(wide[0], (16,), wide[1], wide[2], 1e-5)
+    out, state = kernels.layer_norm_forward(x, gain, bias)
+    found = kernels.layer_norm_backward(upstream, x, state, gain, bias)
+    for ours, theirs in zip(found, torch.autograd.grad(expected, wide, upstream.double()), strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(out.double(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_gradient_of_gelu_is_that_of_autograd() -> None:
+    x, upstream = _draw(7, 5, seed=1).requires_grad_(), _draw(7, 5, seed=2)
+    (expected,) = torch.autograd.grad(kernels.gelu(x), x, upstream)
+    torch.testing.assert_close(kernels.gelu_backward(upstream, x.detach()), expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_are_summed_in_fp32(dtype: torch.dtype, device: str) -> None:
+    """1,024 and 1 are numbers of BF16, and their sum is not. On a GPU neither is the product rounded."""
+    ones = torch.ones(1025, 3, dtype=dtype, device=device)
+    sums = torch.full((3, 3), 7.0, device=device)
+    kernels.put_product(sums, ones[:1024], ones[:1024])
+    assert (sums == 1024).all()
+    kernels.add_product(sums, ones[:1], ones[:1])
+    assert (sums == 1025).all()
+    kernels.put_product(sums, ones, ones)
+    rounded = dtype == torch.bfloat16 and device == "cpu"
+    assert (sums == (1024 if rounded else 1025)).all()
+
+
+def test_a_product_is_left_transposed_times_right() -> None:
+    left, right = (torch.arange(6.0).view(3, 2), torch.arange(12.0).view(3, 4))
+    expected = torch.einsum("tf,th->fh", left, right)
+    sums = torch.zeros(2, 4)
+    for factor in (1, 2):
+        kernels.add_product(sums, left, right)
+        assert torch.equal(sums, factor * expected)
