@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from model.passes.tensor_group import Passing, Pending, TensorGroup, needed, run_together
+from model.passes.tensor_group import Passing, Pending, TensorGroup, needed, run_together, together
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import mesh_of, one_process
 
@@ -57,6 +57,19 @@ def test_results_are_in_the_order_of_passes_whichever_ends_first(collectives: tu
         assert run_together(*passes) == [f"result of {name}" for name in names]
         assert sum("begins" in line for line in log) == sum("is there" in line for line in log) == sum(collectives)
     assert logs[0] == logs[1]
+
+
+def test_passes_that_are_one_take_turns_inside_it() -> None:
+    """And, as one, with others: an evaluation's slot is two forward passes."""
+    log: list[str] = []
+    assert list(together()) == []  # nothing to wait for
+
+    def two() -> Passing[list[str]]:
+        return (yield from together(_pass("a", 1, log), _pass("b", 1, log)))
+
+    assert run_together(two(), _pass("c", 1, log)) == [["result of a", "result of b"], "result of c"]
+    assert [line for line in log if "begins" in line] == ["a begins 0", "b begins 0", "c begins 0"]
+    assert log.index("b begins 0") < log.index("a 0 is there") < log.index("a ends") < log.index("b 0 is there")
 
 
 def test_nothing_to_run() -> None:
