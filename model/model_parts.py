@@ -1,13 +1,12 @@
-"""Pipeline parallelism: the model cut into parts of consecutive layers, one for each pipeline stage.
+"""Pipeline parallelism: the model's parameters cut into parts of consecutive layers, one for each pipeline stage.
 
-PyTorch's schedules move what lies between the parts: the hidden state [B, S / tensor-parallel ranks, H]. The word table
-is wanted by the first part and by the last; each has a copy, under the same name, and their gradients are added up
-(benchmark/training/engine/tied_table.py).
+Passes through a part: passes/part_pass.py. The word table is wanted by the first part and by the last; each has a copy,
+under the same name, and their gradients are added up (benchmark/training/engine/tied_table.py).
 """
 
 import itertools
 
-from torch import Tensor, nn
+from torch import nn
 
 from model.gpt3 import GPT3
 
@@ -24,25 +23,13 @@ class ModelPart(nn.Module):
 
     def __init__(self, whole: GPT3, pipeline_stage: int, num_pipeline_stages: int) -> None:
         super().__init__()
-        self.is_first, self.is_last = pipeline_stage == 0, pipeline_stage == num_pipeline_stages - 1
+        is_first, is_last = pipeline_stage == 0, pipeline_stage == num_pipeline_stages - 1
         layers = layers_of_pipeline_stages(whole.config.num_layers, num_pipeline_stages)[pipeline_stage]
         self.encoder = nn.Module()
         self.encoder.layers = nn.ModuleDict({str(layer): whole.encoder.layers[str(layer)] for layer in layers})
-        if self.is_first or self.is_last:
+        if is_first or is_last:
             self.embedding = whole.embedding
-        if self.is_last:
+        if is_last:
             self.encoder.final_layernorm = whole.encoder.final_layernorm
-            self.output_layer = whole.output_layer
-            if not self.is_first:
+            if not is_first:
                 del self.embedding.position_embeddings
-
-    def forward(self, x: Tensor, labels_BS: Tensor | None = None) -> Tensor:
-        """Tokens [B, S] or hidden state to hidden state, or to token losses [B, S] in the last part."""
-        if self.is_first:
-            x = self.embedding(x)
-        for block in self.encoder.layers.values():  # type: ignore[operator]
-            x = block(x)
-        if self.is_last:
-            x = self.encoder.final_layernorm(x)  # type: ignore[operator]
-            x = self.output_layer(x, self.embedding.word_embeddings.weight, labels_BS)
-        return x

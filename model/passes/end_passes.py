@@ -121,5 +121,5 @@ class OutputPass:
         return softmax_losses(torch.mm(normed_TH, self._words.value.t()), labels_T, self._group.group)
 
     def _turns(self, labels_T: Tensor) -> int:
-        """How many times logits are made, none of more than LARGEST_LOGITS bytes."""
+        """How many times logits are made, each of LARGEST_LOGITS bytes or little more."""
         return math.ceil(labels_T.shape[0] * self._words.value.shape[0] * 4 / LARGEST_LOGITS)

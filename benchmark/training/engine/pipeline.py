@@ -129,8 +129,8 @@ class Pipeline(ForwardBackward):
                 if slot.backward is not None and backward is not None:
                     passes.append(backward(slot.backward, gradient))
                 del x, gradient
-                for together in [passes] if self._shape.apart else [[one] for one in passes]:
-                    run_together(*together)
+                for at_once in [passes] if self._shape.apart else [[one] for one in passes]:
+                    run_together(*at_once)
                 exchange.slot_ends()
             exchange.received()
 
