@@ -103,7 +103,6 @@ class BlockPass:
         self, parameters: Mapping[str, WholeParameter], group: TensorGroup, heads: int, batch: int, recompute: Recompute
     ) -> None:
         """``heads``: of this rank; ``batch``: samples of a micro-batch."""
-        self.parameters = list(parameters.values())
         self._group, self._heads, self._batch, self._recompute = group, heads, batch, recompute
         first = group.rank == 0
         self._norm_x = NormPass(parameters, "input_layernorm")

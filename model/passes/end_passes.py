@@ -33,7 +33,6 @@ class EmbeddingPass:
     def __init__(self, parameters: Mapping[str, WholeParameter], group: TensorGroup) -> None:
         self._words, self._positions = parameters[WORDS], parameters[POSITIONS]
         self._group = group
-        self.parameters = [self._words, self._positions]
 
     def forward(self, tokens_BS: Tensor) -> Passing[Tensor]:
         """Hidden state [t, H] of tokens [B, S]."""
@@ -83,7 +82,6 @@ class OutputPass:
     def __init__(self, parameters: Mapping[str, WholeParameter], group: TensorGroup) -> None:
         self._words, self._group = parameters[WORDS], group
         self._norm = NormPass(parameters, FINAL_NORM)
-        self.parameters = [self._words, parameters[f"{FINAL_NORM}.weight"], parameters[f"{FINAL_NORM}.bias"]]
 
     def refresh(self) -> None:
         self._norm.refresh()

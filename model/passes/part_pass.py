@@ -11,6 +11,7 @@ from model.gpt3_config import GPT3Config, Recompute
 from model.parallelize import parameters_by_name
 from model.passes.block_pass import BlockPass, KeptBlock
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
+from model.passes.part_parameters import PartParameters
 from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter
 
@@ -60,19 +61,12 @@ class PartPass:
         is_last = "encoder.final_layernorm.weight" in parameters
         self._embedding = EmbeddingPass(parameters, self._group) if is_first else None
         self._output = OutputPass(parameters, self._group) if is_last else None
-        ends = [end.parameters for end in (self._embedding, self._output) if end is not None]
-        self._others = list({id(one): one for end in ends for one in end}.values())
+        self.parameters = PartParameters(list(parameters.values()))
         self._arriving = False
 
-    @property
-    def parameters(self) -> list[WholeParameter]:
-        """In the order in which a forward pass uses them; those of the output come with the embedding's."""
-        return [*self._others, *(one for block in self.blocks for one in block.parameters)]
-
     def begin_gather(self) -> None:
-        """Begin to collect the values of all parameters. Collective."""
-        for parameter in self.parameters:
-            parameter.begin_gather()
+        """Begin to collect the values of all parameters, which the next forward pass waits for. Collective."""
+        self.parameters.begin_gather()
         self._arriving = True
 
     def forward(self, x: Tensor | None, batch: PartBatch) -> Passing[Tensor]:
@@ -106,18 +100,14 @@ class PartPass:
         kept: KeptPart,
         gradient_tH: Tensor | None,
         hand_on: Callable[[Tensor], None],
-        done: Callable[[list[WholeParameter]], None],
     ) -> Passing[None]:
         """Add to the parameters' gradients.
 
         ``gradient_tH``: of the part's output, None where that is the loss. ``hand_on`` is given the gradient of the
-        part's input while a weight gradient is still to be computed. ``done`` is told of parameters to whose gradients
-        this pass adds nothing more.
+        part's input while a weight gradient is still to be computed.
         """
         gradient = kept.output_gradient_tH if gradient_tH is None else gradient_tH
         assert gradient is not None
-        if self._embedding is None:
-            done(self._others)
 
         def send(gradient: Tensor) -> Pending:
             hand_on(gradient)
@@ -128,37 +118,32 @@ class PartPass:
             block = self.blocks[number]
             to_next = send if number == 0 and self._embedding is None else self._group.gather
             gradient, whole = yield from block.backward(kept.blocks.pop(), gradient, whole, to_next)
-            done(block.parameters)
         if self._embedding is not None:
             assert kept.tokens_BS is not None
             yield from self._embedding.backward(kept.tokens_BS, gradient, whole)
-            done(self._others)
 
     def _blocks_forward(
         self, x: Tensor | None, batch: PartBatch, *, keep: bool
     ) -> Passing[tuple[Tensor, list[KeptBlock]]]:
         if self._arriving:
-            self._end_gather(self._others)
+            self._end_gather()
         if self._embedding is not None:
             assert batch.tokens_BS is not None
             x = yield from self._embedding.forward(batch.tokens_BS)
         assert x is not None
         kept_blocks = []
         for block in self.blocks:
-            if self._arriving:
-                self._end_gather(block.parameters)
-                block.refresh()
             x, kept = yield from block.forward(x, keep=keep)
             if kept is not None:
                 kept_blocks.append(kept)
-        if self._arriving and self._output is not None:
-            self._output.refresh()
-        self._arriving = False
         return x, kept_blocks
 
-    def _end_gather(self, parameters: list[WholeParameter]) -> None:
-        for parameter in parameters:
-            parameter.end_gather()
+    def _end_gather(self) -> None:
+        self.parameters.end_gather()
+        for one in (*self.blocks, self._output):
+            if one is not None:
+                one.refresh()
+        self._arriving = False
 
     def watch(self, watch: ForwardWatch) -> None:
         """Tell ``watch`` of the forward passes of all blocks."""

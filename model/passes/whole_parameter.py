@@ -1,14 +1,11 @@
 """A parameter as the passes use it: whole over the data-parallel ranks, with a gradient in FP32.
 
 The state of a run has each parameter as a DTensor: an FP32 shard of its rows on each data-parallel rank, of this rank's
-part where tensor parallelism cuts it (parallelize.py). Here the values are gathered once a step in the precision of the
-computation, gradients of all micro-batches are summed where they are computed, and the sum is scattered to the shards
-once a step: a distributed optimizer (ZeRO 1), without a copy between, for a shard is consecutive rows.
-
-With one data-parallel rank nothing is sent, and in FP32 nothing is copied either.
+part where tensor parallelism cuts it (parallelize.py). Here are its values in the precision of the computation, and the
+gradients of all micro-batches, summed where they are computed. A shard is consecutive rows, so values are gathered and
+gradients scattered (part_parameters.py) without a copy between. With one data-parallel rank nothing is sent, and in
+FP32 nothing is copied either.
 """
-
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,7 +14,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from model.kernels import add_product, put_product
-from model.passes.tensor_group import all_gather_single, reduce_scatter_single
 
 REPLICATE, SHARD, TENSOR = "replicate", "shard", "tensor"
 """Axes of a parameter's mesh."""
@@ -29,13 +25,11 @@ class WholeParameter:
     def __init__(self, parameter: DTensor, dtype: torch.dtype) -> None:
         self.parameter = parameter
         mesh = parameter.device_mesh
-        self._shards, self._rank, self._shard_group = _axis(mesh, SHARD)
-        self._replicas, _, self._replica_group = _axis(mesh, REPLICATE)
+        self._shards, self._rank, _ = axis_of(mesh, SHARD)
         names = mesh.mesh_dim_names or ()
         cut = TENSOR in names and not parameter.placements[names.index(TENSOR)].is_replicate()
-        sharers, _, tensor_group = _axis(mesh, TENSOR)
-        self._sum_group = None if cut or sharers == 1 else tensor_group
-        """Each of its ranks has a term of the gradient: the parameter is whole on all and used for their own tokens."""
+        sharers, _, _ = axis_of(mesh, TENSOR)
+        self._has_terms = sharers > 1 and not cut  # whole on all, and each uses it for its own tokens
         shape = list(parameter.shape)
         if cut:
             axis = parameter.placements[names.index(TENSOR)].dim  # type: ignore[attr-defined]
@@ -53,7 +47,6 @@ class WholeParameter:
         self._shard_gradient: DTensor | None = None
         self._fresh = True
         """Nothing was added to the gradient since the last step."""
-        self._work: Any = None
 
     @property
     def gradient(self) -> Tensor:
@@ -84,42 +77,39 @@ class WholeParameter:
         else:
             add_product(self._sums(), left_TF, right_TH)
 
-    def begin_gather(self) -> None:
-        """Begin to collect the shards' values. Collective over the data-parallel ranks of a replica."""
+    def put_own_rows(self) -> tuple[Tensor, Tensor] | None:
+        """Put this rank's shard into its place among the values; where to gather all rows, and this rank's, of equal
+        number on all ranks. None where there is one shard."""
         if self._padded is self._shard:
-            return
+            return None
         own = self._padded.narrow(0, self._rank * self._chunk, self._chunk)
         own[: self._shard.shape[0]].copy_(self._shard)
-        if self._shard_group is not None:
-            self._work = all_gather_single(self._padded, own, group=self._shard_group, async_op=True)
+        return None if self._shards == 1 else (self._padded, own)
 
-    def end_gather(self) -> None:
-        """``value`` may be read from here on."""
-        self._wait()
+    def terms(self) -> Tensor | None:
+        """The gradient, where each tensor-parallel rank has a term of it: they are to be summed in place."""
+        return self.gradient if self._has_terms else None
 
-    def begin_reduce(self) -> None:
-        """Begin to sum the gradients of all ranks; nothing may be added any more. Collective, as are the following."""
+    def to_scatter(self) -> tuple[Tensor, Tensor] | None:
+        """Where the shard of the summed gradient goes, and what to scatter. None where there is one shard."""
         sums = self.gradient
-        if self._sum_group is not None:
-            dist.all_reduce(sums, group=self._sum_group)
-        if self._shard_group is not None:
-            assert self._padded_gradient is not None
-            shard = self._gradient_shard()
-            self._work = reduce_scatter_single(shard, self._padded_gradient, group=self._shard_group, async_op=True)
+        assert self._padded_gradient is not None and len(sums) <= len(self._padded_gradient)
+        return None if self._shards == 1 else (self.shard_sum(), self._padded_gradient)
 
-    def begin_reduce_replicas(self) -> None:
-        """After :meth:`begin_reduce` of all parameters: go on with the sum over replicas."""
-        self._wait()
-        if self._replica_group is not None:
-            self._work = dist.all_reduce(self._gradient_shard(), group=self._replica_group, async_op=True)
+    def shard_sum(self) -> Tensor:
+        """This rank's rows of the summed gradient, FP32, of equal number on all ranks; with one shard all of it."""
+        if self._shards == 1:
+            return self.gradient
+        if self._reduced is None:
+            shape = (self._chunk, *self._padded.shape[1:])
+            self._reduced = torch.zeros(shape, dtype=torch.float32, device=self._padded.device)
+        return self._reduced
 
-    def end_reduce(self) -> None:
-        """The sum is there: it becomes the gradient of ``parameter``."""
-        self._wait()
+    def publish_gradient(self) -> None:
+        """The sum over all ranks becomes the gradient of ``parameter``, and the next one starts from nothing."""
         if self._shard_gradient is None:
-            own = self._gradient_shard()[: self._shard.shape[0]]
             self._shard_gradient = DTensor.from_local(
-                own,
+                self.shard_sum()[: self._shard.shape[0]],
                 self.parameter.device_mesh,
                 self.parameter.placements,
                 run_check=False,
@@ -135,22 +125,8 @@ class WholeParameter:
             self._gradient = self._padded_gradient[: self.value.shape[0]]
         return self._gradient
 
-    def _gradient_shard(self) -> Tensor:
-        """FP32, [rows of a shard, ...]; with one shard the gradient itself."""
-        if self._shard_group is None:
-            return self._sums()
-        if self._reduced is None:
-            shape = (self._chunk, *self._padded.shape[1:])
-            self._reduced = torch.zeros(shape, dtype=torch.float32, device=self._padded.device)
-        return self._reduced
 
-    def _wait(self) -> None:
-        if self._work is not None:
-            self._work.wait()
-            self._work = None
-
-
-def _axis(mesh: DeviceMesh, name: str) -> tuple[int, int, dist.ProcessGroup | None]:
+def axis_of(mesh: DeviceMesh, name: str) -> tuple[int, int, dist.ProcessGroup | None]:
     """Size of an axis, this process's place in it, and its group where there is more than one."""
     if name not in (mesh.mesh_dim_names or ()):
         return 1, 0, None

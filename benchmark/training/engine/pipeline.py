@@ -16,7 +16,6 @@ from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, 
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
 from model.passes.tensor_group import ForwardWatch, Passing, run_together, together
-from model.passes.whole_parameter import WholeParameter
 
 
 class Pipeline(ForwardBackward):
@@ -74,8 +73,10 @@ class Pipeline(ForwardBackward):
                 self._exchange.send_on(out)
 
         def backward(turn: Turn, gradient: Tensor | None) -> Passing[None]:
-            done = _begin_reduce if turn.micro_batch == number - 1 else _go_on
-            yield from self._parts[turn.chunk].backward(kept.pop(turn), gradient, self._exchange.send_back, done)
+            part = self._parts[turn.chunk]
+            yield from part.backward(kept.pop(turn), gradient, self._exchange.send_back)
+            if turn.micro_batch == number - 1:
+                part.parameters.begin_reduce()
 
         self._run(training_slots(self._shape, number), forward, backward, self._exchange)
         self._end_reduce()
@@ -115,8 +116,7 @@ class Pipeline(ForwardBackward):
         backward: Callable[[Turn, Tensor | None], Passing[None]] | None,
         exchange: "Exchange",
     ) -> None:
-        for part in self._parts:
-            part.begin_gather()
+        self._parts[0].begin_gather()
         with self._context:
             exchange.begin(None, slots[0])
             for slot, following in itertools.pairwise([*slots, None]):
@@ -125,6 +125,7 @@ class Pipeline(ForwardBackward):
                 exchange.begin(slot, following)
                 passes = []
                 if slot.forward is not None:
+                    self._gather_next(slot.forward)
                     passes.append(forward(slot.forward, x))
                 if slot.backward is not None and backward is not None:
                     passes.append(backward(slot.backward, gradient))
@@ -135,11 +136,15 @@ class Pipeline(ForwardBackward):
             exchange.received()
 
     def _end_reduce(self) -> None:
-        parameters = [parameter for part in self._parts for parameter in part.parameters]
-        for parameter in parameters:
-            parameter.begin_reduce_replicas()
-        for parameter in parameters:
-            parameter.end_reduce()
+        for part in self._parts:
+            part.parameters.begin_reduce_replicas()
+        for part in self._parts:
+            part.parameters.end_reduce()
+
+    def _gather_next(self, turn: Turn) -> None:
+        """A chunk's first forward pass of a step begins: the next one's values are to be there when it comes."""
+        if turn.micro_batch == 0 and turn.chunk + 1 < len(self._parts):
+            self._parts[turn.chunk + 1].begin_gather()
 
     def _needed_of(self, turn: Turn, batch: Callable[[], MicroBatch]) -> PartBatch:
         """What a chunk needs of a micro-batch, on the device. Nothing is read for a chunk that needs nothing."""
@@ -228,12 +233,3 @@ class Exchange:
             if tensor is not None:
                 operations.append(dist.P2POp(dist.irecv, tensor, sender, self._group))
         self._works = dist.batch_isend_irecv(operations) if operations else []
-
-
-def _begin_reduce(parameters: list[WholeParameter]) -> None:
-    for parameter in parameters:
-        parameter.begin_reduce()
-
-
-def _go_on(parameters: list[WholeParameter]) -> None:
-    """There are more micro-batches."""

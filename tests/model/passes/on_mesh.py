@@ -1,7 +1,7 @@
 """Small modules on a mesh as training has them, for the tests of this folder."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -11,6 +11,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from model.parallelize import AXES, parameters_by_name
+from model.passes.part_parameters import PartParameters
 from model.passes.whole_parameter import WholeParameter
 from model.tensor_parallel import apply_tensor_parallel
 
@@ -46,10 +47,28 @@ def shard(module: nn.Module, mesh: DeviceMesh) -> None:
 def whole_parameters(module: nn.Module, dtype: torch.dtype) -> dict[str, WholeParameter]:
     """By name, with their values gathered."""
     found = {name: WholeParameter(parameter, dtype) for name, parameter in parameters_by_name([module]).items()}
-    for parameter in found.values():
-        parameter.begin_gather()
-        parameter.end_gather()
+    gather(found.values())
     return found
+
+
+def gather(parameters: Iterable[WholeParameter]) -> None:
+    """Values of all shards."""
+    together = PartParameters(list(parameters))
+    together.begin_gather()
+    together.end_gather()
+
+
+def sum_over_ranks(parameters: Iterable[WholeParameter]) -> None:
+    """The gradients of what tensor-parallel ranks have whole."""
+    PartParameters(list(parameters)).begin_reduce()
+
+
+def reduce(parameters: Iterable[WholeParameter]) -> None:
+    """The gradients over all ranks; they become those of the DTensors."""
+    together = PartParameters(list(parameters))
+    together.begin_reduce()
+    together.begin_reduce_replicas()
+    together.end_reduce()
 
 
 def own_part(whole: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:

@@ -16,7 +16,7 @@ from model.gpt3_config import GPT3Config, Recompute
 from model.passes.block_pass import BlockPass, KeptBlock
 from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup, needed, run_together
 from tests.benchmark.tiny import in_processes
-from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread
+from tests.model.passes.on_mesh import draw, mesh_of, one_process, own_part, sequence_first_rows, spread, sum_over_ranks
 from tests.model.passes.on_mesh import whole_parameters as gathered
 
 RANKS = 2
@@ -91,9 +91,9 @@ class _Passed:
         passes = [self.pass_through(number) for number in range(MICRO_BATCHES)]
         results = run_together(*passes) if together else [run_together(one)[0] for one in passes]
         found = {"output": [out for out, _ in results], "input gradient": [gradient for _, gradient in results]}
-        for name, parameter in self.parameters.items():
-            parameter.begin_reduce()  # sums over ranks that have the parameter whole
-            found[name] = [parameter.gradient.clone()]
+        own = {name: parameter.gradient for name, parameter in self.parameters.items()}
+        sum_over_ranks(self.parameters.values())
+        found.update({name: [gradient.clone()] for name, gradient in own.items()})
         return found
 
     def differences(self, ours: dict[str, list[Tensor]], theirs: dict[str, list[Tensor]]) -> dict[str, float]:

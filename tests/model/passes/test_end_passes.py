@@ -34,6 +34,7 @@ from tests.model.passes.on_mesh import (
     own_part,
     sequence_first_rows,
     spread,
+    sum_over_ranks,
     whole_parameters,
 )
 
@@ -134,7 +135,7 @@ class _Ends:
             (found[f"hidden state {number}"],) = run_together(embedding.forward(tokens))
             upstream = self.own_rows(draw(B, S, H, seed=100 + number))
             run_together(embedding.backward(tokens, upstream, self.group.gather(upstream)))
-        return found | self._summed(parameters, embedding.parameters), parameters
+        return found | self._summed(parameters, "embedding"), parameters
 
     def output(self, turns: int) -> tuple[Numbers, dict[str, WholeParameter]]:
         parameters = whole_parameters(self.model, torch.float64)
@@ -149,12 +150,14 @@ class _Ends:
                 (alone,) = run_together(output.losses(x_tH, labels_T))
             assert torch.equal(alone, losses)
             found[f"losses {number}"], found[f"input gradient {number}"] = losses, gradient
-        return found | self._summed(parameters, output.parameters), parameters
+        return found | self._summed(parameters, "embedding.word", "encoder.final"), parameters
 
-    def _summed(self, parameters: dict[str, WholeParameter], of_end: list[WholeParameter]) -> Numbers:
-        for parameter in of_end:
-            parameter.begin_reduce()  # sums over ranks that have the parameter whole
-        return {name: one.gradient.clone() for name, one in parameters.items() if one in of_end}
+    def _summed(self, parameters: dict[str, WholeParameter], *prefixes: str) -> Numbers:
+        """Gradients of those whose names begin so."""
+        own = {name: one for name, one in parameters.items() if name.startswith(prefixes)}
+        gradients = {name: one.gradient for name, one in own.items()}
+        sum_over_ranks(own.values())
+        return {name: gradient.clone() for name, gradient in gradients.items()}
 
     def differences(self, ours: Numbers, parameters: dict[str, WholeParameter], theirs: Numbers) -> dict[str, float]:
         """Largest ones, relative to the largest number."""

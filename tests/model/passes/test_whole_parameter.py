@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from model.passes.whole_parameter import WholeParameter
 from model.tensor_parallel import distribute
 from tests.benchmark.tiny import in_processes
-from tests.model.passes.on_mesh import mesh_of, one_process, own_part, shard, whole_parameters
+from tests.model.passes.on_mesh import gather, mesh_of, one_process, own_part, reduce, shard, whole_parameters
 
 RANKS = 6
 TOPOLOGIES = {"sharded": {"shards": 3, "tensor": 2}, "replicas": {"replicas": 2, "shards": 3}}
@@ -83,8 +83,7 @@ def _steps(name: str, parameter: WholeParameter, mesh: DeviceMesh) -> Iterator[t
         for micro_batch in range(2):
             terms = _terms(name, step, micro_batch, data_rank, tensor_rank)
             parameter.add(own_part(terms, parameter, mesh).to(parameter.value.dtype))
-        for call in (parameter.begin_reduce, parameter.begin_reduce_replicas, parameter.end_reduce):
-            call()
+        reduce([parameter])
         ranks = range(tensor_parallel if CUT[name] is None else 1)
         every = [_terms(name, step, n, d, t) for n in range(2) for d in range(data_parallel) for t in ranks]
         gradient = parameter.parameter.grad
@@ -94,8 +93,7 @@ def _steps(name: str, parameter: WholeParameter, mesh: DeviceMesh) -> Iterator[t
         parameter.parameter.grad = None
         with torch.no_grad():
             parameter.parameter.to_local().add_(1)
-        parameter.begin_gather()
-        parameter.end_gather()
+        gather([parameter])
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +124,7 @@ def alone(mesh: DeviceMesh, dtype: torch.dtype, name: str = "by columns") -> Who
 
 
 def reduced(parameter: WholeParameter) -> Tensor:
-    for call in (parameter.begin_reduce, parameter.begin_reduce_replicas, parameter.end_reduce):
-        call()
+    reduce([parameter])
     gradient = parameter.parameter.grad
     assert isinstance(gradient, DTensor)
     return gradient.to_local()
@@ -147,8 +144,7 @@ def test_values_in_bf16_are_rounded_when_they_are_gathered(mesh: DeviceMesh) -> 
         parameter.parameter.to_local().fill_(257.0)
     assert parameter.value.dtype == torch.bfloat16
     assert (parameter.value != 256).any()
-    parameter.begin_gather()
-    parameter.end_gather()
+    gather([parameter])
     assert (parameter.value == 256).all()
     assert (parameter.parameter.to_local() == 257).all()
 
