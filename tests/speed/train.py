@@ -5,16 +5,17 @@ python -m tests.speed.train [--nanogpt FOLDER] [--repeat 5]
 The others are Hugging Face's GPT-2 (transformers) and, from a checkout of it, nanoGPT's model, each in the plain loop
 of its own documentation: autocast for BF16, fused AdamW, clipping at 1.0; without dropout and with GPT-3's GELU. Ours
 is the step of a timed run in one process: FSDP, Adam on shards, norm, clipping, schedule. All use the same threads,
-batch and vocabulary; sides take turns, and the best of the repetitions counts. The losses at the start are printed, to
-see that all do the same work.
+batch and vocabulary; sides take turns. Of each side the best repetition is printed and its ratio to the best of the
+others'; then the same ratio of each repetition, as median and quartiles, by wall time and by CPU time: where other
+programs share the cores these tell more. The losses at the start are printed, to see that all do the same work.
 """
 
 import argparse
 import dataclasses
 import importlib.util
-import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,15 @@ from model.gpt3_config import GPT3Config
 
 Step = Callable[[Tensor], float]
 """One optimizer step on tokens [B, S + 1]; returns the loss."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Of a step, mean over one repetition."""
+
+    wall_s: float
+    cpu_s: float
+    """Of all threads."""
 
 
 @dataclass(frozen=True)
@@ -165,20 +175,37 @@ def main() -> None:
             steps = {name: build(shape, precision) for name, build in builders.items()}
             tokens = torch.randint(shape.vocabulary, (shape.batch, shape.sequence + 1))
             losses = {name: step(tokens) for name, step in steps.items()}
-            best = dict.fromkeys(steps, math.inf)
+            timed: dict[str, list[Timed]] = {name: [] for name in steps}
             for _ in range(options.repeat):
                 for name, step in steps.items():
-                    started = time.perf_counter()
+                    wall_s, cpu_s = time.perf_counter(), time.process_time()
                     for _ in range(options.steps):
                         step(tokens)
-                    best[name] = min(best[name], (time.perf_counter() - started) / options.steps)
-            fastest = min(seconds for name, seconds in best.items() if name != "ours")
-            for name, seconds in best.items():
-                rate = shape.batch * shape.sequence / seconds
-                print(
-                    f"  {name:20} {rate:9,.0f} tokens/s, {fastest / seconds:5.2f} of the best other, "
-                    f"first loss {losses[name]:.3f}"
-                )
+                    passed = time.perf_counter() - wall_s, time.process_time() - cpu_s
+                    timed[name].append(Timed(*(seconds / options.steps for seconds in passed)))
+            for line in compared(timed, losses, shape.batch * shape.sequence):
+                print(line, flush=True)
+
+
+def compared(timed: Mapping[str, Sequence[Timed]], losses: Mapping[str, float], tokens: int) -> Iterator[str]:
+    """A line for each side, beside the fastest of the others."""
+    for name, own in timed.items():
+        best = min(step.wall_s for step in own)
+        others = min(step.wall_s for other, steps in timed.items() if other != "ours" for step in steps)
+        ratios = " and ".join(_ratios(timed, name, clock) for clock in ("wall_s", "cpu_s"))
+        yield (
+            f"  {name:20}{tokens / best:9,.0f} tokens/s, {others / best:.2f} of the best other; by repetition "
+            f"{ratios}; first loss {losses[name]:.3f}"
+        )
+
+
+def _ratios(timed: Mapping[str, Sequence[Timed]], name: str, clock: str) -> str:
+    """The fastest other over this side, in each repetition: median (quartiles)."""
+    sides = {side: [getattr(step, clock) for step in steps] for side, steps in timed.items()}
+    others = [min(step) for step in zip(*(steps for side, steps in sides.items() if side != "ours"), strict=True)]
+    ratios = [other / own for other, own in zip(others, sides[name], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}) by {clock.removesuffix('_s')}"
 
 
 if __name__ == "__main__":
