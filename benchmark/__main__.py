@@ -16,6 +16,7 @@ import tyro
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import parse_run
 from benchmark.results.subjects import NEWEST_RULESET
+from benchmark.slice_run.slice_config import SliceOptions
 from stage.cli import Command, one_line_usage_error
 from stage.errors import CheckFailed, InputError, run_command
 
@@ -164,6 +165,30 @@ class PlanCommand:
         print(json.dumps(asdict(made)) if self.json else format_run_plan(made, self.config))
         if made.dry_run.complaint is not None:
             raise CheckFailed(made.dry_run.complaint)
+        return 0
+
+
+@dataclass(frozen=True)
+class SliceCommand:
+    """A few layers of a benchmark at their true width on this machine's GPUs, by the code that trains: step time, MFU,
+    memory, where the time goes, and calibration.json, from which plan computes the whole system's step. The first thing
+    to run on any GPU; less than two minutes.
+
+    Example: python -m benchmark slice gpt3_175b --layers 2 --json
+
+    Exit status: 0 measured, 1 a process failed (out of memory: the line says which --layers fits), 2 bad input.
+    """
+
+    options: Annotated[tyro.conf.OmitArgPrefixes[SliceOptions], tyro.conf.arg(name="slice")]
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        from benchmark.slice_run.run_slice import run_slice
+        from benchmark.slice_run.slice_text import format_slice
+
+        result, calibration = run_slice(self.options)
+        print(json.dumps(asdict(result)) if self.json else format_slice(result, calibration))
         return 0
 
 
@@ -435,6 +460,7 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     ),
     "schedule": (ScheduleCommand, "Every step of a run: consumed samples, learning rate, whether it evaluates."),
     "plan": (PlanCommand, "Memory, messages, step time and time to train of a run, without its devices."),
+    "slice": (SliceCommand, "A few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
     "preflight": (
         PreflightCommand,
         "Whether machines and inputs will carry a run: one line for each check, with its mend.",

@@ -14,8 +14,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.drills.aftermath import Aftermath, read_aftermath
 from benchmark.drills.damage import damage_files
 from benchmark.drills.faults import Damage, Fault
-from benchmark.drills.forked_ranks import run_ranks
 from benchmark.drills.injector import run_disturbed
+from benchmark.rehearsal.forked_ranks import run_ranks
 from benchmark.supervision.launcher import Start, keep_running
 from benchmark.supervision.next_attempt import Decision
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint

@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.drills.acts import children
-from benchmark.drills.forked_ranks import run_ranks
 from benchmark.drills.practice import BATCH, LAYOUTS, PRACTICE, practice_config, prepared_inputs
+from benchmark.rehearsal.forked_ranks import run_ranks
 from benchmark.supervision.attempt_folder import attempt_path
 from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.phases import Phase, PhaseLog

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.drills.forked_ranks import GRACE_S, highest_status, run_ranks
+from benchmark.rehearsal.forked_ranks import GRACE_S, highest_status, run_ranks
 
 
 def _rank_0_fails_rank_1_goes_on(folder: Path) -> None:

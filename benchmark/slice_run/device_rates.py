@@ -1,0 +1,139 @@
+"""Rates of one device, measured kernel by kernel: what a plan computes the time of a step from.
+
+Shapes are those that ranks of the benchmark have at each size of tensor parallelism, whatever the slice itself runs at.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmark.planning.calibration import AttentionTime, ElementwiseTime, LaunchTime, MatmulTime
+from benchmark.slice_run.stopwatch import seconds_per_call, synchronize
+from model.fused import adam
+from model.gpt3_config import GPT3Config
+
+TENSOR_PARALLEL = (1, 2, 4, 8)
+ADAM_PARAMETERS = 1 << 26
+ADAM_BYTES = 28
+"""Per parameter: weight, gradient and two moments read, three of them written, FP32."""
+LAUNCHES = 300
+"""Fewer than a queue holds, so that queueing never waits."""
+
+
+def layer_shapes(model: GPT3Config, tensor_parallel: int) -> dict[str, tuple[int, int]]:
+    """Inputs and outputs of each matrix on one rank."""
+    H, F_ = model.hidden_size, model.ffn_hidden_size
+    t = tensor_parallel
+    return {
+        "qkv": (H, 3 * H // t),
+        "dense": (H // t, H),
+        "h_to_4h": (H, F_ // t),
+        "4h_to_h": (F_ // t, H),
+        "output": (H, model.padded_vocab_size // t),
+    }
+
+
+def possible_sizes(model: GPT3Config) -> list[int]:
+    """Of tensor parallelism."""
+    divided = (model.num_attention_heads, model.seq_length, model.padded_vocab_size)
+    return [size for size in TENSOR_PARALLEL if not any(number % size for number in divided)]
+
+
+def matmul_times(
+    model: GPT3Config, tokens: int, device: torch.device, dtype: torch.dtype, until_s: float
+) -> Iterator[MatmulTime]:
+    """Every layer in its three roles, until ``time.monotonic()`` is ``until_s``; at least those of one size."""
+    for size in possible_sizes(model):
+        for layer, (inputs, outputs) in layer_shapes(model, size).items():
+            if size > 1 and time.monotonic() > until_s:
+                return
+            for role, call in _products(tokens, inputs, outputs, device, dtype).items():
+                seconds = seconds_per_call(device, call)
+                yield MatmulTime(layer, role, size, tokens, inputs, outputs, seconds)
+
+
+def _products(
+    tokens: int, inputs: int, outputs: int, device: torch.device, dtype: torch.dtype
+) -> dict[str, Callable[[], object]]:
+    """By role. Values at random: what a GPU draws, and so how fast it is, depends on them."""
+    x_TI, gradient_TO = (torch.randn(tokens, size, device=device, dtype=dtype) for size in (inputs, outputs))
+    weight_OI = torch.randn(outputs, inputs, device=device, dtype=dtype)
+    sums_OI = torch.zeros(outputs, inputs, device=device, dtype=torch.float32)
+    return {
+        "forward": lambda: F.linear(x_TI, weight_OI),
+        "input gradient": lambda: gradient_TO @ weight_OI,
+        "weight gradient": lambda: add_product(sums_OI, gradient_TO, x_TI),
+    }
+
+
+def attention_times(
+    model: GPT3Config, samples: int, device: torch.device, dtype: torch.dtype
+) -> Iterator[AttentionTime]:
+    head = model.hidden_size // model.num_attention_heads
+    for size in possible_sizes(model):
+        heads = model.num_attention_heads // size
+        shape = samples, heads, model.seq_length, head
+        q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+
+        def forward(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Tensor:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        out = forward()
+        gradient = torch.randn_like(out)
+
+        def backward(out: Tensor = out, gradient: Tensor = gradient, inputs: tuple[Tensor, ...] = (q, k, v)) -> object:
+            return torch.autograd.grad(out, inputs, gradient, retain_graph=True)
+
+        for role, call in (("forward", forward), ("backward", backward)):
+            yield AttentionTime(role, samples, heads, model.seq_length, head, seconds_per_call(device, call))
+
+
+def elementwise_times(
+    model: GPT3Config, tokens: int, device: torch.device, dtype: torch.dtype
+) -> Iterator[ElementwiseTime]:
+    """Passes over what a block has in memory, and Adam."""
+    x_TH, x_TF = (
+        torch.randn(tokens, n, device=device, dtype=dtype) for n in (model.hidden_size, model.ffn_hidden_size)
+    )
+    out_TH, out_TF = torch.empty_like(x_TH), torch.empty_like(x_TF)
+    gain = torch.ones(model.hidden_size, device=device, dtype=dtype)
+    narrow, wide = x_TH.numel() * x_TH.element_size(), x_TF.numel() * x_TF.element_size()
+    passes: dict[str, tuple[int, Callable[[], object]]] = {
+        "copy": (2 * wide, lambda: out_TF.copy_(x_TF)),
+        "add": (3 * narrow, lambda: torch.add(x_TH, x_TH, out=out_TH)),
+        "gelu": (2 * wide, lambda: F.gelu(x_TF, approximate="tanh")),
+        "layer norm": (2 * narrow, lambda: F.layer_norm(x_TH, gain.shape, gain, gain)),
+    }
+    for name, (size, call) in passes.items():
+        yield ElementwiseTime(name, size, seconds_per_call(device, call))
+    number = ADAM_PARAMETERS if device.type == "cuda" else ADAM_PARAMETERS >> 6
+    weights = torch.randn(number, device=device)
+    weights.grad = torch.randn_like(weights)
+    optimizer = adam([weights], lr=1e-5, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    yield ElementwiseTime("adam", ADAM_BYTES * number, seconds_per_call(device, optimizer.step))
+
+
+def launch_time(device: torch.device) -> LaunchTime:
+    """Of adding 1 to one number."""
+    number = torch.zeros(1, device=device)
+    times = []
+    for _ in range(2):  # the first loads the kernel
+        synchronize(device)
+        started = time.perf_counter()
+        for _ in range(LAUNCHES):
+            number.add_(1)
+        queued = time.perf_counter()
+        synchronize(device)
+        times.append(LaunchTime((queued - started) / LAUNCHES, (time.perf_counter() - started) / LAUNCHES))
+    return times[-1]
+
+
+def add_product(sums_OI: Tensor, gradient_TO: Tensor, x_TI: Tensor) -> None:
+    """The weight gradient of a micro-batch added to FP32 sums."""
+    if sums_OI.is_cuda and gradient_TO.dtype == torch.bfloat16:
+        torch.addmm(sums_OI, gradient_TO.t(), x_TI, out_dtype=torch.float32, out=sums_OI)
+    else:
+        sums_OI.add_(gradient_TO.t() @ x_TI)

@@ -1,0 +1,73 @@
+"""``benchmark slice``: choose the layers, start the processes, put together what they measured."""
+
+import json
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmark.config.run_config import RunConfig
+from benchmark.planning.calibration import Calibration, write_calibration
+from benchmark.rehearsal.forked_ranks import run_ranks
+from benchmark.slice_run.clock_watch import ClockWatch, clocks_within
+from benchmark.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.slice_run.fitting_layers import chosen_layers, counted_memory, fullest_bytes
+from benchmark.slice_run.rank_measurement import OUT_OF_MEMORY, RankMeasurement, read_measurement, run_rank
+from benchmark.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.slice_run.slice_result import SliceResult, calibration_of, slice_result
+from stage.errors import CheckFailed, InputError
+
+CALIBRATION, RESULT, TRACE = "calibration.json", "slice.json", "trace.json"
+
+
+def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration]:
+    """Run it, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output folder.
+
+    Raises InputError for what these devices cannot run, CheckFailed when a process fails all the same.
+    """
+    slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
+    facts = device_facts(options.device)
+    if options.device == "cuda" and options.devices > facts.count:
+        raise InputError(
+            f"tensor {options.tensor_parallel} x pipeline {options.pipeline_parallel} x data {options.data_parallel} "
+            f"take {options.devices} devices; PyTorch sees {facts.count} here: lower --tensor-parallel, "
+            "--pipeline-parallel or --data-parallel"
+        )
+    layers = chosen_layers(options, facts)
+    config = slice_config(options, layers, facts.accelerator)
+    output = options.output
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output) as folder:
+        clocks = ClockWatch() if options.device == "cuda" else None
+        ranks = _measured(config, options, facts, Path(folder))
+        readings = [] if clocks is None else clocks.close()
+        if options.profile:
+            shutil.move(Path(folder) / "trace_0.json", output / TRACE)
+    found = clocks_within(readings, ranks[0].window_s)
+    result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), found)
+    calibration = calibration_of(result, facts, ranks[0])
+    write_calibration(calibration, output / CALIBRATION)
+    (output / RESULT).write_text(json.dumps(asdict(result), indent=1) + "\n")
+    return result, calibration
+
+
+def _measured(config: RunConfig, options: SliceOptions, facts: DeviceFacts, folder: Path) -> list[RankMeasurement]:
+    """Of all processes, by rank."""
+    processes, log = config.system.num_devices, folder / "log.txt"
+    status = run_ranks(run_rank, [config, options.steps, folder], processes=processes, environment={}, log=log)
+    if status == 0:
+        return [read_measurement(folder / f"rank_{rank}.json") for rank in range(processes)]
+    said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    layers, last = config.benchmark.model.num_layers, said[-1] if said else "it said nothing"
+    if status == OUT_OF_MEMORY or any("out of memory" in line for line in said):
+        raise CheckFailed(f"layers {layers}: out of memory, {_counted(options, facts, layers)}; {last}")
+    raise CheckFailed(f"a process of the slice ended with status {status}: {last}")
+
+
+def _counted(options: SliceOptions, facts: DeviceFacts, layers: int) -> str:
+    """What the dry run thought of it, and what it thinks of less."""
+    said = f"where the dry run counts {fullest_bytes(options, facts, layers) / 1e9:.1f} GB"
+    fewer = layers - options.pipeline_parallel
+    if fewer < options.least_layers:
+        return f"{said}: raise --tensor-parallel or choose --recompute full"
+    return f"{said}: --layers {fewer} takes {fullest_bytes(options, facts, fewer) / 1e9:.1f} GB"

@@ -1,0 +1,126 @@
+"""A few layers of a benchmark on a few devices of this machine, as the configuration of a run."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from benchmark.config.benchmarks import BENCHMARKS
+from benchmark.config.run_config import Benchmark, RunConfig, System
+from model.gpt3_config import Recompute
+from stage.errors import InputError
+
+MICRO_BATCHES_PER_STAGE = 4
+"""Of a pipeline: enough that what it does when it is full shows."""
+MICRO_BATCHES = 8
+"""Without a pipeline."""
+PARTS = 8
+"""Stages that the benchmark's layers are dealt out to by its default system: no rank of it has more of them."""
+
+
+@dataclass(frozen=True)
+class SliceOptions:
+    """What to run."""
+
+    benchmark: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="BENCHMARK")]
+    """gpt3_175b, or rehearsal."""
+    layers: int | None = None
+    """Of all pipeline stages together; unless given, as many as fit, at most an eighth of the benchmark's on a
+    device."""
+    tensor_parallel: int = 1
+    """Devices each layer is cut over."""
+    pipeline_parallel: int = 1
+    """Devices the layers are dealt out to."""
+    pipeline_chunks: int = 1
+    """Pieces of the pipeline on each device: interleaving."""
+    data_parallel: int = 1
+    """Devices, or groups of them, that read different samples."""
+    micro_batch_size: int = 1
+    """Samples."""
+    micro_batches: int | None = None
+    """Of a step; unless given 8, in a pipeline 4 for each stage."""
+    steps: int = 5
+    """That are timed, after 2 that are not."""
+    recompute: Recompute = "selective"
+    """What is computed again in the backward pass."""
+    precision: Literal["bf16", "fp32"] = "bf16"
+    device: Literal["cuda", "cpu"] = "cuda"
+    hidden_size: int | None = None
+    """Instead of the benchmark's, for what cannot hold a layer of it; a multiple of the size of a head, which stays."""
+    seq_length: int | None = None
+    """Instead of the benchmark's."""
+    output: Path = Path("runs/slice")
+    """Folder for calibration.json and slice.json."""
+    profile: bool = False
+    """Keep the profiler's trace of a step there too, for ui.perfetto.dev."""
+
+    def __post_init__(self) -> None:
+        if self.benchmark not in BENCHMARKS:
+            raise InputError(f"unknown benchmark {self.benchmark!r}; there are {', '.join(BENCHMARKS)}")
+        for name in ("layers", "micro_batches", "steps", "data_parallel", "hidden_size", "seq_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} {value}: expected at least 1; change --{name.replace('_', '-')}")
+
+    @property
+    def devices(self) -> int:
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+    @property
+    def true_width(self) -> bool:
+        """Whether the matrices are the benchmark's."""
+        return self.hidden_size in (None, BENCHMARKS[self.benchmark].model.hidden_size)
+
+    @property
+    def least_layers(self) -> int:
+        """A pipeline's pieces have a layer each."""
+        return self.pipeline_parallel * self.pipeline_chunks
+
+    @property
+    def most_layers(self) -> int:
+        """No more than a rank of the whole benchmark has, on each of the pipeline's devices."""
+        per_device = max(1, BENCHMARKS[self.benchmark].model.num_layers // PARTS)
+        return max(self.least_layers, per_device * self.pipeline_parallel)
+
+
+def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunConfig:
+    """The run; raises InputError when the model cannot be dealt out to the devices."""
+    system = System(
+        name="slice",
+        device=options.device,
+        nodes=1,
+        devices_per_node=options.devices,
+        micro_batch_size=options.micro_batch_size,
+        tensor_parallel=options.tensor_parallel,
+        pipeline_parallel=options.pipeline_parallel,
+        pipeline_chunks=options.pipeline_chunks,
+        recompute=options.recompute,
+        keep_unsharded=True,  # as in a pipeline, which the whole benchmark needs
+        accelerator=accelerator,
+    )
+    config = RunConfig(benchmark=_benchmark(options, layers), system=system, precision=options.precision)
+    config.require_fit()
+    return config
+
+
+def _benchmark(options: SliceOptions, layers: int) -> Benchmark:
+    whole = BENCHMARKS[options.benchmark]
+    hidden = options.hidden_size or whole.model.hidden_size
+    head = whole.model.hidden_size // whole.model.num_attention_heads
+    if hidden % (head * options.tensor_parallel):
+        raise InputError(
+            f"hidden_size {hidden}: expected a multiple of {head * options.tensor_parallel}, the size of a head for "
+            "each tensor-parallel device; change --hidden-size"
+        )
+    model = dataclasses.replace(
+        whole.model,
+        num_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=hidden // head,
+        seq_length=options.seq_length or whole.model.seq_length,
+    )
+    usual = MICRO_BATCHES_PER_STAGE * options.pipeline_parallel if options.pipeline_parallel > 1 else MICRO_BATCHES
+    size = (options.micro_batches or usual) * options.micro_batch_size * options.data_parallel
+    return dataclasses.replace(whole, model=model, global_batch_size=size, start_global_batch_size=size)

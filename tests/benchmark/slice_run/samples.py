@@ -1,0 +1,69 @@
+"""Measurements that are made up, for what is computed from them."""
+
+from benchmark.planning.calibration import (
+    AttentionTime,
+    Calibration,
+    CollectiveTime,
+    ElementwiseTime,
+    LaunchTime,
+    MatmulTime,
+)
+from benchmark.slice_run.clock_watch import Clocks
+from benchmark.slice_run.device_facts import DeviceFacts
+from benchmark.slice_run.fitting_layers import CountedMemory
+from benchmark.slice_run.rank_measurement import DeviceRates, RankMeasurement
+from benchmark.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.slice_run.slice_result import SliceResult, calibration_of, slice_result
+from benchmark.slice_run.step_trace import StepTimes
+
+RATES = DeviceRates(
+    matmuls=(
+        MatmulTime("qkv", "forward", 1, 1000, 2000, 6000, 0.024),
+        MatmulTime("qkv", "weight gradient", 1, 1000, 2000, 6000, 0.048),
+    ),
+    attention=(AttentionTime("forward", 1, 4, 128, 32, 0.001), AttentionTime("backward", 1, 4, 128, 32, 0.004)),
+    elementwise=(ElementwiseTime("copy", 2_000_000, 0.001),),
+    launch=LaunchTime(5e-6, 2e-6),
+)
+TIMES = StepTimes(
+    span_s=2.0,
+    by_kind_s={"matmul": 1.5, "communication": 0.5, "other": 0.1},
+    communication_s=0.5,
+    exposed_communication_s=0.2,
+    idle_s=0.05,
+    kernels=1234,
+    host_s=0.8,
+    unknown_kernels=("mystery_kernel",),
+)
+CLOCKS = Clocks(1500.0, 1980.0, 690.0, 700.0, 65.0)
+
+
+def measurement(rank: int, steps_s: tuple[float, ...], *, on_gpu: bool) -> RankMeasurement:
+    return RankMeasurement(
+        init_s=3.0 + rank,
+        steps_s=steps_s,
+        window_s=(100.0, 110.0),
+        losses=(6.9, 6.8, 6.7),
+        skipped=0,
+        peak_bytes=(rank + 1) << 30,
+        reserved_bytes=3 << 30 if on_gpu else None,
+        times=TIMES if on_gpu else None,
+        operators_s={} if on_gpu else {"matmul": 0.3},
+        rank=rank,
+        rates=RATES if rank == 0 else None,
+        collectives=(CollectiveTime("all-gather", 2, 1 << 20, 0.001),),
+    )
+
+
+def result_on(name: str) -> tuple[SliceResult, Calibration]:
+    """Of two devices of this name, or of two CPU processes."""
+    on_gpu = name != "cpu"
+    facts = DeviceFacts(name, 2, 80 << 30)
+    options = SliceOptions(
+        "rehearsal", layers=2, tensor_parallel=2, micro_batches=4, device="cuda" if on_gpu else "cpu"
+    )
+    config = slice_config(options, 2, facts.accelerator)
+    ranks = [measurement(0, (2.0, 2.0, 3.0), on_gpu=on_gpu), measurement(1, (1.0, 4.0, 1.0), on_gpu=on_gpu)]
+    counted = [CountedMemory(0, "every rank", 900 << 20)]
+    result = slice_result(options, config, facts, ranks, counted, CLOCKS if on_gpu else None)
+    return result, calibration_of(result, facts, ranks[0])

@@ -1,0 +1,76 @@
+from collections.abc import Callable
+
+import pytest
+
+from benchmark.slice_run import fitting_layers as module
+from benchmark.slice_run.device_facts import DeviceFacts
+from benchmark.slice_run.fitting_layers import budget_bytes, chosen_layers, counted_memory, largest_fitting
+from benchmark.slice_run.slice_config import SliceOptions
+from stage.errors import InputError
+
+GPU = DeviceFacts("NVIDIA H100 80GB HBM3", 8, 80_000_000_000)
+"""72 GB to be filled."""
+TWO_STAGES = SliceOptions("gpt3_175b", pipeline_parallel=2)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], float]], list[int]]:
+    """Has the dry run count GB by a function of the layers; gives the layers it was asked about."""
+
+    def count_by(gigabytes: Callable[[int], float]) -> list[int]:
+        asked: list[int] = []
+
+        def fullest(options: SliceOptions, facts: DeviceFacts, layers: int) -> int:
+            asked.append(layers)
+            return round(gigabytes(layers) * 1e9)
+
+        monkeypatch.setattr(module, "fullest_bytes", fullest)
+        return asked
+
+    return count_by
+
+
+Counted = Callable[[Callable[[int], float]], list[int]]
+
+
+def test_as_many_fit_as_the_memory_holds(counted: Counted) -> None:
+    counted(lambda layers: 20 + 9 * layers)
+    assert largest_fitting(TWO_STAGES, GPU, 24) == 4  # 56 GB; 6 would be 74
+    assert largest_fitting(TWO_STAGES, GPU, 2) == 2
+    assert chosen_layers(TWO_STAGES, GPU) == 4
+
+
+def test_a_guess_that_was_too_high_is_counted_down(counted: Counted) -> None:
+    asked = counted(lambda layers: 10 if layers <= 4 else 100)
+    assert largest_fitting(TWO_STAGES, GPU, 8) == 4
+    assert asked == [2, 4, 8, 6, 4]
+
+
+def test_what_is_asked_for_is_counted_once(counted: Counted) -> None:
+    asked = counted(lambda layers: 10)
+    assert chosen_layers(SliceOptions("gpt3_175b", layers=3), GPU) == 3
+    assert asked == [3]
+
+
+def test_what_does_not_fit_is_refused_with_what_does(counted: Counted) -> None:
+    counted(lambda layers: 20 + 9 * layers)
+    with pytest.raises(InputError, match=r"layers 8: .* 92.0 GB at the peak, .* 72.0 GB for it; --layers 4 fits$"):
+        chosen_layers(SliceOptions("gpt3_175b", pipeline_parallel=2, layers=8), GPU)
+    counted(lambda layers: 100)
+    with pytest.raises(InputError, match=r"layers 2: .* raise --tensor-parallel"):
+        chosen_layers(TWO_STAGES, GPU)
+    with pytest.raises(InputError, match=r"layers 1: .* smaller --hidden-size"):
+        chosen_layers(SliceOptions("gpt3_175b", device="cpu"), GPU)
+
+
+def test_processes_on_a_cpu_share_its_memory() -> None:
+    assert budget_bytes(SliceOptions("rehearsal", device="cpu", tensor_parallel=2), GPU) == 36_000_000_000
+
+
+@pytest.mark.slow
+def test_the_dry_run_counts_more_for_more_layers() -> None:
+    options = SliceOptions("rehearsal", device="cpu", micro_batches=2)
+    (few,), (many,) = (counted_memory(options, GPU, layers) for layers in (2, 3))
+    assert (few.rank, few.kind) == (0, "every rank")
+    layer = 12 * 128 * 128
+    assert 12 * layer < many.peak_bytes - few.peak_bytes < 24 * layer

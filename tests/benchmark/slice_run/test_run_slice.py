@@ -1,0 +1,70 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.planning.calibration import read_calibration
+from benchmark.slice_run import run_slice as module
+from benchmark.slice_run.device_facts import DeviceFacts
+from benchmark.slice_run.rank_measurement import OUT_OF_MEMORY
+from benchmark.slice_run.run_slice import run_slice
+from benchmark.slice_run.slice_config import SliceOptions
+from stage.errors import CheckFailed, InputError
+from tests.support import assert_refused, command
+
+H100 = DeviceFacts("NVIDIA H100 80GB HBM3", 2, 80_000_000_000)
+
+
+@pytest.mark.slow
+def test_the_command_measures_a_small_slice_on_a_cpu(tmp_path: Path) -> None:
+    output = tmp_path / "slice"
+    words = "slice rehearsal --device cpu --layers 2 --hidden-size 64 --seq-length 32 --micro-batches 2 --steps 2"
+    done = command("benchmark", *words.split(), "--output", output, "--profile", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result == json.loads((output / "slice.json").read_text())
+    assert (result["layers"], result["true_width"], result["device"], result["mfu"]) == (2, False, "cpu", None)
+    assert result["step_s"] > 0
+    calibration = read_calibration(output / "calibration.json")
+    assert calibration.step.step_s == result["step_s"]
+    assert {one.tensor_parallel for one in calibration.matmuls} == {1, 2}
+    assert sorted(path.name for path in output.iterdir()) == ["calibration.json", "slice.json", "trace.json"]
+
+
+def test_the_command_refuses_in_one_line() -> None:
+    assert_refused(command("benchmark", "slice", "gpt4"), "unknown benchmark 'gpt4'")
+
+
+def on_h100s(monkeypatch: pytest.MonkeyPatch, status: int, said: str) -> None:
+    """Two GPUs, on which every process says something and ends."""
+
+    def ended(function: Any, arguments: Sequence[Any], *, log: Path, **_: Any) -> int:
+        log.write_text(said)
+        return status
+
+    monkeypatch.setattr(module, "device_facts", lambda device: H100)
+    monkeypatch.setattr(module, "chosen_layers", lambda *_: 2)
+    monkeypatch.setattr(module, "fullest_bytes", lambda options, facts, layers: (28 + 16 * layers) * 10**9)
+    monkeypatch.setattr(module, "run_ranks", ended)
+
+
+def test_more_devices_than_there_are_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_h100s(monkeypatch, 0, "")
+    with pytest.raises(InputError, match="take 4 devices; PyTorch sees 2 here: lower --tensor-parallel"):
+        run_slice(SliceOptions("gpt3_175b", tensor_parallel=4, output=tmp_path))
+
+
+def test_out_of_memory_is_a_line_with_what_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_h100s(monkeypatch, OUT_OF_MEMORY, "noise\nrank 0: CUDA out of memory. Tried to allocate 2.00 GiB")
+    expected = r"layers 2: out of memory, where the dry run counts 60.0 GB: --layers 1 takes 44.0 GB; rank 0: CUDA out"
+    with pytest.raises(CheckFailed, match=expected):
+        run_slice(SliceOptions("gpt3_175b", output=tmp_path))
+
+
+def test_another_failure_is_told_by_its_last_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_h100s(monkeypatch, 1, "Traceback\nRuntimeError: no such kernel")
+    with pytest.raises(CheckFailed, match="a process of the slice ended with status 1: RuntimeError: no such kernel"):
+        run_slice(SliceOptions("gpt3_175b", layers=1, output=tmp_path))
+    assert list(tmp_path.iterdir()) == []
