@@ -5,15 +5,15 @@ Shapes are those that ranks of the benchmark have at each size of tensor paralle
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from benchmark.planning.calibration import AttentionTime, ElementwiseTime, LaunchTime, MatmulTime
 from benchmark.slice_run.stopwatch import seconds_per_call, synchronize
-from model.fused import adam
 from model.gpt3_config import GPT3Config
+from model.kernels import adam, add_product, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
+from model.passes.attention import attend
 
 TENSOR_PARALLEL = (1, 2, 4, 8)
 ADAM_PARAMETERS = 1 << 26
@@ -25,13 +25,13 @@ LAUNCHES = 300
 
 def layer_shapes(model: GPT3Config, tensor_parallel: int) -> dict[str, tuple[int, int]]:
     """Inputs and outputs of each matrix on one rank."""
-    H, F_ = model.hidden_size, model.ffn_hidden_size
+    H, F = model.hidden_size, model.ffn_hidden_size
     t = tensor_parallel
     return {
         "qkv": (H, 3 * H // t),
         "dense": (H // t, H),
-        "h_to_4h": (H, F_ // t),
-        "4h_to_h": (F_ // t, H),
+        "h_to_4h": (H, F // t),
+        "4h_to_h": (F // t, H),
         "output": (H, model.padded_vocab_size // t),
     }
 
@@ -62,9 +62,10 @@ def _products(
     x_TI, gradient_TO = (torch.randn(tokens, size, device=device, dtype=dtype) for size in (inputs, outputs))
     weight_OI = torch.randn(outputs, inputs, device=device, dtype=dtype)
     sums_OI = torch.zeros(outputs, inputs, device=device, dtype=torch.float32)
+    bias_O = torch.randn(outputs, device=device, dtype=dtype)
     return {
-        "forward": lambda: F.linear(x_TI, weight_OI),
-        "input gradient": lambda: gradient_TO @ weight_OI,
+        "forward": lambda: torch.addmm(bias_O, x_TI, weight_OI.t()),
+        "input gradient": lambda: torch.mm(gradient_TO, weight_OI),
         "weight gradient": lambda: add_product(sums_OI, gradient_TO, x_TI),
     }
 
@@ -75,37 +76,37 @@ def attention_times(
     head = model.hidden_size // model.num_attention_heads
     for size in possible_sizes(model):
         heads = model.num_attention_heads // size
-        shape = samples, heads, model.seq_length, head
-        q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
-
-        def forward(q: Tensor = q, k: Tensor = k, v: Tensor = v) -> Tensor:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-        out = forward()
-        gradient = torch.randn_like(out)
-
-        def backward(out: Tensor = out, gradient: Tensor = gradient, inputs: tuple[Tensor, ...] = (q, k, v)) -> object:
-            return torch.autograd.grad(out, inputs, gradient, retain_graph=True)
-
-        for role, call in (("forward", forward), ("backward", backward)):
+        tokens = samples * model.seq_length
+        qkv = torch.randn(tokens, heads * 3 * head, device=device, dtype=dtype)
+        gradient = torch.randn(tokens, heads * head, device=device, dtype=dtype)
+        attended = attend(qkv, samples, heads)
+        calls: dict[str, Callable[[], object]] = {
+            "forward": partial(attend, qkv, samples, heads),
+            "backward": partial(attended.backward, gradient),
+        }
+        for role, call in calls.items():
             yield AttentionTime(role, samples, heads, model.seq_length, head, seconds_per_call(device, call))
 
 
 def elementwise_times(
     model: GPT3Config, tokens: int, device: torch.device, dtype: torch.dtype
 ) -> Iterator[ElementwiseTime]:
-    """Passes over what a block has in memory, and Adam."""
+    """Passes over what a block has in memory, by the kernels that train, and Adam."""
     x_TH, x_TF = (
         torch.randn(tokens, n, device=device, dtype=dtype) for n in (model.hidden_size, model.ffn_hidden_size)
     )
     out_TH, out_TF = torch.empty_like(x_TH), torch.empty_like(x_TF)
     gain = torch.ones(model.hidden_size, device=device, dtype=dtype)
+    _, state = layer_norm_forward(x_TH, gain, gain)
     narrow, wide = x_TH.numel() * x_TH.element_size(), x_TF.numel() * x_TF.element_size()
     passes: dict[str, tuple[int, Callable[[], object]]] = {
         "copy": (2 * wide, lambda: out_TF.copy_(x_TF)),
         "add": (3 * narrow, lambda: torch.add(x_TH, x_TH, out=out_TH)),
-        "gelu": (2 * wide, lambda: F.gelu(x_TF, approximate="tanh")),
-        "layer norm": (2 * narrow, lambda: F.layer_norm(x_TH, gain.shape, gain, gain)),
+        "gelu": (2 * wide, lambda: gelu(x_TF)),
+        "gelu backward": (3 * wide, lambda: gelu_backward(x_TF, x_TF)),
+        "layer norm": (2 * narrow, lambda: layer_norm_forward(x_TH, gain, gain)),
+        "layer norm backward": (3 * narrow, lambda: layer_norm_backward(x_TH, x_TH, state, gain, gain)),
+        "bias gradient": (wide, lambda: x_TF.sum(0, dtype=torch.float32)),
     }
     for name, (size, call) in passes.items():
         yield ElementwiseTime(name, size, seconds_per_call(device, call))
@@ -129,11 +130,3 @@ def launch_time(device: torch.device) -> LaunchTime:
         synchronize(device)
         times.append(LaunchTime((queued - started) / LAUNCHES, (time.perf_counter() - started) / LAUNCHES))
     return times[-1]
-
-
-def add_product(sums_OI: Tensor, gradient_TO: Tensor, x_TI: Tensor) -> None:
-    """The weight gradient of a micro-batch added to FP32 sums."""
-    if sums_OI.is_cuda and gradient_TO.dtype == torch.bfloat16:
-        torch.addmm(sums_OI, gradient_TO.t(), x_TI, out_dtype=torch.float32, out=sums_OI)
-    else:
-        sums_OI.add_(gradient_TO.t() @ x_TI)

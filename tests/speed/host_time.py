@@ -34,7 +34,7 @@ from torch.utils._pytree import tree_map_only
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig, System
-from benchmark.planning.fake_world import fake_world, skip_handshake
+from benchmark.planning.fake_world import fake_world
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress
@@ -103,9 +103,6 @@ def made_state(config: RunConfig, world: World) -> TrainState:
     state = empty_state(config, world, starting_progress(config.benchmark, 0))
     for tensor in state.tensors().values():
         tensor.zero_()
-    schedule = getattr(state.forward_backward, "training_schedule", None)
-    if schedule is not None:
-        skip_handshake(schedule)
     return state
 
 
