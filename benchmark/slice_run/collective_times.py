@@ -8,6 +8,7 @@ import torch.distributed as dist
 from benchmark.planning.calibration import CollectiveTime
 from benchmark.slice_run.stopwatch import seconds_for, synchronize
 from benchmark.training.engine.distributed import World
+from model.passes.tensor_group import all_gather_single, reduce_scatter_single
 
 CALLS = 5
 SIZES = {"cuda": tuple(4**power << 16 for power in range(7)), "cpu": (1 << 16, 1 << 20)}
@@ -37,8 +38,8 @@ def _calls(world: World, size: int) -> dict[str, Callable[[], object]]:
     whole = torch.zeros(count, dtype=torch.bfloat16, device=world.device)
     part = torch.zeros(count // world.size, dtype=torch.bfloat16, device=world.device)
     return {
-        "all-gather": lambda: dist.all_gather_into_tensor(whole, part),
-        "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole),
+        "all-gather": lambda: all_gather_single(whole, part),
+        "reduce-scatter": lambda: reduce_scatter_single(part, whole),
         "all-reduce": lambda: dist.all_reduce(whole),
         "send": lambda: _send(world, whole),
     }

@@ -1,5 +1,6 @@
 """What one process of a slice measures: steps, memory, where the time goes, and on rank 0 the rates of its device."""
 
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -98,6 +99,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def measure(config: RunConfig, world: World, steps: int, folder: Path) -> RankMeasurement:
     """Collective."""
     measured = measured_steps(config, world, steps, folder / f"trace_{world.rank}.json")
+    gc.collect()  # the state, whatever still points at it
     if world.device.type == "cuda":
         torch.cuda.empty_cache()
     collectives = collective_times(world)

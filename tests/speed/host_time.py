@@ -15,7 +15,8 @@ takes once (reductions, the norm) does not count either. Printed are
   all        this time. A CPU operator on tiny tensors takes a few microseconds in C++, about as long as one on a GPU
              takes to allocate its result and to launch its kernel: this is the figure to compare with the device's time
   operators  the same operators on tensors of the same sizes, called one after the other, without autograd
-  the rest   the difference: Python, autograd, hooks, DTensor, the schedule
+  the rest   the difference: Python, autograd, hooks, DTensor, the schedule, messages (which NCCL takes longer to queue
+             than the stand-in here: they are counted)
 """
 
 import argparse
@@ -53,6 +54,8 @@ class Recorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[Called] = []
+        self.messages = 0
+        """Collectives, sends and receives."""
         self._stand_ins: dict[tuple[Any, ...], Tensor] = {}
 
     def __torch_dispatch__(
@@ -60,6 +63,8 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         if function.namespace == "aten":
             self.calls.append((function, *tree_map_only(Tensor, self._stand_in, (args, kwargs or {}))))
+        elif function.namespace in ("c10d", "_c10d_functional"):
+            self.messages += 1
         return function(*args, **(kwargs or {}))
 
     def _stand_in(self, tensor: Tensor) -> Tensor:
@@ -129,6 +134,7 @@ class Step:
 
     run: Callable[[], object]
     calls: list[Called]
+    messages: int
 
 
 def recorded_step(config: RunConfig, world: World) -> Step:
@@ -140,7 +146,7 @@ def recorded_step(config: RunConfig, world: World) -> Step:
     run()  # makes what later ones use again
     with Recorder() as recorder:
         run()
-    return Step(run, recorder.calls)
+    return Step(run, recorder.calls, recorder.messages)
 
 
 def per_micro_batch_ms(few: Step, many: Step, repeat: int) -> dict[str, list[float]]:
@@ -176,7 +182,9 @@ def main() -> None:
     print(f"{options.layers} layers, {topology}: host time per micro-batch, forward and backward; median (range)")
     for name, values in found.items():
         print(f"  {name:10}{statistics.median(values):8.1f} ms ({min(values):.1f} to {max(values):.1f})")
-    print(f"  {(len(many.calls) - len(few.calls)) / (MANY - FEW):,.0f} operators per micro-batch")
+    counts = (len(many.calls) - len(few.calls), many.messages - few.messages)
+    operators, messages = (count / (MANY - FEW) for count in counts)
+    print(f"  {operators:,.0f} operators and {messages:,.0f} messages per micro-batch")
 
 
 if __name__ == "__main__":
