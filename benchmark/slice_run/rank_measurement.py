@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
+from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
+from benchmark.machine.garbage import GarbageBetweenSteps
 from benchmark.planning.calibration import AttentionTime, CollectiveTime, ElementwiseTime, LaunchTime, MatmulTime
 from benchmark.slice_run.collective_times import collective_times
 from benchmark.slice_run.device_rates import attention_times, elementwise_times, launch_time, matmul_times
@@ -19,7 +21,7 @@ from benchmark.slice_run.kernel_kinds import OPERATOR_KINDS, kind_of
 from benchmark.slice_run.made_up_state import made_up_batches, made_up_state
 from benchmark.slice_run.step_trace import StepTimes, read_trace, step_times
 from benchmark.slice_run.stopwatch import event_now, synchronize
-from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment
+from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment, set_environment
 from benchmark.training.step import StepResult, train_step
 
 WARM_UP = 2
@@ -75,6 +77,7 @@ class RankMeasurement(MeasuredSteps):
 def run_rank(config: RunConfig, steps: int, folder: Path) -> None:
     """Measure, and write ``rank_N.json`` to ``folder``; a device without memory for it ends the process with
     ``OUT_OF_MEMORY``. Also ``trace_N.json``, the profiler's."""
+    set_environment(library_environment(config))
     environment = read_environment()
     try:
         with joined_world(config.system, environment) as world:
@@ -115,20 +118,23 @@ def measured_steps(config: RunConfig, world: World, steps: int, trace: Path) -> 
     synchronize(world.device)
     init_s = time.perf_counter() - started
 
-    def step() -> StepResult:
-        result = train_step(state, batches)
-        state.progress.steps += 1
-        return result
+    with GarbageBetweenSteps() as garbage:
 
-    results = [step() for _ in range(WARM_UP)]
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats(world.device)
-    world.barrier()
-    begun = time.time()
-    seconds, timed = timed_steps(world.device, steps, step)
-    ended, results = time.time(), [*results, *timed]
-    peak = world.peak_memory_bytes() - (0 if on_gpu else before)
-    times, operators = profiled_step(world.device, step, trace)
+        def step() -> StepResult:
+            result = train_step(state, batches)
+            state.progress.steps += 1
+            garbage.step_ended()
+            return result
+
+        results = [step() for _ in range(WARM_UP)]
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats(world.device)
+        world.barrier()
+        begun = time.time()
+        seconds, timed = timed_steps(world.device, steps, step)
+        ended, results = time.time(), [*results, *timed]
+        peak = world.peak_memory_bytes() - (0 if on_gpu else before)
+        times, operators = profiled_step(world.device, step, trace)
     return MeasuredSteps(
         init_s=init_s,
         steps_s=tuple(seconds),

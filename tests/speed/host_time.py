@@ -141,7 +141,7 @@ def recorded_step(config: RunConfig, world: World) -> Step:
     state, batches = made_state(config, world), batches_of(config)
 
     def run() -> None:
-        state.forward_backward.train(batches)
+        state.forward_backward.train(batches, config.num_microbatches)
 
     run()  # makes what later ones use again
     with Recorder() as recorder:
