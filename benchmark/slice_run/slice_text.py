@@ -54,12 +54,14 @@ def _speed(result: SliceResult) -> Iterator[str]:
 
 def _memory(result: SliceResult) -> Iterator[str]:
     for one in result.memory:
-        held = "" if one.reserved_bytes is None else f"; {one.reserved_bytes / GIB:.2f} GiB held by the allocator"
-        yield _line(
-            "memory",
-            f"{one.peak_bytes / GIB:.2f} GiB at the peak, dry run {one.dry_run_bytes / GIB:.2f} "
-            f"(ratio {one.peak_bytes / one.dry_run_bytes:.3f}), rank {one.rank}, {one.kind}{held}",
-        )
+        peak, counted = one.peak_bytes / GIB, f"dry run {one.dry_run_bytes / GIB:.2f} GiB"
+        place = f"rank {one.rank}, {one.kind}"
+        if one.reserved_bytes is None:
+            yield _line("memory", f"the process grew by {peak:.2f} GiB, libraries included; {counted}; {place}")
+        else:
+            held = f"{one.reserved_bytes / GIB:.2f} GiB held by the allocator"
+            ratio = f"ratio {one.peak_bytes / one.dry_run_bytes:.3f}"
+            yield _line("memory", f"{peak:.2f} GiB at the peak, {counted} ({ratio}); {held}; {place}")
 
 
 def _time(result: SliceResult) -> Iterator[str]:

@@ -18,7 +18,7 @@ def test_a_gpu_s_result_has_all_of_it() -> None:
         "3.000 s, median of 3 (2.000 s to 4.000 s)",
         "% of 989.4 (MFU)",
         "1,500 MHz at least, of 1,980; 690 W at most, of 700; 65 °C",
-        "1.00 GiB at the peak, dry run 0.88 (ratio 1.138), rank 0, every rank; 3.00 GiB held by the allocator",
+        "1.00 GiB at the peak, dry run 0.88 GiB (ratio 1.138); 3.00 GiB held by the allocator; rank 0, every rank",
         "time in kernels of one step, rank 0, 1,234 of them",
         "matmul               1.500 s   71.4%",
         "of no known kind: mystery_kernel",
@@ -37,6 +37,7 @@ def test_what_says_nothing_of_the_benchmark_is_marked() -> None:
     assert "NOT the true width, which is 128" in text
     assert "NOT a sound step: the gradient was not finite in 2 steps" in text
     assert "MFU" not in text
+    assert "the process grew by 1.00 GiB, libraries included; dry run 0.88 GiB; rank 0, every rank" in text
     assert "time in operators of one step" in text
 
 
