@@ -17,13 +17,14 @@ from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.slice_run.slice_result import SliceResult, calibration_of, slice_result
 from stage.errors import CheckFailed, InputError
 
-CALIBRATION, RESULT, TRACE = "calibration.json", "slice.json", "trace.json"
+CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
 
 
 def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration]:
     """Run it, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output folder.
 
-    Raises InputError for what these devices cannot run, CheckFailed when a process fails all the same.
+    Raises InputError for what these devices cannot run, CheckFailed when a process fails all the same, for another
+    reason than memory with ``LOG`` in the output folder.
     """
     slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
     facts = device_facts(options.device)
@@ -61,6 +62,9 @@ def _measured(config: RunConfig, options: SliceOptions, facts: DeviceFacts, fold
     layers, last = config.benchmark.model.num_layers, said[-1] if said else "it said nothing"
     if status == OUT_OF_MEMORY or any("out of memory" in line for line in said):
         raise CheckFailed(f"layers {layers}: out of memory, {_counted(options, facts, layers)}; {last}")
+    if said:
+        shutil.move(log, options.output / LOG)
+        last = f"{last} ({options.output / LOG} has all)"
     raise CheckFailed(f"a process of the slice ended with status {status}: {last}")
 
 

@@ -59,7 +59,7 @@ def _memory(result: SliceResult) -> Iterator[str]:
         if one.reserved_bytes is None:
             yield _line("memory", f"the process grew by {peak:.2f} GiB, libraries included; {counted}; {place}")
         else:
-            held = f"{one.reserved_bytes / GIB:.2f} GiB held by the allocator"
+            held = f"{one.reserved_bytes / GIB:.2f} GiB reserved"
             ratio = f"ratio {one.peak_bytes / one.dry_run_bytes:.3f}"
             yield _line("memory", f"{peak:.2f} GiB at the peak, {counted} ({ratio}); {held}; {place}")
 

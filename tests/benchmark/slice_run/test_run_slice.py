@@ -67,4 +67,6 @@ def test_another_failure_is_told_by_its_last_line(monkeypatch: pytest.MonkeyPatc
     on_h100s(monkeypatch, 1, "Traceback\nRuntimeError: no such kernel")
     with pytest.raises(CheckFailed, match="a process of the slice ended with status 1: RuntimeError: no such kernel"):
         run_slice(SliceOptions("gpt3_175b", layers=1, output=tmp_path))
-    assert list(tmp_path.iterdir()) == []
+    (log,) = tmp_path.iterdir()
+    assert log.name == "slice.log"
+    assert log.read_text().startswith("Traceback")

@@ -18,7 +18,7 @@ def test_a_gpu_s_result_has_all_of_it() -> None:
         "3.000 s, median of 3 (2.000 s to 4.000 s)",
         "% of 989.4 (MFU)",
         "1,500 MHz at least, of 1,980; 690 W at most, of 700; 65 °C",
-        "1.00 GiB at the peak, dry run 0.88 GiB (ratio 1.138); 3.00 GiB held by the allocator; rank 0, every rank",
+        "1.00 GiB at the peak, dry run 0.88 GiB (ratio 1.138); 3.00 GiB reserved; rank 0, every rank",
         "time in kernels of one step, rank 0, 1,234 of them",
         "matmul               1.500 s   71.4%",
         "of no known kind: mystery_kernel",
