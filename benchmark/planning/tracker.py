@@ -1,42 +1,89 @@
 """What a rank would hold, compute and send, counted while the real code runs on fake tensors."""
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
+
+from benchmark.planning.fake.fake_gpu import FakeGpu
+from benchmark.planning.fake.fake_streams import Queued
+from benchmark.planning.fake.operator_costs import (
+    AttentionShape,
+    Kind,
+    MatmulShape,
+    attention_shape,
+    bytes_moved,
+    kind_of,
+    matmul_shape,
+    plain_name,
+    tensors_in,
+)
 
 _aten: Any = torch.ops.aten
 GRADIENT_SUMS = "all-reduce of gradients"
 COLLECTIVES = {
     "allgather_": "all-gather",
     "_allgather_base_": "all-gather",
+    "all_gather_single_": "all-gather",
     "all_gather_into_tensor": "all-gather",
     "reduce_scatter_": "reduce-scatter",
     "_reduce_scatter_base_": "reduce-scatter",
+    "reduce_scatter_single_": "reduce-scatter",
     "reduce_scatter_tensor": "reduce-scatter",
     "allreduce_": "all-reduce",
     "all_reduce": GRADIENT_SUMS,  # by DTensor, when FSDP adds up what tensor parallelism left on each rank
     "broadcast_": "broadcast",
     "send": "send",
+    "recv_": "receive",
 }
-"""Operations of PyTorch's two sets, c10d and _c10d_functional. What is received was sent by another rank."""
+"""Operations of PyTorch's two sets, c10d and _c10d_functional."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective, or one side of a message between two ranks."""
+
+    kind: str
+    axis: str
+    """Of the mesh; "all", or "ends of the pipeline" for the word table."""
+    bytes: int
+    """Of the larger side: what an all-gather puts together, a reduce-scatter begins with, the others send."""
 
 
 @dataclass
-class MessageCount:
-    """Messages of one kind along one axis of the mesh."""
+class Counts:
+    """Of one or more steps."""
 
-    calls: int = 0
-    bytes: int = 0
-    """Of the larger side: what an all-gather puts together, a reduce-scatter begins with, the others send."""
+    matmuls: Counter[MatmulShape] = field(default_factory=Counter)
+    attention: Counter[AttentionShape] = field(default_factory=Counter)
+    launches: Counter[Kind] = field(default_factory=Counter)
+    """Operators handed to the device; nearly all are one kernel."""
+    bytes: Counter[Kind] = field(default_factory=Counter)
+    """Read and written by elementwise, reduction, copy and optimizer kernels."""
+    messages: Counter[Message] = field(default_factory=Counter)
+    waited: Counter[Message] = field(default_factory=Counter)
+    """Those that the compute stream waits for; another stream waits for the others, or nobody."""
+    alone: Counter[Message] = field(default_factory=Counter)
+    """Of these, with no matrix product or attention queued between call and wait: nothing hides them."""
+    flops_beside: Counter[Message] = field(default_factory=Counter)
+    """Of products and attention queued between call and wait, all calls together ..."""
+    bytes_beside: Counter[Message] = field(default_factory=Counter)
+    """... and moved by other kernels."""
+
+    @property
+    def flops(self) -> int:
+        """Of matrix products and attention."""
+        shapes: list[tuple[MatmulShape | AttentionShape, int]] = [*self.matmuls.items(), *self.attention.items()]
+        return sum(calls * shape.flops for shape, calls in shapes)
 
 
 @dataclass
@@ -44,17 +91,24 @@ class Tracker(TorchDispatchMode):
     """Counts while it is active; ``axes`` gives the axis of the mesh by the name of its process group."""
 
     axes: dict[str, str]
+    gpu: FakeGpu | None = None
+    """Whose tensors are counted, and whose rules hold; None: those of the host, where everything is allowed."""
     live_bytes: int = 0
     peak_bytes: int = 0
-    flops: int = 0
-    """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""
-    traffic: dict[tuple[str, str], MessageCount] = field(default_factory=dict)
-    """By kind and axis."""
+    counts: Counts = field(default_factory=Counts)
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._sizes: dict[int, int] = {}
+        self._functional: dict[int, int] = {}
+        """Collectives whose result is a tensor, by its storage."""
         self._resize = torch.UntypedStorage.resize_
+        self._device_type = "cpu" if self.gpu is None else "cuda"
+
+    @property
+    def flops(self) -> int:
+        """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""
+        return self.counts.flops
 
     def __enter__(self) -> "Tracker":
         tracker = self
@@ -79,26 +133,31 @@ class Tracker(TorchDispatchMode):
     ) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its local operations come by again
-        result = function(*args, **(kwargs or {}))
-        name = function._overloadpacket.__name__
-        if function.namespace in ("c10d", "_c10d_functional") and name in COLLECTIVES:
-            self._count_message(COLLECTIVES[name], args, kwargs or {}, result)
-        elif function in ATTENTION:
-            self.flops += ATTENTION[function] * _attention_flops(*args[1:3] if ATTENTION[function] == 2 else args[:2])
-        elif function._overloadpacket in flop_registry:
-            self.flops += flop_registry[function._overloadpacket](*args, **(kwargs or {}), out_val=result)
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and not isinstance(leaf, DTensor):
-                self._see(leaf)
+        kwargs = kwargs or {}
+        if function.namespace == "prim":
+            return function(*args, **kwargs)
+        given = tensors_in((args, kwargs))
+        if self.gpu is not None:
+            value = self.gpu.rules.value_instead(function, given, args, kwargs)
+            if value is not None:
+                return value
+        elif function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
+            return 1.0  # as on a GPU
+        result = function(*args, **kwargs)
+        made = tensors_in(result)
+        for tensor in made:
+            self._see(tensor)
+        self._count(function, args, kwargs, given + made, result)
         return result
 
     def restart(self) -> None:
         """Count from here; what is live stays so."""
-        self.peak_bytes, self.flops = self.live_bytes, 0
-        self.traffic.clear()
+        self.peak_bytes, self.counts = self.live_bytes, Counts()
+        if self.gpu is not None:
+            self.gpu.order.forget()
 
     def _see(self, tensor: Tensor) -> None:
-        if tensor.device.type == "meta":
+        if tensor.device.type != self._device_type:
             return
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -115,17 +174,59 @@ class Tracker(TorchDispatchMode):
     def _forget(self, key: int) -> None:
         self.live_bytes -= self._sizes.pop(key, 0)
 
-    def _count_message(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        sizes = [
-            leaf.numel() * leaf.element_size()
-            for leaf in tree_leaves((args, kwargs, result))
-            if isinstance(leaf, Tensor)
-        ]
-        names = [_group_name(leaf) for leaf in tree_leaves((args, kwargs))]
+    def _count(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any
+    ) -> None:
+        kind, name = kind_of(function), plain_name(function)
+        if name == "wait_tensor":
+            self._wait_for(args[0])
+        if kind is None or not any(tensor.device.type == self._device_type for tensor in tensors):
+            return
+        flops = moved = 0
+        if kind == "collective":
+            if name not in COLLECTIVES:
+                return
+            self._count_message(COLLECTIVES[name], args, kwargs, tensors, result)
+        elif kind == "matmul":
+            product = matmul_shape(function, args, result)
+            self.counts.matmuls[product] += 1
+            flops = product.flops
+        elif kind == "attention":
+            attention = attention_shape(function, args)
+            self.counts.attention[attention] += 1
+            flops = attention.flops
+        else:
+            moved = bytes_moved(function, args, kwargs, result)
+            self.counts.bytes[kind] += moved
+        self.counts.launches[kind] += 1
+        if self.gpu is not None:
+            self.gpu.order.queue(flops, moved)
+
+    def _count_message(
+        self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any
+    ) -> None:
+        names = [_group_name(leaf) for leaf in (*args, *kwargs.values())]
         axis = next((self.axes[name] for name in names if name in self.axes), "all")
-        traffic = self.traffic.setdefault((kind, axis), MessageCount())
-        traffic.calls += 1
-        traffic.bytes += max(sizes, default=0)
+        size = max((tensor.numel() * tensor.element_size() for tensor in tensors), default=0)
+        message = Message(kind, axis, size)
+        self.counts.messages[message] += 1
+        if self.gpu is not None:
+            number = self.gpu.order.launch(partial(self._waited, self.counts, message))
+            if isinstance(result, Tensor):
+                self.gpu.order.without_handle()
+                self._functional[result.untyped_storage()._cdata] = number
+
+    def _wait_for(self, result: Tensor) -> None:
+        if self.gpu is not None:
+            number = self._functional.pop(result.untyped_storage()._cdata, None)
+            self.gpu.order.arrive(self.gpu.order.current, () if number is None else (number,))
+
+    @staticmethod
+    def _waited(counts: Counts, message: Message, queued: Queued) -> None:
+        counts.waited[message] += 1
+        counts.alone[message] += not queued.flops
+        counts.flops_beside[message] += queued.flops
+        counts.bytes_beside[message] += queued.bytes
 
 
 def _group_name(argument: Any) -> str:
@@ -135,16 +236,3 @@ def _group_name(argument: Any) -> str:
     if isinstance(argument, dist.ProcessGroup):
         return str(argument.group_name)
     return argument if isinstance(argument, str) else ""
-
-
-def _attention_flops(query: Tensor, key: Tensor) -> int:
-    """Of the forward pass, the whole square counted: scores and values, 2 FLOPs per product each."""
-    batch, heads, queries, size = query.shape
-    return 4 * batch * heads * queries * key.shape[2] * size
-
-
-ATTENTION: dict[Callable[..., Any], int] = {
-    _aten._scaled_dot_product_flash_attention_for_cpu.default: 1,
-    _aten._scaled_dot_product_flash_attention_for_cpu_backward.default: 2,
-}
-"""Attention on a CPU, on which the fake tensors lie: forward passes it counts for."""

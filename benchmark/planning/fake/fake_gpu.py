@@ -1,0 +1,263 @@
+"""Tensors on a GPU that is not there, and the parts of ``torch.cuda`` that training uses.
+
+PyTorch's fake tensors have shapes and no values, and know the device they pretend to be on. Most of PyTorch's C++ code
+takes such a tensor for one of the device and asks its driver, which a build for CPUs does not have and a machine
+without a GPU cannot answer (autograd does so for every gradient). So C++ is told another device, ``AS_SEEN_BY_CPP``,
+which needs no driver and which nothing else uses; Python code reads and writes ``cuda``. Both translations are here:
+names of devices on their way into PyTorch, by a function mode, and on their way to the fake tensors, by the fake mode.
+
+What it needs of PyTorch beyond its public interface is here and in fake_world.py (docs/facts/torch_distributed.md 5).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from torch._C._distributed_c10d import FakeWork
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from benchmark.planning.fake.fake_attention import Capability, attention_as_on
+from benchmark.planning.fake.fake_streams import FakeEvent, FakeStream, StreamOrder
+from benchmark.planning.fake.host_waits import AS_SEEN_BY_CPP, GPU, DeviceRules, HostWaits
+
+_aten: Any = torch.ops.aten
+ASKS_FOR_DEVICE = torch.ops.prim.device.default
+PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
+    _aten.mm.dtype: (0, 1),
+    _aten.mm.dtype_out: (0, 1),
+    _aten.addmm.dtype: (1, 2),
+    _aten.addmm.dtype_out: (1, 2),
+}
+"""Matrix products that only CUDA has, whose shapes PyTorch does not work out everywhere (2.11: addmm); the arguments
+that are multiplied. The precision follows them or the result, as do ``beta`` and ``alpha``."""
+
+
+class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """Inside it, tensors have shapes and no values; those on the meta device stay as they are."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)
+
+    @property
+    def avoid_device_init(self) -> bool:
+        return True
+
+    def dispatch(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func is ASKS_FOR_DEVICE and not args[0].fake_mode.in_kernel_invocation:
+            return AS_SEEN_BY_CPP if args[0].fake_device.type == "cuda" else args[0].fake_device
+        if kwargs.get("device") == AS_SEEN_BY_CPP:
+            kwargs["device"] = GPU
+        if func in PRODUCTS_INTO_OTHER_PRECISION:
+            return self._product(func, types, args, kwargs)
+        return super().dispatch(func, types, args, kwargs)
+
+    def _product(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        first, second = (args[place] for place in PRODUCTS_INTO_OTHER_PRECISION[func])
+        product: Any = super().dispatch(_aten.mm.default, types, (first, second), {})
+        out: Tensor | None = kwargs.get("out")
+        if out is not None:
+            if out.shape != product.shape:
+                raise RuntimeError(f"{func}: product of {tuple(product.shape)} into {tuple(out.shape)}")
+            return out
+        dtype = next(arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.dtype))
+        empty: Any = super().dispatch(_aten.empty_like.default, types, (product,), {"dtype": dtype})
+        return empty
+
+
+def _renamed(argument: Any) -> Any:
+    """``cuda`` as C++ is to see it; whatever else as it is."""
+    if isinstance(argument, torch.device):
+        return AS_SEEN_BY_CPP if argument.type == "cuda" else argument
+    return AS_SEEN_BY_CPP if isinstance(argument, str) and argument.startswith("cuda") else argument
+
+
+class DeviceNames(TorchFunctionMode):
+    """Renames devices in arguments, and takes the place of what C++ would ask a driver for."""
+
+    def __init__(self, capability: Capability) -> None:
+        super().__init__()
+        self._capability = capability
+        self._pinned: dict[int, torch.UntypedStorage] = {}
+        self._instead: dict[Any, Callable[..., Any]] = {
+            torch.device: torch.device,
+            torch.tensor: self._tensor,
+            torch.as_tensor: self._as_tensor,
+            Tensor.pin_memory: self._pin,
+            Tensor.is_pinned: lambda tensor, *_: self.pinned(tensor),
+            Tensor.record_stream: lambda *_: None,
+            Tensor.cuda: lambda tensor, *_, non_blocking=False: tensor.to(AS_SEEN_BY_CPP, non_blocking=non_blocking),
+            F.scaled_dot_product_attention: self._attention,
+        }
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if function in self._instead:
+            return self._instead[function](*args, **kwargs)
+        pin = bool(kwargs.pop("pin_memory", False))
+        made = function(*map(_renamed, args), **{name: _renamed(value) for name, value in kwargs.items()})
+        return self._pin(made) if pin else made
+
+    def pinned(self, tensor: Tensor) -> bool:
+        """Whether the device copies it without the host."""
+        return tensor.untyped_storage()._cdata in self._pinned
+
+    def _pin(self, tensor: Tensor, *_: Any) -> Tensor:
+        copy = tensor.clone()
+        storage = copy.untyped_storage()
+        self._pinned[storage._cdata] = storage
+        return copy
+
+    def _tensor(self, data: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
+        """Made on the host and copied, as it is on a real one."""
+        with torch._C.DisableTorchFunction():
+            tensor = torch.tensor(data, dtype=dtype, **options)
+        return tensor if device is None else tensor.to(_renamed(device))
+
+    def _as_tensor(self, data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+        if isinstance(data, Tensor):
+            return data.to(_renamed(device or data.device), dtype or data.dtype)
+        return self._tensor(data, dtype=dtype, device=device)
+
+    def _attention(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
+        if query.device.type != "cuda":
+            with torch._C.DisableTorchFunction():
+                return F.scaled_dot_product_attention(query, key, value, *args, **options)
+        return attention_as_on(self._capability, query, key, value, *args, **options)
+
+
+@contextmanager
+def replaced(owner: Any, attribute: str, value: Any) -> Iterator[None]:
+    """``owner.attribute`` is ``value`` for a while."""
+    before = vars(owner).get(attribute)
+    setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(owner, attribute)
+        else:
+            setattr(owner, attribute, before)
+
+
+_LAUNCHES = {
+    *("allreduce", "allreduce_coalesced", "allgather", "_allgather_base", "all_gather_single", "reduce_scatter"),
+    *("_reduce_scatter_base", "reduce_scatter_single", "broadcast", "reduce", "send", "recv", "alltoall_base"),
+}
+"""Methods of a process group that return a handle."""
+_WAITS = ((FakeWork, "wait"), (dist.Work, "wait"), (dist.Work, "synchronize"), (dist.Work, "block_current_stream"))
+
+
+def _launching(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., Any]:
+    def launch(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
+        work = method(group, *args, **kwargs)
+        order.handed_out(work)
+        return work
+
+    return launch
+
+
+def _waiting(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., Any]:
+    def wait(work: dist.Work, *args: Any, **kwargs: Any) -> Any:
+        order.wait_for(work)
+        return method(work, *args, **kwargs)
+
+    return wait
+
+
+def _device(tensor: Tensor) -> torch.device:
+    device: torch.device = torch._C.TensorBase.device.__get__(tensor)
+    return GPU if device == AS_SEEN_BY_CPP else device
+
+
+class FakeGpu:
+    """One device. ``tensors``: the mode in which tensors have shapes and no values; ``waits``: the host's for it."""
+
+    def __init__(self, capability: Capability) -> None:
+        self.waits = HostWaits()
+        self.order = StreamOrder(self.waits.add)
+        self.names = DeviceNames(capability)
+        self.rules = DeviceRules(self.waits, self.names.pinned)
+        self.tensors = FakeGpuTensors()
+
+
+@contextmanager
+def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: str) -> Iterator[FakeGpu]:
+    """``torch.cuda`` says that there are ``devices`` of the kind, and its streams and events remember their order."""
+    gpu = FakeGpu(capability)
+    order, waits = gpu.order, gpu.waits
+    properties = SimpleNamespace(
+        name=name, major=capability[0], minor=capability[1], total_memory=memory_bytes, multi_processor_count=0
+    )
+
+    def stream(entered: FakeStream | None) -> AbstractContextManager[Any]:
+        return entered if entered is not None else ExitStack()
+
+    def values(tensor: Tensor) -> Any:
+        """Ones. A fake tensor asks for one value after the other; a device is waited for once."""
+        if tensor.device.type == "cuda":
+            waits.add(".tolist()")
+        return np.ones(tensor.shape).tolist()
+
+    in_cuda = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "is_bf16_supported": lambda *_: capability >= (8, 0),
+        "init": lambda: None,
+        "device_count": lambda: devices,
+        "current_device": lambda: 0,
+        "set_device": lambda _: None,
+        "get_device_name": lambda *_: name,
+        "get_device_capability": lambda *_: capability,
+        "get_device_properties": lambda *_: properties,
+        "synchronize": lambda *_: waits.add("torch.cuda.synchronize"),
+        "empty_cache": lambda: None,
+        "max_memory_allocated": lambda *_: 0,
+        "memory_allocated": lambda *_: 0,
+        "reset_peak_memory_stats": lambda *_: None,
+        "is_current_stream_capturing": lambda: False,
+        "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),
+        "set_rng_state": lambda *_: None,
+        "Stream": lambda *_, **__: order.new_stream(),
+        "Event": lambda *_, **__: FakeEvent(order),
+        "current_stream": lambda *_: order.current,
+        "default_stream": lambda *_: order.compute,
+        "set_stream": order.set_current,
+        "stream": stream,
+    }
+    with ExitStack() as stack:
+        for attribute, value in in_cuda.items():
+            stack.enter_context(replaced(torch.cuda, attribute, value))
+        for attribute, reader in _TENSOR_READERS.items():
+            stack.enter_context(replaced(Tensor, attribute, property(reader)))
+        for owner, attribute in _WAITS:
+            stack.enter_context(replaced(owner, attribute, _waiting(order, getattr(owner, attribute))))
+        for attribute in _LAUNCHES & set(dir(dist.ProcessGroup)):
+            launch = getattr(dist.ProcessGroup, attribute)
+            stack.enter_context(replaced(dist.ProcessGroup, attribute, _launching(order, launch)))
+        stack.enter_context(replaced(FakeTensor, "tolist", values))
+        stack.enter_context(replaced(torch.accelerator, "current_stream", lambda *_: order.current))
+        stack.enter_context(replaced(fake_tensor, "init_gpu_context", lambda _: None))
+        stack.enter_context(gpu.names)
+        yield gpu
+
+
+_TENSOR_READERS: dict[str, Callable[[Tensor], Any]] = {
+    "device": _device,
+    "is_cuda": lambda tensor: tensor.device.type == "cuda",
+    "is_meta": lambda tensor: tensor.device.type == "meta",
+}

@@ -1,0 +1,152 @@
+"""Streams and events that order nothing, but remember: which collectives had to be done before what.
+
+A collective begins when it is called and is waited for where the compute stream needs it. What was queued in between is
+what can hide it. A collective's time is not known here; the plan has it.
+"""
+
+import itertools
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+
+@dataclass
+class Queued:
+    """Work of the compute stream so far."""
+
+    flops: int = 0
+    bytes: int = 0
+
+
+class FakeStream:
+    """What is used of ``torch.cuda.Stream``."""
+
+    def __init__(self, order: "StreamOrder", number: int) -> None:
+        self._order, self.cuda_stream = order, number
+        self.after: set[int] = set()
+        """Collectives that are done before what is queued here next."""
+
+    def wait_event(self, event: "FakeEvent") -> None:
+        self._order.arrive(self, event.after)
+
+    def wait_stream(self, other: "FakeStream") -> None:
+        self._order.arrive(self, other.after)
+
+    def record_event(self, event: "FakeEvent | None" = None) -> "FakeEvent":
+        event = event or FakeEvent(self._order)
+        event.record(self)
+        return event
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self._order.host_waits("Stream.synchronize")
+
+    def __enter__(self) -> "FakeStream":
+        self._order.enter(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._order.leave()
+
+
+class FakeEvent:
+    """What is used of ``torch.cuda.Event``."""
+
+    def __init__(self, order: "StreamOrder") -> None:
+        self._order = order
+        self.after: frozenset[int] = frozenset()
+
+    def record(self, stream: FakeStream | None = None) -> None:
+        self.after = self._order.unfinished((stream or self._order.current).after)
+
+    def wait(self, stream: FakeStream | None = None) -> None:
+        self._order.arrive(stream or self._order.current, self.after)
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self._order.host_waits("Event.synchronize")
+
+    def elapsed_time(self, _: "FakeEvent") -> float:
+        return 0.0
+
+
+class StreamOrder:
+    """The streams of one device. ``host_waits`` is told when the host waits for one of them."""
+
+    def __init__(self, host_waits: Callable[[str], None]) -> None:
+        self.host_waits = host_waits
+        self._numbers = itertools.count()
+        self.compute = self.new_stream()
+        self._entered = [self.compute]
+        self.queued = Queued()
+        self._collectives = itertools.count()
+        self._launched: dict[int, tuple[Callable[[Queued], None], Queued]] = {}
+        self._by_work: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+        self._without_work: list[int] = []
+
+    @property
+    def current(self) -> FakeStream:
+        return self._entered[-1]
+
+    def new_stream(self) -> FakeStream:
+        return FakeStream(self, next(self._numbers))
+
+    def enter(self, stream: FakeStream) -> None:
+        self._entered.append(stream)
+
+    def leave(self) -> None:
+        self._entered.pop()
+
+    def set_current(self, stream: FakeStream) -> None:
+        self._entered[-1] = stream
+
+    def queue(self, flops: int, moved: int) -> None:
+        """A kernel in the current stream."""
+        if self.current is self.compute:
+            self.queued.flops += flops
+            self.queued.bytes += moved
+
+    def launch(self, waited: Callable[[Queued], None]) -> int:
+        """A collective begins. ``waited`` is called with what the compute stream queued until it waited for it."""
+        number = next(self._collectives)
+        self._launched[number] = waited, Queued(self.queued.flops, self.queued.bytes)
+        self._without_work.append(number)
+        return number
+
+    def handed_out(self, work: Any) -> None:
+        """``work`` is what the caller got for the collectives since the last time."""
+        if self._without_work:
+            self._by_work[work] = self._without_work
+            self._without_work = []
+
+    def without_handle(self) -> None:
+        """The collective just begun has no ``Work``; its result is waited for."""
+        self._without_work.clear()
+
+    def wait_for(self, work: Any) -> None:
+        """The current stream waits for ``work``."""
+        self.arrive(self.current, self._by_work.pop(work, ()))
+
+    def arrive(self, stream: FakeStream, collectives: Iterable[int]) -> None:
+        """``stream`` goes on after ``collectives``."""
+        if stream is not self.compute:
+            stream.after = {*self.unfinished(stream.after), *collectives}
+            return
+        for number in list(collectives):
+            if number in self._launched:
+                waited, then = self._launched.pop(number)
+                waited(Queued(self.queued.flops - then.flops, self.queued.bytes - then.bytes))
+
+    def unfinished(self, collectives: Iterable[int]) -> frozenset[int]:
+        """Those that the compute stream has not waited for."""
+        return frozenset(number for number in collectives if number in self._launched)
+
+    def forget(self) -> None:
+        """What was begun so far is not asked for any more."""
+        self._launched.clear()

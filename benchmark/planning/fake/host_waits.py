@@ -1,0 +1,173 @@
+"""What a GPU would not forgive, found on the way to it: waits of the host, and operators that only CPUs have.
+
+A host that waits stops handing out work, and the device runs dry. PyTorch waits without a word wherever a value of the
+device decides something on the host: ``.item()``, ``bool(tensor)``, shapes that depend on values, copies from and to
+memory that is not pinned. Each place is named by the line of our code that led to it.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torchgen  # type: ignore[import-untyped]
+from torch import Tensor
+
+_aten: Any = torch.ops.aten
+GPU = torch.device("cuda", 0)
+AS_SEEN_BY_CPP = torch.device("meta", 1)
+"""What PyTorch's C++ code is told instead (fake_gpu.py)."""
+
+OUR_FOLDER = Path(__file__).parents[3]
+NOT_OURS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
+"""Within it: the dry run itself, and PyTorch where it is installed beside us."""
+
+NEEDS_VALUES = {
+    _aten.nonzero.default: "nonzero, whose shape depends on values",
+    _aten.masked_select.default: "masked_select, whose shape depends on values",
+    _aten._unique2.default: "unique, whose shape depends on values",
+    _aten.unique_dim.default: "unique, whose shape depends on values",
+    _aten.unique_consecutive.default: "unique_consecutive, whose shape depends on values",
+    _aten.bincount.default: "bincount, whose shape depends on values",
+    _aten.repeat_interleave.Tensor: "repeat_interleave, whose shape depends on values",
+    _aten.equal.default: "torch.equal, which answers on the host",
+}
+"""Operators that wait for what a tensor on the device holds; nothing can be made up for them."""
+TAKES_MASKS = (_aten.index.Tensor, _aten.index_put_.default, _aten.index_put.default)
+COPIES = (_aten.copy_.default, _aten._to_copy.default)
+
+
+class DeviceFault(Exception):
+    """Code that a GPU would refuse, or that would make the host wait for it."""
+
+
+@dataclass(frozen=True)
+class HostWait:
+    """One wait of the host for the device."""
+
+    what: str
+    where: str
+    """Such as "benchmark/training/step.py:64 in train_step"."""
+
+
+@dataclass
+class HostWaits:
+    """Those found so far. While ``strict``, one outside the functions named ``allowed`` raises :class:`DeviceFault`."""
+
+    allowed: tuple[str, ...] = ()
+    strict: bool = False
+    found: list[HostWait] = field(default_factory=list)
+
+    def add(self, what: str) -> None:
+        where, function = our_line()
+        if self.strict and function not in self.allowed:
+            raise DeviceFault(f"{where}: the host waits for the device: {what}")
+        self.found.append(HostWait(what, where))
+
+
+def our_line() -> tuple[str, str]:
+    """The innermost line of our code that is being executed, and the name of its function."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(str(OUR_FOLDER)) and not file.startswith(NOT_OURS) and "site-packages" not in file:
+            function = frame.f_code.co_name
+            return f"{Path(file).relative_to(OUR_FOLDER)}:{frame.f_lineno} in {function}", function
+        frame = frame.f_back
+    return "outside our code", ""
+
+
+@cache
+def only_on_cpus(function: Any) -> bool:
+    """By PyTorch's own table of operators, for a CPU build has no CUDA kernels that it could be asked for."""
+    if function.namespace != "aten":
+        return False
+    name = function._schema.name.removeprefix("aten::")
+    overload = function._schema.overload_name
+    row = _rows().get(f"{name}.{overload}" if overload else name)
+    return row is not None and "CPU" in row and not any(key == "CUDA" or key.startswith("Composite") for key in row)
+
+
+@cache
+def _rows() -> dict[str, frozenset[str]]:
+    """Dispatch keys by operator; operators without a table of kernels, or with another's, are left out."""
+    table = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    found = {}
+    for row in re.split(r"^- func: ", table.read_text(), flags=re.MULTILINE)[1:]:
+        kernels = re.search(r"^  dispatch:\n((?:    .*\n)+)", row, flags=re.MULTILINE)
+        if kernels is not None and "\n  structured_delegate:" not in row:
+            keys = (
+                line.split(":")[0].split(",") for line in kernels[1].splitlines() if not line.strip().startswith("#")
+            )
+            found[row[: row.index("(")]] = frozenset(key.strip() for some in keys for key in some)
+    return found
+
+
+@dataclass
+class DeviceRules:
+    """What each operator is held to before it runs. ``pinned``: whether the device copies a tensor without the host."""
+
+    waits: HostWaits
+    pinned: Callable[[Tensor], bool]
+
+    def value_instead(
+        self, function: Any, tensors: Sequence[Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> float | None:
+        """A made-up value where the operator is one that reads a value of the device; None where it is to run.
+
+        Raises DeviceFault for an operator without a kernel for CUDA, for tensors on several devices, and, while strict,
+        for what makes the host wait.
+        """
+        on_gpu = any(tensor.device.type == "cuda" for tensor in tensors)
+        if function in COPIES:
+            self._copy(function, args, kwargs)
+        elif not on_gpu:
+            return None
+        elif function is _aten._local_scalar_dense.default:
+            self.waits.add("a value is read, as by .item(), float() or bool()")
+            return 1.0
+        else:
+            if only_on_cpus(function):
+                raise DeviceFault(f"{our_line()[0]}: {function} has no kernel for CUDA")
+            self._same_device(function, tensors)
+            self._shape_from_values(function, tensors)
+        return None
+
+    def _shape_from_values(self, function: Any, tensors: Sequence[Tensor]) -> None:
+        if function in NEEDS_VALUES:
+            self.waits.add(NEEDS_VALUES[function])
+            raise DeviceFault(f"{our_line()[0]}: {NEEDS_VALUES[function]}")
+        if function in TAKES_MASKS and any(tensor.dtype == torch.bool for tensor in tensors[1:]):
+            self.waits.add("indexing by a mask, whose shape depends on values")
+
+    @staticmethod
+    def _same_device(function: Any, tensors: Sequence[Tensor]) -> None:
+        """A scalar on the host may go along."""
+        used = {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
+        if len(used) > 1:
+            devices = " and ".join(sorted(map(str, used)))
+            raise DeviceFault(f"{our_line()[0]}: {function} on tensors of {devices}")
+
+    def _copy(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """A copy to the host that does not block makes its own pinned memory, unless it is told where to go."""
+        if function is _aten.copy_.default:
+            target, source = args[0].device, args[1]
+            non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+            host_side = [tensor for tensor in args[:2] if tensor.device.type == "cpu"]
+        else:
+            source = args[0]
+            target, non_blocking = kwargs.get("device") or source.device, kwargs.get("non_blocking", False)
+            target = GPU if target == AS_SEEN_BY_CPP else target
+            host_side = [source] if source.device.type == "cpu" else []
+        if "cuda" not in (source.device.type, target.type) or source.device.type == target.type:
+            return
+        direction = f"a copy from {source.device.type} to {target.type}"
+        if not non_blocking:
+            self.waits.add(f"{direction} without non_blocking")
+        elif not all(map(self.pinned, host_side)):
+            self.waits.add(f"{direction}, by memory that is not pinned")

@@ -1,0 +1,238 @@
+"""What an operator hands to the device: its kind, FLOPs of products, bytes that are read and written."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+_aten: Any = torch.ops.aten
+
+Kind = Literal["matmul", "attention", "elementwise", "reduction", "copy", "optimizer", "collective"]
+KINDS: tuple[Kind, ...] = ("matmul", "attention", "elementwise", "reduction", "copy", "optimizer", "collective")
+
+MATMULS: dict[str, tuple[int, int]] = {
+    "mm": (0, 1),
+    "addmm": (1, 2),
+    "addmm_": (1, 2),
+    "bmm": (0, 1),
+    "baddbmm": (1, 2),
+    "baddbmm_": (1, 2),
+    "_scaled_mm": (0, 1),
+}
+"""Matrix products, by name without overload: which arguments are multiplied."""
+
+ATTENTION: dict[str, int] = {
+    "_scaled_dot_product_flash_attention_for_cpu": 1,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": 2,
+    "_scaled_dot_product_flash_attention": 1,
+    "_scaled_dot_product_flash_attention_backward": 2,
+    "_scaled_dot_product_cudnn_attention": 1,
+    "_scaled_dot_product_cudnn_attention_backward": 2,
+    "_scaled_dot_product_efficient_attention": 1,
+    "_scaled_dot_product_efficient_attention_backward": 2,
+}
+"""Attention: forward passes it counts for. A backward pass counts as two, as everywhere, and has the gradient as its
+first argument."""
+
+OPTIMIZER = {"_fused_adam_", "_fused_adamw_"}
+REDUCTIONS = {
+    "sum",
+    "mean",
+    "amax",
+    "amin",
+    "max",
+    "min",
+    "argmax",
+    "norm",
+    "linalg_vector_norm",
+    "_foreach_norm",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "_fused_rms_norm",
+    "_fused_rms_norm_backward",
+    "logsumexp",
+    "_softmax",
+    "_log_softmax",
+    "_softmax_backward_data",
+    "_log_softmax_backward_data",
+    "embedding_dense_backward",
+    "cumsum",
+}
+"""What adds up or compares along an axis."""
+COPIES = {
+    "copy_",
+    "_foreach_copy_",
+    "clone",
+    "contiguous",
+    "_to_copy",
+    "cat",
+    "stack",
+    "split_with_sizes_copy",
+    "_chunk_cat",
+    "chunk_cat",
+    "all_gather_copy_in",
+}
+NO_KERNEL = {
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "lift_fresh",
+    "resize_",
+    "set_",
+    "detach_",
+    "is_pinned",
+    "_has_compatible_shallow_copy_type",
+    "wait_tensor",
+}
+"""Allocations and bookkeeping; views are known by their schema."""
+ONLY_WRITTEN = {"zero_", "fill_", "copy_", "_foreach_zero_", "_foreach_copy_"}
+"""In-place operators that do not read what they change."""
+BY_ROWS = {"embedding", "gather", "index_select", "index", "scatter_add_", "scatter_", "index_put_", "index_add_"}
+"""Operators that touch as much of a table as their indices name, not all of it."""
+
+
+@dataclass(frozen=True)
+class MatmulShape:
+    """``batch`` products of [m, k] and [k, n]."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
+    out_dtype: str
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Causal attention; ``passes`` is 1 forward and 2 backward. The whole square is counted, as everywhere."""
+
+    kernel: str
+    passes: int
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    head_size: int
+    dtype: str
+
+    @property
+    def flops(self) -> int:
+        """Scores and values, 2 FLOPs per product each."""
+        return self.passes * 4 * self.batch * self.heads * self.queries * self.keys * self.head_size
+
+
+@cache
+def kind_of(function: Any) -> Kind | None:
+    """None for what makes no kernel run: views, allocations, bookkeeping."""
+    name = plain_name(function)
+    if function.namespace in ("c10d", "_c10d_functional", "_c10d_functional_autograd"):
+        return None if name in NO_KERNEL else "collective"
+    if function.namespace in ("prim", "prims", "_dtensor") or name in NO_KERNEL or function.is_view:
+        return None
+    tables: Sequence[tuple[Iterable[str], Kind]] = (
+        (MATMULS, "matmul"),
+        (ATTENTION, "attention"),
+        (OPTIMIZER, "optimizer"),
+        (REDUCTIONS, "reduction"),
+        (COPIES, "copy"),
+    )
+    return next((kind for names, kind in tables if name in names), "elementwise")
+
+
+@cache
+def plain_name(function: Any) -> str:
+    """Of an operator, without namespace and overload."""
+    return str(function._schema.name.split("::")[1])
+
+
+def matmul_shape(function: Any, args: Sequence[Any], result: Tensor) -> MatmulShape:
+    first, second = (args[place] for place in MATMULS[plain_name(function)])
+    m, k = first.shape[-2:]
+    batch = first.shape[0] if first.dim() == 3 else 1
+    return MatmulShape(m, second.shape[-1], k, batch, _short(first.dtype), _short(result.dtype))
+
+
+def attention_shape(function: Any, args: Sequence[Any]) -> AttentionShape:
+    name = plain_name(function)
+    passes = ATTENTION[name]
+    query, key = args[1:3] if passes == 2 else args[:2]
+    batch, heads, queries, size = query.shape
+    return AttentionShape(
+        name.removeprefix("_scaled_dot_product_").removesuffix("_backward"),
+        passes,
+        batch,
+        heads,
+        queries,
+        key.shape[2],
+        size,
+        _short(query.dtype),
+    )
+
+
+def bytes_moved(function: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int:
+    """Bytes of what is read and of what is written, each tensor once for each."""
+    if plain_name(function) in BY_ROWS:
+        return _by_rows(args, kwargs, result)
+    names, reads, changes = _arguments(function)
+    given = dict(zip(names, args, strict=False)) | kwargs
+    written = tensors_in(result) or tensors_in([given.get(name) for name in changes])
+    read = tensors_in([given.get(name) for name in reads])
+    return sum(map(size_in_memory, read)) + sum(map(size_in_memory, written))
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """Those in lists, tuples and dictionaries of any depth, in order."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (list, tuple)):
+        return []
+    return [tensor for branch in tree for tensor in tensors_in(branch)]
+
+
+def size_in_memory(tensor: Tensor) -> int:
+    """Bytes, what is repeated along an axis counted once."""
+    if tensor.is_contiguous():
+        return tensor.numel() * tensor.element_size()
+    distinct = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    return distinct * tensor.element_size()
+
+
+@cache
+def _arguments(function: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Names of the arguments: all, those that are read, and those that are changed."""
+    only_written = plain_name(function) in ONLY_WRITTEN
+    names, reads, changes = [], [], []
+    for place, argument in enumerate(function._schema.arguments):
+        names.append(argument.name)
+        changed = argument.alias_info is not None and argument.alias_info.is_write
+        if not (changed and (argument.kwarg_only or (only_written and place == 0))):
+            reads.append(argument.name)
+        if changed and argument.name not in ("grads", "state_steps"):  # fused Adam may, and does not
+            changes.append(argument.name)
+    return tuple(names), tuple(reads), tuple(changes)
+
+
+def _by_rows(args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> int:
+    """Indices read; rows read and written, and those of another tensor read that are put into them."""
+    tensors = tensors_in((args[1:], kwargs))
+    indices = [tensor for tensor in tensors if not tensor.is_floating_point()]
+    sources = [tensor for tensor in tensors if tensor.is_floating_point()]
+    rows = sources[0] if sources else result
+    return sum(map(size_in_memory, indices)) + size_in_memory(rows) * (3 if sources else 2)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
