@@ -60,7 +60,7 @@ class RankReport:
 class DryRun:
     reports: list[RankReport]
     num_microbatches: int
-    """That were run; a step has more where these are fewer."""
+    """Most that were run; a step has more where these are fewer."""
     complaint: str | None
     """Why it does not fit the devices' memory."""
 
@@ -72,7 +72,9 @@ def dry_run(config: RunConfig) -> DryRun:
     """
     counted: StepCounts = step_counts(config)
     reports = [_report(config, rank) for rank in counted.ranks]
-    return DryRun(reports, counted.counted[0], _complaint(config, reports))
+    return DryRun(
+        reports, max(more for _, more in (rank.counted for rank in counted.ranks)), _complaint(config, reports)
+    )
 
 
 def _report(config: RunConfig, counts: RankCounts) -> RankReport:
@@ -141,15 +143,17 @@ MEMORY_PARTS = ("parameter", "optimizer", "gathered", "gradient", "activation", 
 def format_dry_run(result: DryRun, config: RunConfig) -> str:
     """The reports as text."""
     system = config.system
-    more = result.num_microbatches + system.pipeline_parallel
     lines = [
         f"{system.name}: {system.num_devices} devices = pipeline {system.pipeline_parallel} x data "
         f"{system.data_parallel} ({system.replicas} replicas) x tensor {system.tensor_parallel}; micro-batch "
-        f"{system.micro_batch_size}, {config.num_microbatches} micro-batches per step ({result.num_microbatches} and "
-        f"{more} run), recompute {system.recompute}"
+        f"{system.micro_batch_size}, {config.num_microbatches} micro-batches per step, "
+        f"recompute {system.recompute}"
     ]
     for report in result.reports:
-        lines.append(f"rank {report.rank}, {report.kind} ({report.layers} layers)")
+        few, more = report.counts.counted
+        lines.append(
+            f"rank {report.rank}, {report.kind} ({report.layers} layers; {few} and {more} micro-batches were run)"
+        )
         sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
         lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
         lines.append(f"  {'':<12}{_growth(report.counts)}")

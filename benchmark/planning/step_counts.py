@@ -7,6 +7,7 @@ depends on it.
 
 import dataclasses
 import gc
+import math
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +25,7 @@ from benchmark.planning.tracker import Counts, Tracker
 from benchmark.planning.work_counts import WorkCounts, split
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
+from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
@@ -69,6 +71,8 @@ class RankCounts:
     kind: str
     rank: int
     layers: int
+    counted: tuple[int, int]
+    """Micro-batches of the two steps that were run."""
     per_micro_batch: WorkCounts
     per_step: WorkCounts
     """What comes once, the filling and draining of a pipeline included."""
@@ -77,7 +81,7 @@ class RankCounts:
     host_waits: list[HostWait]
     """Of a step."""
     evaluation_host_waits: list[HostWait]
-    """Of an evaluation with as many micro-batches as were counted first."""
+    """Of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,6 @@ class StepCounts:
 
     num_microbatches: int
     """Of the run's step, for which memory is given."""
-    counted: tuple[int, int]
-    """Micro-batches of the two steps that were run."""
     ranks: list[RankCounts]
 
 
@@ -98,7 +100,7 @@ def step_counts(config: RunConfig) -> StepCounts:
     """
     with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
         ranks = pool.starmap(examine, [(config, *kind) for kind in kinds_of_ranks(config).items()], chunksize=1)
-    return StepCounts(config.num_microbatches, counted_micro_batches(config), ranks)
+    return StepCounts(config.num_microbatches, ranks)
 
 
 def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
@@ -118,11 +120,16 @@ def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
     return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: config.system.pipeline_parallel])
 
 
-def counted_micro_batches(config: RunConfig) -> tuple[int, int]:
-    """Two numbers of micro-batches, the first of which fills the pipeline."""
-    stages = config.system.pipeline_parallel
-    fills = min(config.num_microbatches, 2 * stages)
-    return fills, fills + stages
+def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, int]:
+    """Two numbers of micro-batches: one that fills the pipeline as far as it ever is on this rank, and one more, or
+    where the pipeline is interleaved as many more as go together."""
+    system = config.system
+    ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
+    together = ranks if chunks > 1 else 1
+    shape = PipelineShape(ranks, pipeline_rank, chunks, apart=system.tensor_parallel > 1)
+    fills = math.ceil((most_in_flight(shape) + 1) / chunks / together) * together
+    few = max(1, min(config.num_microbatches, fills))
+    return few, few + together
 
 
 @dataclass(frozen=True)
@@ -144,21 +151,23 @@ class _Examined:
 def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
     """One rank, in a process that has no world yet."""
     torch.set_num_threads(1)
-    system, (few, more) = config.system, counted_micro_batches(config)
+    system = config.system
+    pipeline_rank = rank * system.pipeline_parallel // system.num_devices
+    few, more = counted_micro_batches(config, pipeline_rank)
     with ExitStack() as stack:
         gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None
         world = stack.enter_context(fake_world(system, rank))
         tracker = Tracker(
             {world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
         )
-        first = _run(config, world, tracker, few, again=True)
-        second = _run(config, world, tracker, more, again=False)
+        first, second = (_run(config, world, tracker, micro_batches) for micro_batches in (few, more))
     per_batch, once = split(first.step, second.step, few, more - few)
     evaluation, _ = split(first.evaluation, second.evaluation, few, more - few)
     return RankCounts(
         kind=kind,
         rank=rank,
-        layers=layers_of_rank(config, rank * system.pipeline_parallel // system.num_devices),
+        layers=layers_of_rank(config, pipeline_rank),
+        counted=(few, more),
         per_micro_batch=per_batch,
         per_step=once,
         evaluation_per_micro_batch=evaluation,
@@ -189,9 +198,8 @@ def _memory(config: RunConfig, first: _Examined, second: _Examined, few: int, mo
     )
 
 
-def _run(config: RunConfig, world: World, tracker: Tracker, micro_batches: int, *, again: bool) -> _Examined:
-    """A step and an evaluation of a state made for it. ``again``: count the second step, and forbid waits in it; the
-    first of a process also makes what later ones use again."""
+def _run(config: RunConfig, world: World, tracker: Tracker, micro_batches: int) -> _Examined:
+    """The second step of a state made for it, for the first makes what later ones use again, and an evaluation."""
     gc.collect()  # what was examined before has cycles
     system = config.system
     size = micro_batches * system.micro_batch_size * system.data_parallel
@@ -205,9 +213,8 @@ def _run(config: RunConfig, world: World, tracker: Tracker, micro_batches: int, 
         tokens = torch.zeros(shape, dtype=torch.int64)
         on_host = MicroBatch(tokens, tokens, torch.ones(shape))
         batches = [on_host.pinned() if tracker.gpu is not None else on_host] * micro_batches
-        if again:
-            _step(state, batches, tracker, strict=False)
-        waits = _step(state, batches, tracker, strict=again)
+        _step(state, batches, tracker, strict=False)
+        waits = _step(state, batches, tracker, strict=True)
         gc.collect()
         step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
         tracker.restart()
@@ -250,7 +257,7 @@ def _noted(gpu: FakeGpu | None, *, strict: bool) -> Iterator[list[HostWait]]:
         return
     gpu.waits.found, gpu.waits.allowed, gpu.waits.strict = waits, MAY_WAIT, strict
     yield waits
-    gpu.waits.strict = False
+    gpu.waits.found, gpu.waits.strict = [], False
 
 
 def _in_use(part: nn.Module, *, kept: bool) -> int:

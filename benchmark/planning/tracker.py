@@ -54,7 +54,7 @@ class Message:
 
     kind: str
     axis: str
-    """Of the mesh; "all", or "ends of the pipeline" for the word table."""
+    """Of the mesh, or "all"."""
     bytes: int
     """Of the larger side: what an all-gather puts together, a reduce-scatter begins with, the others send."""
 

@@ -35,7 +35,7 @@ class MessageCount:
 
     kind: str
     axis: str
-    """Of the mesh; "all", or "ends of the pipeline" for the word table."""
+    """Of the mesh, or "all"."""
     bytes: int
     """Of one call, the larger side: what an all-gather puts together, a reduce-scatter begins with, others send."""
     calls: int
