@@ -121,13 +121,13 @@ def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
 
 
 def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, int]:
-    """Two numbers of micro-batches: one that fills the pipeline as far as it ever is on this rank, and one more, or
-    where the pipeline is interleaved as many more as go together."""
+    """Two numbers of micro-batches: one with which this rank holds as many as it ever does, and one more. Where the
+    pipeline is interleaved, micro-batches go together in groups, and the most are held in the second full one."""
     system = config.system
     ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
     together = ranks if chunks > 1 else 1
     shape = PipelineShape(ranks, pipeline_rank, chunks, apart=system.tensor_parallel > 1)
-    fills = math.ceil((most_in_flight(shape) + 1) / chunks / together) * together
+    fills = math.ceil((most_in_flight(shape) + 1) / chunks / together) * together + (together if chunks > 1 else 0)
     few = max(1, min(config.num_microbatches, fills))
     return few, few + together
 
@@ -201,6 +201,7 @@ def _memory(config: RunConfig, first: _Examined, second: _Examined, few: int, mo
 def _run(config: RunConfig, world: World, tracker: Tracker, micro_batches: int) -> _Examined:
     """The second step of a state made for it, for the first makes what later ones use again, and an evaluation."""
     gc.collect()  # what was examined before has cycles
+    tracker.restart()
     system = config.system
     size = micro_batches * system.micro_batch_size * system.data_parallel
     small = dataclasses.replace(config, benchmark=dataclasses.replace(config.benchmark, global_batch_size=size))

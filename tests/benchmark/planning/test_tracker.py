@@ -55,7 +55,11 @@ def _messages() -> dict[tuple[str, str], tuple[int, int]]:
             dist.broadcast(whole, 0)
             dist.broadcast(whole, 0)
             dist.barrier()
-        return {key: (counted.calls, counted.bytes) for key, counted in tracker.traffic.items()}
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for message, calls in tracker.counts.messages.items():
+            before = found.get((message.kind, message.axis), (0, 0))
+            found[message.kind, message.axis] = before[0] + calls, before[1] + calls * message.bytes
+        return found
 
 
 def test_messages_by_kind_and_axis() -> None:

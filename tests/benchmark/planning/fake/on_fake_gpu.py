@@ -1,0 +1,18 @@
+"""Code on a GPU that is not there, for tests."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmark.planning.fake.fake_attention import Capability
+from benchmark.planning.fake.fake_gpu import fake_gpu
+from benchmark.planning.tracker import Tracker
+
+
+@contextmanager
+def on_fake_gpu(capability: Capability = (9, 0), *, strict: bool = False) -> Iterator[Tracker]:
+    """Everything that runs within is counted; ``strict``: the host may not wait."""
+    with fake_gpu(devices=8, capability=capability, memory_bytes=80 * 10**9, name="a GPU") as gpu:
+        tracker = Tracker({}, gpu)
+        with gpu.tensors, tracker:
+            gpu.waits.strict = strict
+            yield tracker

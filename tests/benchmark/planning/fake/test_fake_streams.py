@@ -1,0 +1,68 @@
+"""What is queued between a collective and the wait for it."""
+
+import pytest
+
+from benchmark.planning.fake.fake_streams import FakeEvent, Queued, StreamOrder
+
+
+class Handle:
+    """Stands for a ``Work``."""
+
+
+def order_and_waits() -> tuple[StreamOrder, list[str], list[Queued]]:
+    waits: list[str] = []
+    return StreamOrder(waits.append), waits, []
+
+
+def test_work_between_call_and_wait() -> None:
+    order, _, seen = order_and_waits()
+    order.queue(5, 0)
+    order.launch(seen.append)
+    work = Handle()
+    order.handed_out(work)
+    order.queue(7, 2)
+    order.wait_for(work)
+    order.wait_for(work)  # it is there
+    assert seen == [Queued(7, 2)]
+
+
+def test_collective_of_another_stream_is_waited_for_by_its_event() -> None:
+    order, _, seen = order_and_waits()
+    side, event = order.new_stream(), FakeEvent(order)
+    with side:
+        order.launch(seen.append)
+        work = Handle()
+        order.handed_out(work)
+        order.wait_for(work)
+        order.queue(1000, 0)  # beside the compute stream
+        event.record()
+    order.queue(3, 1)
+    other = order.new_stream()
+    other.wait_event(event)
+    assert seen == []
+    order.compute.wait_stream(other)
+    order.compute.wait_event(event)
+    assert seen == [Queued(3, 1)]
+
+
+def test_event_knows_only_what_came_before_it() -> None:
+    order, _, seen = order_and_waits()
+    side, early = order.new_stream(), FakeEvent(order)
+    early.record(side)
+    with side:
+        work = Handle()
+        order.launch(seen.append)
+        order.handed_out(work)
+        order.wait_for(work)
+    early.wait()
+    assert seen == []
+    order.forget()
+    order.compute.wait_stream(side)
+    assert seen == []
+
+
+@pytest.mark.parametrize("what", ["Stream.synchronize", "Event.synchronize"])
+def test_host_waits_are_told(what: str) -> None:
+    order, waits, _ = order_and_waits()
+    (order.current if what.startswith("Stream") else FakeEvent(order)).synchronize()
+    assert waits == [what]
