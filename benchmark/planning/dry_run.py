@@ -52,8 +52,6 @@ class RankReport:
     formula_flops_per_micro_batch: float
     """By model/flops.py for this rank's part, padding columns of the output included, recomputation not."""
     traffic: list[AxisTraffic]
-    counts: RankCounts
-    """All that was counted."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,8 @@ class DryRun:
     """Most that were run; a step has more where these are fewer."""
     complaint: str | None
     """Why it does not fit the devices' memory."""
+    counts: StepCounts
+    """All that was counted, of the same ranks."""
 
 
 def dry_run(config: RunConfig) -> DryRun:
@@ -70,11 +70,10 @@ def dry_run(config: RunConfig) -> DryRun:
 
     Raises DeviceFault when the code does what the device would not forgive.
     """
-    counted: StepCounts = step_counts(config)
-    reports = [_report(config, rank) for rank in counted.ranks]
-    return DryRun(
-        reports, max(more for _, more in (rank.counted for rank in counted.ranks)), _complaint(config, reports)
-    )
+    counts = step_counts(config)
+    reports = [_report(config, rank) for rank in counts.ranks]
+    most = max(max(rank.counted) for rank in counts.ranks)
+    return DryRun(reports, most, _complaint(config, reports), counts)
 
 
 def _report(config: RunConfig, counts: RankCounts) -> RankReport:
@@ -97,7 +96,6 @@ def _report(config: RunConfig, counts: RankCounts) -> RankReport:
         flops_per_micro_batch=counts.per_micro_batch.flops,
         formula_flops_per_micro_batch=per_token * tokens / system.tensor_parallel,
         traffic=_traffic(config, counts),
-        counts=counts,
     )
 
 
@@ -149,21 +147,21 @@ def format_dry_run(result: DryRun, config: RunConfig) -> str:
         f"{system.micro_batch_size}, {config.num_microbatches} micro-batches per step, "
         f"recompute {system.recompute}"
     ]
-    for report in result.reports:
-        few, more = report.counts.counted
+    for report, counts in zip(result.reports, result.counts.ranks, strict=True):
+        few, more = counts.counted
         lines.append(
             f"rank {report.rank}, {report.kind} ({report.layers} layers; {few} and {more} micro-batches were run)"
         )
         sizes = {name: getattr(report, f"{name}_bytes") / 2**30 for name in MEMORY_PARTS}
         lines += [f"  {name:<12}{size:9.2f} GiB" for name, size in sizes.items()]
-        lines.append(f"  {'':<12}{_growth(report.counts)}")
+        lines.append(f"  {'':<12}{_growth(counts)}")
         ratio = report.flops_per_micro_batch / report.formula_flops_per_micro_batch
         lines.append(
             f"  {'FLOPs':<12}{report.flops_per_micro_batch / 1e12:9.3f} TFLOP per micro-batch, "
             f"{ratio:.4f} of the formula's {report.formula_flops_per_micro_batch / 1e12:.3f}"
         )
-        lines += [*_kernel_lines(report.counts), *_message_lines(config, report.counts)]
-        for wait in report.counts.host_waits:
+        lines += [*_kernel_lines(counts), *_message_lines(config, counts)]
+        for wait in counts.host_waits:
             lines.append(f"  the host waits once a step: {wait.what} at {wait.where}")
     return "\n".join(lines)
 

@@ -21,7 +21,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.planning.fake.fake_gpu import FakeGpu
 from benchmark.planning.fake.host_waits import HostWait
 from benchmark.planning.fake_world import fake_gpu_of, fake_tensors, fake_world
-from benchmark.planning.tracker import Counts, Tracker
+from benchmark.planning.tracker import OperatorCounts, Tracker
 from benchmark.planning.work_counts import WorkCounts, split
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
@@ -136,8 +136,8 @@ def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, i
 class _Examined:
     """One number of micro-batches."""
 
-    step: Counts
-    evaluation: Counts
+    step: OperatorCounts
+    evaluation: OperatorCounts
     peak: int
     after_step: int
     evaluation_peak: int
@@ -151,6 +151,7 @@ class _Examined:
 def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
     """One rank, in a process that has no world yet."""
     torch.set_num_threads(1)
+    gc.freeze()  # what is there already is no garbage, and would be looked at many times
     system = config.system
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     few, more = counted_micro_batches(config, pipeline_rank)

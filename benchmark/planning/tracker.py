@@ -60,7 +60,7 @@ class Message:
 
 
 @dataclass
-class Counts:
+class OperatorCounts:
     """Of one or more steps."""
 
     matmuls: Counter[MatmulShape] = field(default_factory=Counter)
@@ -88,14 +88,14 @@ class Counts:
 
 @dataclass
 class Tracker(TorchDispatchMode):
-    """Counts while it is active; ``axes`` gives the axis of the mesh by the name of its process group."""
+    """OperatorCounts while it is active; ``axes`` gives the axis of the mesh by the name of its process group."""
 
     axes: dict[str, str]
     gpu: FakeGpu | None = None
     """Whose tensors are counted, and whose rules hold; None: those of the host, where everything is allowed."""
     live_bytes: int = 0
     peak_bytes: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: OperatorCounts = field(default_factory=OperatorCounts)
 
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -152,7 +152,7 @@ class Tracker(TorchDispatchMode):
 
     def restart(self) -> None:
         """Count from here; what is live stays so."""
-        self.peak_bytes, self.counts = self.live_bytes, Counts()
+        self.peak_bytes, self.counts = self.live_bytes, OperatorCounts()
         if self.gpu is not None:
             self.gpu.order.forget()
 
@@ -222,7 +222,7 @@ class Tracker(TorchDispatchMode):
             self.gpu.order.arrive(self.gpu.order.current, () if number is None else (number,))
 
     @staticmethod
-    def _waited(counts: Counts, message: Message, queued: Queued) -> None:
+    def _waited(counts: OperatorCounts, message: Message, queued: Queued) -> None:
         counts.waited[message] += 1
         counts.alone[message] += not queued.flops
         counts.flops_beside[message] += queued.flops

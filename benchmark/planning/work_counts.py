@@ -1,10 +1,10 @@
-"""Counts of operations as records: what one micro-batch takes, and what comes once."""
+"""OperatorCounts of operations as records: what one micro-batch takes, and what comes once."""
 
 import dataclasses
 from dataclasses import dataclass
 
 from benchmark.planning.fake.operator_costs import KINDS, AttentionShape, Kind, MatmulShape
-from benchmark.planning.tracker import Counts
+from benchmark.planning.tracker import OperatorCounts
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class WorkCounts:
         return sum(kernel.bytes for kernel in self.kernels)
 
 
-def split(small: Counts, large: Counts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:
+def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:
     """What a micro-batch takes, and what comes once: of steps of ``first`` and of ``first + more`` micro-batches."""
-    each, once = Counts(), Counts()
-    for one in dataclasses.fields(Counts):
+    each, once = OperatorCounts(), OperatorCounts()
+    for one in dataclasses.fields(OperatorCounts):
         fewer, all_, per_batch, rest = (getattr(counts, one.name) for counts in (small, large, each, once))
         for key in all_ | fewer:
             per_batch[key] = round((all_[key] - fewer[key]) / more)
@@ -85,7 +85,7 @@ def split(small: Counts, large: Counts, first: int, more: int) -> tuple[WorkCoun
     return work_counts(each), work_counts(once)
 
 
-def work_counts(counts: Counts) -> WorkCounts:
+def work_counts(counts: OperatorCounts) -> WorkCounts:
     """As records, without those of no calls."""
     return WorkCounts(
         matmuls=[MatmulCount(shape, calls) for shape, calls in counts.matmuls.items() if calls],

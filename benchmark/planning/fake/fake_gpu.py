@@ -213,6 +213,14 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
             waits.add(".tolist()")
         return np.ones(tensor.shape).tolist()
 
+    run_backward = torch.autograd._engine_run_backward
+
+    def backward(*args: Any, **options: Any) -> Any:
+        """PyTorch calls it without the function mode; but a backward pass may call Python code, such as what is
+        computed again."""
+        with gpu.names:
+            return run_backward(*args, **options)
+
     in_cuda = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -250,6 +258,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
             launch = getattr(dist.ProcessGroup, attribute)
             stack.enter_context(replaced(dist.ProcessGroup, attribute, _launching(order, launch)))
         stack.enter_context(replaced(FakeTensor, "tolist", values))
+        stack.enter_context(replaced(torch.autograd, "_engine_run_backward", backward))
         stack.enter_context(replaced(torch.accelerator, "current_stream", lambda *_: order.current))
         stack.enter_context(replaced(fake_tensor, "init_gpu_context", lambda _: None))
         stack.enter_context(gpu.names)

@@ -10,7 +10,7 @@ from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig, System
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.dry_run import RankReport, dry_run
+from benchmark.planning.dry_run import LOSS_BYTES, RankReport, dry_run
 from model.flops import num_parameters
 from model.gpt3_config import GPT3Config
 from stage.errors import InputError
@@ -111,7 +111,12 @@ def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
     ]
     done = command("benchmark", "train", "gpt3_175b", *words, "--tensor-parallel", 1, timeout=280)
     assert_refused(done, "rank 0 (every rank) needs ", "H100 SXM has 80 GB", "Raise --tensor-parallel", status=1)
-    assert "FLOPs" in done.stdout
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["whatever", "the", "number", "of", "micro-batches"] in lines
+    kernels = {line[0]: int(line[1]) for line in lines if line and line[0] in ("matmul", "attention")}
+    assert kernels == {"matmul": 2 * 12 + 2 * 4, "attention": 2 * 2}  # logits in two turns, which are made again
+    assert [line[:2] for line in lines if line[:1] == ["all-gather"]] == [["all-gather", "shard"]]
+    assert ["the", "host", "waits", "once", "a", "step:", ".tolist()", "at"] in [line[:8] for line in lines]
 
 
 @pytest.mark.slow
@@ -120,7 +125,13 @@ def test_json() -> None:
     words += ["--system", "dgxh100_n8", "--pipeline-parallel", 2, "--pipeline-chunks", 1, "--dry-run", "--json"]
     done = command("benchmark", "train", "gpt3_175b", *words)
     assert done.returncode == 0, done.stderr
-    assert [report["rank"] for report in json.loads(done.stdout)["reports"]] == [0, 32]
+    found = json.loads(done.stdout)
+    assert [report["rank"] for report in found["reports"]] == [0, 32]
+    counts = found["counts"]["ranks"][1]
+    assert counts["memory"]["peak_per_micro_batch"] <= LOSS_BYTES
+    products = counts["per_micro_batch"]["matmuls"]
+    flops = sum(2 * one["calls"] * one["shape"]["m"] * one["shape"]["n"] * one["shape"]["k"] for one in products)
+    assert 0 < flops < found["reports"][1]["flops_per_micro_batch"]  # attention comes to it
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_run import AxisTraffic, DryRun, RankReport
 from benchmark.planning.run_plan import RunPlan, format_run_plan, make_plan, tokens_to_target
+from benchmark.planning.step_counts import StepCounts
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.tiny import Inputs
 from tests.support import command
@@ -20,7 +21,7 @@ GB2048 = dataclasses.replace(GPT3_175B, global_batch_size=2048)
 RANK = RankReport(
     "every rank", 0, 96, 1, 2, 3, 4, 5, 15 * 2**30, 1, 1.0, [AxisTraffic("all-gather", "shard", 7, 2**30)]
 )
-EXAMINED = DryRun([RANK], 8, None)
+EXAMINED = DryRun([RANK], 8, None, StepCounts(96, []))
 
 
 def config(benchmark: Benchmark = GB2048, system: str = "dgxh100_n64", **topology: Any) -> RunConfig:

@@ -3,16 +3,16 @@
 from collections import Counter
 
 from benchmark.planning.fake.operator_costs import MatmulShape
-from benchmark.planning.tracker import Counts, Message
+from benchmark.planning.tracker import Message, OperatorCounts
 from benchmark.planning.work_counts import KernelCount, MatmulCount, MessageCount, split, work_counts
 
 SHAPE = MatmulShape(2, 3, 5, 1, "bfloat16", "float32")
 GATHER, SUM = Message("all-gather", "tensor", 100), Message("all-reduce", "all", 8)
 
 
-def counts(micro_batches: int) -> Counts:
+def counts(micro_batches: int) -> OperatorCounts:
     """Each micro-batch has four products and two gathers, one of them hidden; there is one sum, and one gather more."""
-    return Counts(
+    return OperatorCounts(
         matmuls=Counter({SHAPE: 4 * micro_batches}),
         launches=Counter({"matmul": 4 * micro_batches, "elementwise": 3 * micro_batches - 1}),
         bytes=Counter({"elementwise": 50 * micro_batches - 7}),

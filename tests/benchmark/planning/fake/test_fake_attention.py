@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from benchmark.planning.fake.fake_attention import Capability, kernel_on
 from tests.benchmark.planning.fake.on_fake_gpu import on_fake_gpu
@@ -32,6 +33,17 @@ def test_choice(capability: Capability, dtype: torch.dtype, head_size: int, kern
             (f"{kernel}_attention", 2),
         }
         assert tracker.flops == 3 * 4 * 2 * 3 * 16 * 16 * head_size
+
+
+def test_attention_that_is_computed_again() -> None:
+    with on_fake_gpu() as tracker:
+        query = torch.zeros(1, 2, 16, 64, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+        out = checkpoint(F.scaled_dot_product_attention, query, query, query, use_reentrant=False)
+        out.sum().backward()
+        assert {(shape.kernel, calls) for shape, calls in tracker.counts.attention.items()} == {
+            ("cudnn_attention", 2),
+            ("cudnn_attention", 1),
+        }
 
 
 def test_what_the_caller_forbids_is_left_out() -> None:
