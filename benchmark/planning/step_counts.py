@@ -23,7 +23,6 @@ from benchmark.planning.fake.host_waits import HostWait
 from benchmark.planning.fake_world import fake_gpu_of, fake_tensors, fake_world
 from benchmark.planning.tracker import OperatorCounts, Tracker
 from benchmark.planning.work_counts import WorkCounts, split
-from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
 from benchmark.training.engine.run_progress import starting_progress
@@ -35,6 +34,9 @@ AT_ONCE = 2
 """Ranks examined at a time, each in a process of its own of less than 1 GB: PyTorch makes one world per process."""
 MAY_WAIT = ("train_step",)
 """Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
+
+EVALUATED_AT_ONCE = 2
+"""Micro-batches of an evaluation may take turns in pairs: what one takes is seen of an even number."""
 
 
 @dataclass(frozen=True)
@@ -136,14 +138,13 @@ def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, i
 class _Examined:
     """One number of micro-batches."""
 
+    micro_batches: int
     step: OperatorCounts
     evaluation: OperatorCounts
     peak: int
     after_step: int
     evaluation_peak: int
     after_evaluation: int
-    gathered: int
-    shards: int
     waits: list[HostWait]
     evaluation_waits: list[HostWait]
 
@@ -161,9 +162,17 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
         tracker = Tracker(
             {world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
         )
-        first, second = (_run(config, world, tracker, micro_batches) for micro_batches in (few, more))
+        state = empty_state(config, world, starting_progress(config.benchmark, 0), within=_counted(tracker))
+        with _counted(tracker):
+            sizes = _sizes(state)
+            state.optimizer.start_at(config.benchmark.start_iterations)
+            together = more - few
+            evaluated = EVALUATED_AT_ONCE * together
+            _run(state, tracker, together + 1, evaluated, strict=False)  # makes what later steps use again
+            first = _run(state, tracker, few, evaluated, strict=True)
+            second = _run(state, tracker, more, 2 * evaluated, strict=True)
     per_batch, once = split(first.step, second.step, few, more - few)
-    evaluation, _ = split(first.evaluation, second.evaluation, few, more - few)
+    evaluation, _ = split(first.evaluation, second.evaluation, evaluated, evaluated)
     return RankCounts(
         kind=kind,
         rank=rank,
@@ -172,23 +181,25 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
         per_micro_batch=per_batch,
         per_step=once,
         evaluation_per_micro_batch=evaluation,
-        memory=_memory(config, first, second, few, more),
+        memory=_memory(config, sizes, first, second),
         host_waits=first.waits,
         evaluation_host_waits=first.evaluation_waits,
     )
 
 
-def _memory(config: RunConfig, first: _Examined, second: _Examined, few: int, more: int) -> MemoryCounts:
+def _memory(config: RunConfig, sizes: tuple[int, int], first: _Examined, second: _Examined) -> MemoryCounts:
     def growth(name: str) -> int:
+        """Of evaluations, at least this: they differ by no fewer."""
         difference: int = getattr(second, name) - getattr(first, name)
-        return difference // (more - few)
+        return difference // (second.micro_batches - first.micro_batches)
 
-    beyond = config.num_microbatches - few
+    shards, gathered = sizes
+    beyond = config.num_microbatches - first.micro_batches
     return MemoryCounts(
-        parameters=4 * first.shards,
-        optimizer=8 * first.shards,
-        gathered=(2 if config.precision == "bf16" else 4) * first.gathered,
-        gradients=4 * first.gathered,
+        parameters=4 * shards,
+        optimizer=8 * shards,
+        gathered=(2 if config.precision == "bf16" else 4) * gathered,
+        gradients=4 * gathered,
         peak=first.peak + beyond * growth("peak"),
         after_step=first.after_step + beyond * growth("after_step"),
         after_evaluation=first.after_evaluation + beyond * growth("after_evaluation"),
@@ -199,49 +210,36 @@ def _memory(config: RunConfig, first: _Examined, second: _Examined, few: int, mo
     )
 
 
-def _run(config: RunConfig, world: World, tracker: Tracker, micro_batches: int) -> _Examined:
-    """The second step of a state made for it, for the first makes what later ones use again, and an evaluation."""
-    gc.collect()  # what was examined before has cycles
-    tracker.restart()
-    system = config.system
+def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int, *, strict: bool) -> _Examined:
+    """A step and an evaluation of so many micro-batches; while ``strict``, the host may not wait in the step."""
+    system, model = state.config.system, state.config.benchmark.model
     size = micro_batches * system.micro_batch_size * system.data_parallel
-    small = dataclasses.replace(config, benchmark=dataclasses.replace(config.benchmark, global_batch_size=size))
-    state = empty_state(small, world, starting_progress(small.benchmark, 0), within=_counted(tracker))
-    with _counted(tracker):
-        gathered = sum(_in_use(part, kept=system.keeps_whole) for part in state.model_parts)
-        shards = sum(value.to_local().numel() for value in state.parameters.values())
-        state.optimizer.start_at(small.benchmark.start_iterations)
-        shape = system.micro_batch_size, config.benchmark.model.seq_length
-        tokens = torch.zeros(shape, dtype=torch.int64)
-        on_host = MicroBatch(tokens, tokens, torch.ones(shape))
-        batches = [on_host.pinned() if tracker.gpu is not None else on_host] * micro_batches
-        _step(state, batches, tracker, strict=False)
-        waits = _step(state, batches, tracker, strict=True)
-        gc.collect()
-        step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
-        tracker.restart()
-        with _noted(tracker.gpu, strict=False) as evaluation_waits:
-            state.forward_backward.evaluate(batches, micro_batches)
-        gc.collect()
+    benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
+    state.config = dataclasses.replace(state.config, benchmark=benchmark)
+    tokens = torch.zeros(system.micro_batch_size, model.seq_length, dtype=torch.int64)
+    on_host = MicroBatch(tokens, tokens, torch.ones(tokens.shape))
+    batch = on_host.pinned() if tracker.gpu is not None else on_host
+    tracker.restart()
+    with _noted(tracker.gpu, strict=strict) as waits:
+        train_step(state, [batch] * micro_batches)
+    gc.collect()
+    step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
+    tracker.restart()
+    with _noted(tracker.gpu, strict=False) as evaluation_waits:
+        state.forward_backward.evaluate([batch] * evaluated, evaluated)
+    gc.collect()
+    evaluation, evaluation_peak, after_evaluation = tracker.counts, tracker.peak_bytes, tracker.live_bytes
     return _Examined(
+        micro_batches=micro_batches,
         step=step,
-        evaluation=tracker.counts,
+        evaluation=evaluation,
         peak=peak,
         after_step=after_step,
-        evaluation_peak=tracker.peak_bytes,
-        after_evaluation=tracker.live_bytes,
-        gathered=gathered,
-        shards=shards,
+        evaluation_peak=evaluation_peak,
+        after_evaluation=after_evaluation,
         waits=waits,
         evaluation_waits=evaluation_waits,
     )
-
-
-def _step(state: TrainState, batches: list[MicroBatch], tracker: Tracker, *, strict: bool) -> list[HostWait]:
-    tracker.restart()
-    with _noted(tracker.gpu, strict=strict) as waits:
-        train_step(state, batches)
-    return waits
 
 
 @contextmanager
@@ -260,6 +258,13 @@ def _noted(gpu: FakeGpu | None, *, strict: bool) -> Iterator[list[HostWait]]:
     gpu.waits.found, gpu.waits.allowed, gpu.waits.strict = waits, MAY_WAIT, strict
     yield waits
     gpu.waits.found, gpu.waits.strict = [], False
+
+
+def _sizes(state: TrainState) -> tuple[int, int]:
+    """Numbers in this process's shards of the parameters, and in what is gathered of them at the same time."""
+    kept = state.config.system.keeps_whole
+    shards = sum(value.to_local().numel() for value in state.parameters.values())
+    return shards, sum(_in_use(part, kept=kept) for part in state.model_parts)
 
 
 def _in_use(part: nn.Module, *, kept: bool) -> int:

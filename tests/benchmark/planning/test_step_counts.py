@@ -42,8 +42,8 @@ def examined(made: RunConfig, rank: int) -> RankCounts:
 
 PIPELINE = config(ONE_NODE, num_layers=2, tensor_parallel=2, pipeline_parallel=2)
 RANKS: dict[str, tuple[RunConfig, int]] = {
-    "dgxh100_n64, between": (config(SYSTEMS["dgxh100_n64"]), 64),
-    "dgxh100_n64, last": (config(SYSTEMS["dgxh100_n64"]), 511),
+    "dgxh100_n64, between": (config(SYSTEMS["dgxh100_n64"], pipeline_chunks=1), 64),
+    "dgxh100_n64, last": (config(SYSTEMS["dgxh100_n64"], pipeline_chunks=1), 511),
     "pipeline, first": (PIPELINE, 1),
     "interleaved, last": (config(ONE_NODE, num_layers=4, pipeline_parallel=2, pipeline_chunks=2), 7),
     "kept whole": (config(ONE_NODE, num_layers=1, tensor_parallel=2, keep_unsharded=True, replicas=2), 0),
