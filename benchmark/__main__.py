@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 import tyro
 
@@ -46,7 +46,7 @@ class TrainCommand:
         return self._dry_run() if self.dry_run else self._train()
 
     def _dry_run(self) -> int:
-        from benchmark.planning.dry_run import dry_run, format_dry_run
+        from benchmark.planning.dry_runs.dry_run import dry_run, format_dry_run
 
         result = dry_run(self.config)
         print(json.dumps(asdict(result)) if self.json else format_dry_run(result, self.config))
@@ -139,33 +139,85 @@ class ScheduleCommand:
 
 
 @dataclass(frozen=True)
+class PlannedRun(RunConfig):
+    """A run that may be another code's, with its precisions."""
+
+    precision: Literal["bf16", "fp32", "fp8"] = "bf16"  # type: ignore[assignment]
+    """Of the computation; fp8 for stacks that have it."""
+
+
+@dataclass(frozen=True)
 class PlanCommand:
-    """Memory, messages, step time and time to train of a run, without its devices.
+    """Memory, messages, step time in parts and time to train of a run, without its devices, each with its doubt.
 
-    Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --mfu 0.42
+    Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --json
 
-    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes a minute or two for 175B.
+    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes some 20 seconds for 175B, a search one
+    or two minutes.
     """
 
-    config: RunOptions
+    config: Annotated[tyro.conf.OmitArgPrefixes[PlannedRun], tyro.conf.arg(name="run")]
+    stack: str = "ours"
+    """Whose code runs: ours, megatron, nemo, or another of benchmark/planning/step_model/stacks.py."""
+    search: bool = False
+    """Rank all layouts of the system's devices that fit in memory by their time to the target."""
+    backtest: bool = False
+    """Compare the model of a step with every published result instead; needs no BENCHMARK."""
+    what_if: tuple[str, ...] = ()
+    """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
+    network_gbit_s: float | None = None
+    """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
     mfu: float | None = None
-    """Model FLOP/s utilisation to count with, as a fraction of the dense BF16 peak; without it that of a published
-    run of GPT-3 175B on this accelerator."""
+    """Model FLOP/s utilisation to count with instead, as a fraction of the dense BF16 peak."""
     tflops: float | None = None
     """Model TFLOP/s per device to count with instead, such as a run of yours printed."""
+    watts: float | None = None
+    """Power of a device with its share of the machine: the energy to the target."""
+    dollars_per_hour: float | None = None
+    """Price of a device with its share of the machine: the price of the target."""
+    json: bool = False
+    """Print JSON."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.config, PlannedRun):
+            fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(self.config)}
+            object.__setattr__(self, "config", PlannedRun(**fields))
+
+    def run(self) -> int:
+        from benchmark.planning.plan_printing.plan_command import print_backtest, print_plan, print_search
+        from benchmark.planning.run_plans.plan_options import PlanOptions
+
+        if self.backtest:
+            return print_backtest(as_json=self.json)
+        fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(RunConfig)}
+        config = RunConfig(**{**fields, "precision": "fp32" if self.config.precision == "fp32" else "bf16"})
+        options = PlanOptions(
+            stack=self.stack,
+            precision="fp8" if self.config.precision == "fp8" else "bf16",
+            network_gbit_s=self.network_gbit_s,
+            mfu=self.mfu,
+            tflops=self.tflops,
+            watts=self.watts,
+            dollars_per_hour=self.dollars_per_hour,
+            what_if=self.what_if,
+        )
+        made = print_search if self.search else print_plan
+        return made(config, options, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class BacktestCommand:
+    """Options of ``plan --backtest`` where no benchmark is named."""
+
+    backtest: bool = False
+    """Compare the model of a step with every published result."""
     json: bool = False
     """Print JSON."""
 
     def run(self) -> int:
-        from benchmark.planning.dry_run import dry_run
-        from benchmark.planning.run_plan import assumed_tflops, format_run_plan, make_plan
+        from benchmark.planning.plan_printing.plan_command import print_backtest
 
-        assumed_tflops(self.config, self.mfu, self.tflops)  # complains before the minute of the dry run
-        made = make_plan(self.config, dry_run(self.config), mfu=self.mfu, tflops=self.tflops)
-        print(json.dumps(asdict(made)) if self.json else format_run_plan(made, self.config))
-        if made.dry_run.complaint is not None:
-            raise CheckFailed(made.dry_run.complaint)
-        return 0
+        return print_backtest(as_json=self.json)
 
 
 @dataclass(frozen=True)
@@ -437,12 +489,19 @@ def parse(arguments: Sequence[str]) -> Command:
     command: Any = COMMANDS[name][0]
     if command is PreflightCommand and (not options or options[0].startswith("--json")):
         command = MachinePreflightCommand
+    if command is PlanCommand and "--backtest" in options and options[0].startswith("--"):
+        command = BacktestCommand
     prog = f"python -m benchmark {name}"
     if "config" in {field.name for field in dataclasses.fields(command)}:
-        made: Command = parse_run(prog, options, command, on_devices=command is not ScheduleCommand)
+        made: Command = parse_run(prog, options, command, on_devices=_on_devices(command, options))
     else:
         made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))
     return made
+
+
+def _on_devices(command: type[Command], options: Sequence[str]) -> bool:
+    """Whether the model has to be dealt out as the options say: a search looks for how."""
+    return command is not ScheduleCommand and not (command is PlanCommand and "--search" in options)
 
 
 COMMANDS: Mapping[str, tuple[type[Command], str]] = {
@@ -459,7 +518,10 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         "Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.",
     ),
     "schedule": (ScheduleCommand, "Every step of a run: consumed samples, learning rate, whether it evaluates."),
-    "plan": (PlanCommand, "Memory, messages, step time and time to train of a run, without its devices."),
+    "plan": (
+        PlanCommand,
+        "Memory, messages, step time and time to train of a run, without its devices; the fastest layout.",
+    ),
     "slice": (SliceCommand, "A few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
     "preflight": (
         PreflightCommand,

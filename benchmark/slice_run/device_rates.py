@@ -9,7 +9,7 @@ from functools import partial
 
 import torch
 
-from benchmark.planning.calibration import AttentionTime, ElementwiseTime, LaunchTime, MatmulTime
+from benchmark.planning.run_plans.calibration import AttentionTime, ElementwiseTime, LaunchTime, MatmulTime
 from benchmark.slice_run.stopwatch import seconds_per_call, synchronize
 from model.gpt3_config import GPT3Config
 from model.kernels import adam, add_product, gelu, gelu_backward, layer_norm_backward, layer_norm_forward

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from benchmark.planning.dry_run import RESERVE, dry_run
+from benchmark.planning.dry_runs.dry_run import RESERVE, dry_run
 from benchmark.slice_run.device_facts import DeviceFacts
 from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from stage.errors import InputError

@@ -14,11 +14,17 @@ import torch
 from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
 from benchmark.machine.garbage import GarbageBetweenSteps
-from benchmark.planning.calibration import AttentionTime, CollectiveTime, ElementwiseTime, LaunchTime, MatmulTime
-from benchmark.slice_run.collective_times import collective_times
+from benchmark.planning.run_plans.calibration import (
+    AttentionTime,
+    CollectiveTime,
+    ElementwiseTime,
+    LaunchTime,
+    MatmulTime,
+)
 from benchmark.slice_run.device_rates import attention_times, elementwise_times, launch_time, matmul_times
 from benchmark.slice_run.kernel_kinds import OPERATOR_KINDS, kind_of
 from benchmark.slice_run.made_up_state import made_up_batches, made_up_state
+from benchmark.slice_run.measured_collectives import collective_times
 from benchmark.slice_run.step_trace import StepTimes, read_trace, step_times
 from benchmark.slice_run.stopwatch import event_now, synchronize
 from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment, set_environment
@@ -32,7 +38,7 @@ OUT_OF_MEMORY = 3
 
 
 @dataclass(frozen=True)
-class DeviceRates:
+class MeasuredRates:
     """Of rank 0's device."""
 
     matmuls: tuple[MatmulTime, ...]
@@ -69,7 +75,7 @@ class RankMeasurement(MeasuredSteps):
     """What one process measured."""
 
     rank: int
-    rates: DeviceRates | None
+    rates: MeasuredRates | None
     """Rank 0's."""
     collectives: tuple[CollectiveTime, ...]
 
@@ -187,11 +193,11 @@ def profiled_step(
     return None, dict(sorted(by_kind.items(), key=lambda item: -item[1]))
 
 
-def device_rates(config: RunConfig, device: torch.device) -> DeviceRates:
+def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
     model, samples = config.benchmark.model, config.system.micro_batch_size
     dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
     tokens = samples * model.seq_length
-    return DeviceRates(
+    return MeasuredRates(
         matmuls=tuple(matmul_times(model, tokens, device, dtype, time.monotonic() + RATES_S)),
         attention=tuple(attention_times(model, samples, device, dtype)),
         elementwise=tuple(elementwise_times(model, tokens, device, dtype)),
@@ -208,7 +214,7 @@ def read_measurement(path: Path) -> RankMeasurement:
         found["times"] = StepTimes(**{**found["times"], "unknown_kernels": tuple(found["times"]["unknown_kernels"])})
     if found["rates"] is not None:
         rates = found["rates"]
-        found["rates"] = DeviceRates(
+        found["rates"] = MeasuredRates(
             matmuls=tuple(MatmulTime(**one) for one in rates["matmuls"]),
             attention=tuple(AttentionTime(**one) for one in rates["attention"]),
             elementwise=tuple(ElementwiseTime(**one) for one in rates["elementwise"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.calibration import FORMAT, Calibration, SliceStep
+from benchmark.planning.run_plans.calibration import FORMAT, Calibration, SliceStep
 from benchmark.slice_run.clock_watch import Clocks
 from benchmark.slice_run.device_facts import DeviceFacts
 from benchmark.slice_run.fitting_layers import CountedMemory

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.planning.calibration import Calibration, MatmulTime
+from benchmark.planning.run_plans.calibration import Calibration, MatmulTime
 from benchmark.slice_run.slice_result import SliceResult
 
 GIB = 2**30

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.fake_world import fake_world
+from benchmark.planning.dry_runs.fake_world import fake_world
 from model.flops import num_parameters
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config

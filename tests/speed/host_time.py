@@ -35,7 +35,7 @@ from torch.utils._pytree import tree_map_only
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig, System
-from benchmark.planning.fake_world import fake_world
+from benchmark.planning.dry_runs.fake_world import fake_world
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.run_progress import starting_progress

@@ -27,7 +27,7 @@ from torch.distributed import device_mesh
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.fake_world import fake_tensors, fake_world
+from benchmark.planning.dry_runs.fake_world import fake_tensors, fake_world
 from benchmark.training import train as training
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state

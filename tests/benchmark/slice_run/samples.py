@@ -1,6 +1,6 @@
 """Measurements that are made up, for what is computed from them."""
 
-from benchmark.planning.calibration import (
+from benchmark.planning.run_plans.calibration import (
     AttentionTime,
     Calibration,
     CollectiveTime,
@@ -11,12 +11,12 @@ from benchmark.planning.calibration import (
 from benchmark.slice_run.clock_watch import Clocks
 from benchmark.slice_run.device_facts import DeviceFacts
 from benchmark.slice_run.fitting_layers import CountedMemory
-from benchmark.slice_run.rank_measurement import DeviceRates, RankMeasurement
+from benchmark.slice_run.rank_measurement import MeasuredRates, RankMeasurement
 from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.slice_run.slice_result import SliceResult, calibration_of, slice_result
 from benchmark.slice_run.step_trace import StepTimes
 
-RATES = DeviceRates(
+RATES = MeasuredRates(
     matmuls=(
         MatmulTime("qkv", "forward", 1, 1000, 2000, 6000, 0.024),
         MatmulTime("qkv", "weight gradient", 1, 1000, 2000, 6000, 0.048),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.planning.calibration import MATMUL_ROLES
+from benchmark.planning.run_plans.calibration import MATMUL_ROLES
 from benchmark.slice_run import stopwatch
 from benchmark.slice_run.device_rates import (
     attention_times,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmark.planning.calibration import read_calibration
+from benchmark.planning.run_plans.calibration import read_calibration
 from benchmark.slice_run import run_slice as module
 from benchmark.slice_run.device_facts import DeviceFacts
 from benchmark.slice_run.rank_measurement import OUT_OF_MEMORY

@@ -1,0 +1,62 @@
+"""A world of any size in one process: collectives that send nothing, tensors that hold nothing.
+
+What it needs of PyTorch beyond its public interface is here, and nowhere else (docs/facts/torch_distributed.md 5).
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.run_config import System
+from benchmark.planning.fake.fake_attention import Capability
+from benchmark.planning.fake.fake_gpu import FakeGpu, fake_gpu
+from benchmark.planning.fake.fake_messages import messages_of_many_tensors
+from benchmark.planning.fake.host_waits import GPU
+from benchmark.training.engine.distributed import World, build_mesh
+
+CAPABILITIES: dict[str, Capability] = {
+    "A100-80GB": (8, 0),
+    "A100": (8, 0),
+    "H100 PCIe": (9, 0),
+    "H100 SXM": (9, 0),
+    "H200": (9, 0),
+    "B200": (10, 0),
+}
+"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory)."""
+
+
+@contextmanager
+def fake_world(system: System, rank: int) -> Iterator[World]:
+    """The world as process ``rank`` of the system sees it. One per process: PyTorch keeps the names of its groups.
+
+    Its device is the system's; for a GPU enter :func:`fake_gpu_of` first.
+    """
+    device = torch.device("cpu") if system.device == "cpu" else GPU
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=system.num_devices)
+    try:
+        with messages_of_many_tensors():
+            yield World(rank, system.num_devices, device, build_mesh(system, device.type))
+    finally:
+        dist.destroy_process_group()
+
+
+def fake_gpu_of(system: System) -> AbstractContextManager[FakeGpu]:
+    """The GPU of a system that has one; one without a name in the table is taken for an H100."""
+    accelerator = system.accelerator or "H100 SXM"
+    memory_gb = ACCELERATORS[accelerator].memory_gb or 0.0
+    return fake_gpu(
+        devices=system.devices_per_node,
+        capability=CAPABILITIES.get(accelerator, (9, 0)),
+        memory_bytes=round(memory_gb * 1e9),
+        name=accelerator,
+    )
+
+
+def fake_tensors() -> FakeTensorMode:
+    """Inside it, tensors have shapes and no values; those on the meta device stay as they are."""
+    return FakeTensorMode(allow_non_fake_inputs=True)

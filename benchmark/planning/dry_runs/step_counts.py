@@ -1,0 +1,288 @@
+"""What a step asks of each kind of rank, counted: products by shape, bytes of kernels, messages, waits, memory.
+
+The code that trains runs on fake tensors, with two numbers of micro-batches. What a micro-batch takes is the
+difference; what is left comes once a step. So a step of any number of micro-batches is known, and whether memory
+depends on it.
+"""
+
+import dataclasses
+import gc
+import math
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from benchmark.config.run_config import RunConfig
+from benchmark.planning.dry_runs.fake_world import fake_gpu_of, fake_tensors, fake_world
+from benchmark.planning.dry_runs.tracker import OperatorCounts, Tracker
+from benchmark.planning.dry_runs.work_counts import WorkCounts, split
+from benchmark.planning.fake.fake_gpu import FakeGpu
+from benchmark.planning.fake.host_waits import HostWait
+from benchmark.training.engine.micro_batches import MicroBatch
+from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.train_state import TrainState, empty_state
+from benchmark.training.step import train_step
+from model.model_parts import layers_of_pipeline_stages
+
+AT_ONCE = 2
+"""Ranks examined at a time, each in a process of its own of less than 1 GB: PyTorch makes one world per process."""
+MAY_WAIT = ("train_step",)
+"""Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
+
+EVALUATED_AT_ONCE = 2
+"""Micro-batches of an evaluation may take turns in pairs: what one takes is seen of an even number."""
+
+
+@dataclass(frozen=True)
+class MemoryCounts:
+    """Bytes on the device, and how much more each further micro-batch adds: 0 where their number does not matter."""
+
+    parameters: int
+    """FP32 shards."""
+    optimizer: int
+    """Adam's moments."""
+    gathered: int
+    """Parameters gathered for use, in the precision of the computation."""
+    gradients: int
+    """FP32 gradients before they are reduced."""
+    peak: int
+    """Of a step with the run's number of micro-batches."""
+    after_step: int
+    after_evaluation: int
+    evaluation_peak: int
+    peak_per_micro_batch: int
+    after_step_per_micro_batch: int
+    after_evaluation_per_micro_batch: int
+
+    @property
+    def activations(self) -> int:
+        """The rest of the peak: activations of micro-batches under way, what operations need for the moment."""
+        return self.peak - self.parameters - self.optimizer - self.gathered - self.gradients
+
+
+@dataclass(frozen=True)
+class RankCounts:
+    """One kind of rank."""
+
+    kind: str
+    rank: int
+    layers: int
+    counted: tuple[int, int]
+    """Micro-batches of the two steps that were run."""
+    per_micro_batch: WorkCounts
+    per_step: WorkCounts
+    """What comes once, the filling and draining of a pipeline included."""
+    evaluation_per_micro_batch: WorkCounts
+    memory: MemoryCounts
+    host_waits: list[HostWait]
+    """Of a step."""
+    evaluation_host_waits: list[HostWait]
+    """Of an evaluation."""
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """Of all kinds of rank of a run. Counted on the system's own kind of device, and with its precision."""
+
+    num_microbatches: int
+    """Of the run's step, for which memory is given."""
+    ranks: list[RankCounts]
+
+
+def step_counts(config: RunConfig) -> StepCounts:
+    """Examine one rank of each kind of a run whose model and batch can be dealt out (``RunConfig.require_fit``).
+
+    Raises DeviceFault when the code does what the device would not forgive (fake/host_waits.py).
+    """
+    with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
+        ranks = pool.starmap(examine, [(config, *kind) for kind in kinds_of_ranks(config).items()], chunksize=1)
+    return StepCounts(config.num_microbatches, ranks)
+
+
+def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
+    """Ranks that differ: in their number of layers, and in what the ends of the pipeline have besides."""
+    system = config.system
+    if system.pipeline_parallel == 1:
+        return {"every rank": 0}
+    per_pipeline_rank, last = system.num_devices // system.pipeline_parallel, system.pipeline_parallel - 1
+    kinds = {"first of the pipeline": 0}
+    for rank in range(1, last):
+        kinds.setdefault(f"between, {layers_of_rank(config, rank)} layers", rank * per_pipeline_rank)
+    return {**kinds, "last of the pipeline": last * per_pipeline_rank}
+
+
+def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
+    by_pipeline_stage = layers_of_pipeline_stages(config.benchmark.model.num_layers, config.system.num_pipeline_stages)
+    return sum(len(layers) for layers in by_pipeline_stage[pipeline_rank :: config.system.pipeline_parallel])
+
+
+def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, int]:
+    """Two numbers of micro-batches: one with which this rank holds as many as it ever does, and one more. Where the
+    pipeline is interleaved, micro-batches go together in groups, and the most are held in the second full one."""
+    system = config.system
+    ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
+    together = ranks if chunks > 1 else 1
+    shape = PipelineShape(ranks, pipeline_rank, chunks, apart=system.tensor_parallel > 1)
+    fills = math.ceil((most_in_flight(shape) + 1) / chunks / together) * together + (together if chunks > 1 else 0)
+    few = max(1, min(config.num_microbatches, fills))
+    return few, few + together
+
+
+@dataclass(frozen=True)
+class _Examined:
+    """One number of micro-batches."""
+
+    micro_batches: int
+    step: OperatorCounts
+    evaluation: OperatorCounts
+    peak: int
+    after_step: int
+    evaluation_peak: int
+    after_evaluation: int
+    waits: list[HostWait]
+    evaluation_waits: list[HostWait]
+
+
+def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
+    """One rank, in a process that has no world yet."""
+    torch.set_num_threads(1)
+    gc.freeze()  # what is there already is no garbage, and would be looked at many times
+    system = config.system
+    pipeline_rank = rank * system.pipeline_parallel // system.num_devices
+    few, more = counted_micro_batches(config, pipeline_rank)
+    with ExitStack() as stack:
+        gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None
+        world = stack.enter_context(fake_world(system, rank))
+        tracker = Tracker(
+            {world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
+        )
+        state = empty_state(config, world, starting_progress(config.benchmark, 0), within=_counted(tracker))
+        with _counted(tracker):
+            sizes = _sizes(state)
+            state.optimizer.start_at(config.benchmark.start_iterations)
+            together = more - few
+            evaluated = EVALUATED_AT_ONCE * together
+            _run(state, tracker, together + 1, evaluated, strict=False)  # makes what later steps use again
+            first = _run(state, tracker, few, evaluated, strict=True)
+            second = _run(state, tracker, more, 2 * evaluated, strict=True)
+    per_batch, once = split(first.step, second.step, few, more - few)
+    evaluation, _ = split(first.evaluation, second.evaluation, evaluated, evaluated)
+    return RankCounts(
+        kind=kind,
+        rank=rank,
+        layers=layers_of_rank(config, pipeline_rank),
+        counted=(few, more),
+        per_micro_batch=per_batch,
+        per_step=once,
+        evaluation_per_micro_batch=evaluation,
+        memory=_memory(config, sizes, first, second),
+        host_waits=first.waits,
+        evaluation_host_waits=first.evaluation_waits,
+    )
+
+
+def _memory(config: RunConfig, sizes: tuple[int, int], first: _Examined, second: _Examined) -> MemoryCounts:
+    def growth(name: str) -> int:
+        """Of evaluations, at least this: they differ by no fewer."""
+        difference: int = getattr(second, name) - getattr(first, name)
+        return difference // (second.micro_batches - first.micro_batches)
+
+    shards, gathered = sizes
+    beyond = config.num_microbatches - first.micro_batches
+    return MemoryCounts(
+        parameters=4 * shards,
+        optimizer=8 * shards,
+        gathered=(2 if config.precision == "bf16" else 4) * gathered,
+        gradients=4 * gathered,
+        peak=first.peak + beyond * growth("peak"),
+        after_step=first.after_step + beyond * growth("after_step"),
+        after_evaluation=first.after_evaluation + beyond * growth("after_evaluation"),
+        evaluation_peak=first.evaluation_peak + beyond * growth("evaluation_peak"),
+        peak_per_micro_batch=growth("peak"),
+        after_step_per_micro_batch=growth("after_step"),
+        after_evaluation_per_micro_batch=growth("after_evaluation"),
+    )
+
+
+def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int, *, strict: bool) -> _Examined:
+    """A step and an evaluation of so many micro-batches; while ``strict``, the host may not wait in the step."""
+    system, model = state.config.system, state.config.benchmark.model
+    size = micro_batches * system.micro_batch_size * system.data_parallel
+    benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
+    state.config = dataclasses.replace(state.config, benchmark=benchmark)
+    tokens = torch.zeros(system.micro_batch_size, model.seq_length, dtype=torch.int64)
+    on_host = MicroBatch(tokens, tokens, torch.ones(tokens.shape))
+    batch = on_host.pinned() if tracker.gpu is not None else on_host
+    tracker.restart()
+    with _noted(tracker.gpu, strict=strict) as waits:
+        train_step(state, [batch] * micro_batches)
+    gc.collect()
+    step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
+    tracker.restart()
+    with _noted(tracker.gpu, strict=False) as evaluation_waits:
+        state.forward_backward.evaluate([batch] * evaluated, evaluated)
+    gc.collect()
+    evaluation, evaluation_peak, after_evaluation = tracker.counts, tracker.peak_bytes, tracker.live_bytes
+    return _Examined(
+        micro_batches=micro_batches,
+        step=step,
+        evaluation=evaluation,
+        peak=peak,
+        after_step=after_step,
+        evaluation_peak=evaluation_peak,
+        after_evaluation=after_evaluation,
+        waits=waits,
+        evaluation_waits=evaluation_waits,
+    )
+
+
+@contextmanager
+def _counted(tracker: Tracker) -> Iterator[None]:
+    with tracker.gpu.tensors if tracker.gpu is not None else fake_tensors(), tracker:
+        yield
+
+
+@contextmanager
+def _noted(gpu: FakeGpu | None, *, strict: bool) -> Iterator[list[HostWait]]:
+    """The waits of the host within; one that is not allowed ends the examination while ``strict``."""
+    waits: list[HostWait] = []
+    if gpu is None:
+        yield waits
+        return
+    gpu.waits.found, gpu.waits.allowed, gpu.waits.strict = waits, MAY_WAIT, strict
+    yield waits
+    gpu.waits.found, gpu.waits.strict = [], False
+
+
+def _sizes(state: TrainState) -> tuple[int, int]:
+    """Numbers in this process's shards of the parameters, and in what is gathered of them at the same time."""
+    kept = state.config.system.keeps_whole
+    shards = sum(value.to_local().numel() for value in state.parameters.values())
+    return shards, sum(_in_use(part, kept=kept) for part in state.model_parts)
+
+
+def _in_use(part: nn.Module, *, kept: bool) -> int:
+    """Numbers that are gathered at the same time: of all blocks, or of the largest two and what is in no block."""
+    by_block: dict[str, int] = {}
+    for name, parameter in part.named_parameters():
+        block = name.split(".")[2] if name.startswith("encoder.layers.") else "none"
+        by_block[block] = by_block.get(block, 0) + _gathered_size(parameter)
+    outside = by_block.pop("none", 0)
+    blocks = sorted(by_block.values(), reverse=True)
+    return outside + sum(blocks if kept else blocks[:2])
+
+
+def _gathered_size(parameter: nn.Parameter) -> int:
+    """Numbers of a parameter's part of one tensor-parallel rank."""
+    assert isinstance(parameter, DTensor)
+    names = parameter.device_mesh.mesh_dim_names or ()
+    axis = names.index("tensor") if "tensor" in names else None
+    if axis is None or parameter.placements[axis].is_replicate():
+        return parameter.numel()
+    return parameter.numel() // parameter.device_mesh.size(axis)

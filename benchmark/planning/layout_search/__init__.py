@@ -1,0 +1,1 @@
+"""Which layout is fastest, what an idea would bring, and what more devices cost."""

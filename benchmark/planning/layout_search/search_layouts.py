@@ -1,0 +1,202 @@
+"""``--search``: every layout of a system that can run and fits in memory, by time to the target."""
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.run_config import RunConfig, divisors
+from benchmark.planning.dry_runs.dry_run import RESERVE
+from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload
+from benchmark.planning.run_plans.run_length import run_length, tokens_to_target, validation_tokens
+from benchmark.planning.step_model.machine_constants import Constant, values_of
+from benchmark.planning.step_model.memory_formula import memory_need
+from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation, simulate_step
+from benchmark.planning.step_model.what_if import IDEAS, apply_what_if
+from benchmark.planning.step_model.workload import Workload
+from model.gpt3_config import Recompute
+from stage.errors import InputError
+
+MICRO_BATCH_SIZES = (1, 2, 4, 8)
+MOST_PIPELINE = 64
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "full")
+BEST = 10
+
+
+@dataclass(frozen=True)
+class FoundLayout:
+    """A layout that can run and fits."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    pipeline_chunks: int
+    data_parallel: int
+    replicas: int
+    micro_batch_size: int
+    recompute: str
+    step_s: float
+    run_s: float
+    """run_start to run_stop, to the expected tokens of the benchmark; of the steps alone where there are none."""
+    memory_gb: float
+    """By formula, of the device that needs most; 10^9 bytes."""
+    parts: StepParts
+
+    @property
+    def options(self) -> str:
+        """As ``plan`` and ``train`` take it."""
+        return (
+            f"--tensor-parallel {self.tensor_parallel} --pipeline-parallel {self.pipeline_parallel} "
+            f"--pipeline-chunks {self.pipeline_chunks} --replicas {self.replicas} "
+            f"--micro-batch-size {self.micro_batch_size} --recompute {self.recompute}"
+        )
+
+
+@dataclass(frozen=True)
+class Idea:
+    """What a what-if would bring to the fastest layout."""
+
+    what_if: str
+    step_s: float
+    gain: float
+    """Share of the step that it saves."""
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """The fastest layouts first."""
+
+    best: tuple[FoundLayout, ...]
+    examined: int
+    """Layouts, all of them."""
+    fallen_out: dict[str, int]
+    """Number of layouts by reason."""
+    ideas: tuple[Idea, ...]
+
+
+def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
+    """All layouts of the system's devices for the benchmark's batch.
+
+    Raises InputError where none can run or none fits, with the nearest one.
+    """
+    memory_gb = ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
+    if memory_gb is None:
+        raise InputError(f"--search: the memory of {config.system.accelerator or 'the device'} is not known")
+    room = memory_gb * (1 - RESERVE)
+    reasons: Counter[str] = Counter()
+    found: list[tuple[FoundLayout, Workload]] = []
+    smallest = math.inf
+    for other in candidates(config):
+        reason = _cannot_run(other)
+        if reason is not None:
+            reasons[reason] += 1
+            continue
+        work = planned_workload(other, options)
+        need_gb = memory_need(work).total / 1e9
+        smallest = min(smallest, need_gb)
+        if need_gb > room:
+            reasons[f"memory: more than {room:.0f} of {memory_gb:.0f} GB"] += 1
+            continue
+        found.append((_layout(other, work, constants, options, need_gb), work))
+    if not found:
+        told = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
+        nearest = f"; the smallest needs {smallest:.0f} GB" if math.isfinite(smallest) else ""
+        raise InputError(
+            f"--search: no layout of {config.system.num_devices} devices can run: {told}{nearest}; add --nodes"
+        )
+    found.sort(key=lambda pair: pair[0].run_s)
+    fastest, work = found[0]
+    ideas = []
+    for what_if in IDEAS:
+        changed = apply_what_if([what_if], work, constants)
+        step_s = simulate_step(changed.work, values_of(changed.constants)).total
+        ideas.append(Idea(what_if, step_s, 1 - step_s / fastest.step_s))
+    ideas.sort(key=lambda idea: idea.step_s)
+    best = tuple(layout for layout, _ in found[:BEST])
+    return SearchResult(best, sum(reasons.values()) + len(found), dict(reasons.most_common()), tuple(ideas))
+
+
+def candidates(config: RunConfig) -> Iterator[RunConfig]:
+    """Every way to deal the model out: tensor parallel within a node, pipelines with as many chunks as layers divide
+    into, sharded copies over all data-parallel devices or those of eight nodes where there is no pipeline."""
+    system, layers = config.system, config.benchmark.model.num_layers
+    for tensor in divisors(system.devices_per_node):
+        rest = system.num_devices // tensor
+        for pipeline in [number for number in divisors(rest) if number <= min(layers, MOST_PIPELINE)]:
+            stages = layers // pipeline if layers % pipeline == 0 else 1
+            data = rest // pipeline
+            replicas = sorted({1, max(1, data * tensor // 64)}) if pipeline == 1 else [1]
+            for chunks in divisors(stages) if pipeline > 1 else [1]:
+                for micro_batch in MICRO_BATCH_SIZES:
+                    for recompute in RECOMPUTES:
+                        for copies in [number for number in replicas if data % number == 0]:
+                            layout = dataclasses.replace(
+                                system,
+                                tensor_parallel=tensor,
+                                pipeline_parallel=pipeline,
+                                pipeline_chunks=chunks,
+                                micro_batch_size=micro_batch,
+                                recompute=recompute,
+                                replicas=copies,
+                            )
+                            yield dataclasses.replace(config, system=layout)
+
+
+def _cannot_run(config: RunConfig) -> str | None:
+    try:
+        config.require_fit()
+    except InputError as error:
+        text = str(error)
+        if "do not fill a pipeline" in text:
+            return "too few micro-batches, or not a multiple of the pipeline's length"
+        if "is not a multiple of micro_batch_size" in text:
+            return "the batch cannot be dealt out"
+        return "tensor parallel does not divide the model"
+    return None
+
+
+def _layout(
+    config: RunConfig, work: Workload, constants: Mapping[str, Constant], options: PlanOptions, need_gb: float
+) -> FoundLayout:
+    changed = apply_what_if(options.what_if, work, constants)
+    values = values_of(changed.constants)
+    parts = simulate_step(changed.work, values)
+    tokens, benchmark = validation_tokens(config)[0], config.benchmark
+    run_s = parts.total * benchmark.expected_steps
+    if tokens is not None and tokens_to_target(benchmark)[0]:
+        evaluation_s = simulate_evaluation(changed.work, values, math.ceil(tokens / benchmark.model.seq_length))
+        run_s = run_length(config, benchmark.expected_steps * config.tokens_per_step, parts.total, evaluation_s).seconds
+    system = config.system
+    return FoundLayout(
+        system.tensor_parallel,
+        system.pipeline_parallel,
+        system.pipeline_chunks,
+        system.data_parallel,
+        system.replicas,
+        system.micro_batch_size,
+        system.recompute,
+        parts.total,
+        run_s,
+        need_gb,
+        parts,
+    )
+
+
+def format_search(result: SearchResult, config: RunConfig) -> str:
+    """The best layouts, why others fall out, what ideas would bring."""
+    on = f"{config.system.num_devices} {config.system.accelerator}"
+    lines = [
+        f"{config.benchmark.name} on {on}, batch {config.benchmark.global_batch_size}; {result.examined} layouts",
+        "",
+        f"{'run':>9} {'step':>9} {'bubble':>7} {'memory':>7}  layout",
+    ]
+    lines += [
+        f"{layout.run_s / 60:>5.1f} min {layout.step_s:>7.3f} s {layout.parts.bubble / layout.step_s:>7.1%} "
+        f"{layout.memory_gb:>4.0f} GB  {layout.options} (DP {layout.data_parallel})"
+        for layout in result.best
+    ]
+    lines += ["", "fallen out:", *(f"{count:>7} {reason}" for reason, count in result.fallen_out.items())]
+    lines += ["", "what would bring most to the first, step by step model:"]
+    lines += [f"{idea.gain:>7.1%} --what-if {idea.what_if}" for idea in result.ideas]
+    return "\n".join(lines)

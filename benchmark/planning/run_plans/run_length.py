@@ -1,0 +1,75 @@
+"""How long a run is: tokens to the target, in steps and evaluations."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.results.convergence import points_in
+from benchmark.results.judged import REHEARSAL_POINTS
+from benchmark.training.inputs import count_validation_tokens
+
+PUBLISHED_TOKENS = (23.0 * 24576 * 2048, 29.0 * 24576 * 2048)
+"""Fewest and most tokens to 2.69 in any published result, 1.158e9 and 1.460e9 (docs/facts/peers.md 1.1) …"""
+PUBLISHED_BATCH_SIZES = (1536, 6144)
+"""… and their batch sizes."""
+VALIDATION_TOKENS = {"gpt3_175b": 11_590_004, "rehearsal": 22_434}
+"""Of the published subset (docs/facts/peers.md 1.0) and of the rehearsal's generated text."""
+
+
+@dataclass(frozen=True)
+class RunLength:
+    """A run of so many tokens, rounded up to a whole evaluation, where a run can stop."""
+
+    tokens: int
+    steps: int
+    evaluations: int
+    seconds: float
+    """run_start to run_stop."""
+    evaluation_share: float
+    """Part of these seconds."""
+
+
+def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
+    """Fewest and most tokens that runs of this benchmark needed, and where from; nothing where there are none."""
+    base, size = BENCHMARKS[benchmark.name], benchmark.global_batch_size
+    if benchmark.target_log_perplexity is None:
+        samples = (benchmark.last_iteration - benchmark.start_iteration) * size
+        return (float(samples * benchmark.model.seq_length),), "no target: training to the end of train_samples"
+    if dataclasses.replace(benchmark, global_batch_size=base.global_batch_size, optimizer=base.optimizer) != base:
+        return (), f"no run length: model, target or start are not those of {base.name}, whose lengths are known"
+    if base is GPT3_175B:
+        low, high = PUBLISHED_BATCH_SIZES
+        tokens, source = PUBLISHED_TOKENS, "the published results (docs/facts/peers.md 1.1)"
+    else:
+        (point,) = points_in(REHEARSAL_POINTS)
+        low = high = round(point.batch_size)
+        tokens, source = (point.tokens[0], point.tokens[-1]), "benchmark/results/rehearsal_points.json"
+    if not low <= size <= high:
+        sizes = f"{low} to {high}" if low < high else str(low)
+        return (), f"no run length: the batch sizes of known runs are {sizes}, not {size}"
+    return tokens, f"tokens to the target: fewest and most of {source}, rounded up to an evaluation"
+
+
+def validation_tokens(config: RunConfig) -> tuple[int | None, str]:
+    """Tokens of the validation set, and where from; None where that is not known."""
+    if config.valid_data_path:
+        tokens = count_validation_tokens(config)
+        return tokens, f"validation set: {tokens:,} tokens, those of --valid-data-path"
+    name = config.benchmark.name
+    if config.benchmark.model.vocab_size != BENCHMARKS[name].model.vocab_size:
+        return None, "no evaluation time: another vocabulary than the benchmark's; give --valid-data-path"
+    return VALIDATION_TOKENS[name], f"validation set: {VALIDATION_TOKENS[name]:,} tokens, {name}'s own"
+
+
+def run_length(config: RunConfig, goal: float, step_s: float, evaluation_s: float) -> RunLength:
+    """Of a run to the first evaluation after ``goal`` tokens, or to the last step where there is no target."""
+    steps, interval = math.ceil(goal / config.tokens_per_step), config.benchmark.eval_interval
+    if config.benchmark.target_log_perplexity is None:
+        evaluations = steps // interval
+    else:
+        evaluations = math.ceil(steps / interval)
+        steps = evaluations * interval
+    seconds = steps * step_s + evaluations * evaluation_s
+    return RunLength(steps * config.tokens_per_step, steps, evaluations, seconds, evaluations * evaluation_s / seconds)

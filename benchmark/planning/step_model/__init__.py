@@ -1,0 +1,1 @@
+"""A model of a training step: durations of operations, and the schedule that runs them."""

@@ -1,0 +1,227 @@
+"""What the passes of a block, of the embedding and of the output take on one device, by kind of operation."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from benchmark.planning.step_model.collective_times import gather_s
+from benchmark.planning.step_model.machine_constants import Rates
+from benchmark.planning.step_model.operator_times import attention_s, elementwise_s, matmul_s, unfused_attention_s
+from benchmark.planning.step_model.stacks import Stack
+from benchmark.planning.step_model.workload import Workload
+
+
+@dataclass(frozen=True)
+class PassTime:
+    """Seconds of a pass, by kind."""
+
+    matmul: float = 0.0
+    attention: float = 0.0
+    elementwise: float = 0.0
+    """Norms, activations, residuals, dropout, casts, accumulation of its own, losses."""
+    recomputed: float = 0.0
+    """Forward operations done again in the backward pass, all kinds."""
+    tensor_messages: float = 0.0
+    """Exposed: what no matrix product hides, and what the hidden ones cost those products."""
+    host: float = 0.0
+    """Waiting for the host to launch."""
+    losses: float = 0.0
+    """The stack's share that no operation accounts for."""
+
+    @property
+    def total(self) -> float:
+        return float(sum(getattr(self, entry.name) for entry in fields(self)))
+
+    def __add__(self, other: "PassTime") -> "PassTime":
+        return self._each(lambda name: getattr(self, name) + getattr(other, name))
+
+    def times(self, factor: float) -> "PassTime":
+        return self._each(lambda name: getattr(self, name) * factor)
+
+    def _each(self, value: Callable[[str], float]) -> "PassTime":
+        return PassTime(**{entry.name: value(entry.name) for entry in fields(self)})
+
+
+@dataclass(frozen=True)
+class Passes:
+    """A forward and a backward pass."""
+
+    forward: PassTime
+    backward: PassTime
+
+    def __add__(self, other: "Passes") -> "Passes":
+        return Passes(self.forward + other.forward, self.backward + other.backward)
+
+    def times(self, factor: float) -> "Passes":
+        return Passes(self.forward.times(factor), self.backward.times(factor))
+
+
+def block_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
+    """One block and micro-batch on one device."""
+    forward_matmul, backward_matmul, accumulation = _linear_layers(work, stack, rates)
+    forward_attention, backward_attention = _attention(work, stack, rates)
+    forward_elementwise, backward_elementwise = _elementwise(work, stack, rates)
+    forward_messages, backward_messages = _tensor_messages(work, stack, rates, forward_matmul, backward_matmul)
+    forward_messages += _context_messages(work, rates, forward_attention)
+    backward_messages += 2 * _context_messages(work, rates, forward_attention)
+    recomputed = 0.0
+    if work.layout.recompute == "selective":
+        # without FlashAttention attention's middle is made again; with it, activations and norms, which are cheap
+        recomputed = forward_attention if stack.attention == "unfused" else 0.5 * forward_elementwise
+        recomputed += stack.recomputes_products * forward_matmul
+    elif work.layout.recompute == "full":
+        recomputed = forward_matmul + forward_attention + forward_elementwise + forward_messages
+    forward = PassTime(forward_matmul, forward_attention, forward_elementwise, 0.0, forward_messages)
+    backward_elementwise += accumulation
+    backward = PassTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
+    host_s = rates.stack.host_ms_per_block * 1e-3
+    return Passes(
+        _with_losses(_at_least(forward, host_s / 3), rates), _with_losses(_at_least(backward, host_s * 2 / 3), rates)
+    )
+
+
+def _at_least(time: PassTime, host_s: float) -> PassTime:
+    return time + PassTime(host=max(0.0, host_s - time.total))
+
+
+def _with_losses(time: PassTime, rates: Rates) -> PassTime:
+    return time + PassTime(losses=time.total * rates.stack.losses / (1 - rates.stack.losses))
+
+
+def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[float, float, float]:
+    """Seconds of the forward and the backward products, and of adding up gradients by a kernel of its own."""
+    model, tensor = work.model, work.layout.tensor_parallel
+    rows, H, fp8 = work.tokens, work.model.hidden, work.precision == "fp8"
+    mlp = model.ffn_width // tensor
+    layers = [  # inputs, outputs of the layer on this device
+        (H, (H + 2 * model.kv_width) // tensor),
+        (H // tensor, H),
+        (H, mlp * (2 if model.gated else 1)),
+        (mlp, H),
+    ]
+    forward = backward = accumulation = 0.0
+    for inputs, outputs in layers:
+        forward += matmul_s(rates.device, rates.common, (rows, outputs, inputs), fp8=fp8, extra=0)
+        backward += matmul_s(rates.device, rates.common, (rows, inputs, outputs), fp8=fp8, extra=0)
+        # FP32 gradients are read and written by the product; or it writes BF16, and a kernel adds that
+        extra = 2 * stack.accumulator_bytes * inputs * outputs if stack.fused_accumulation else 0
+        backward += matmul_s(rates.device, rates.common, (inputs, outputs, rows), fp8=fp8, extra=extra)
+        if not stack.fused_accumulation and _accumulates(work):
+            moved = (2 + 2 * stack.accumulator_bytes) * inputs * outputs
+            accumulation += elementwise_s(rates.device, rates.common, moved, 1)
+    return forward, backward, accumulation
+
+
+def _accumulates(work: Workload) -> bool:
+    return work.layout.micro_batches > 1 and work.layout.sharding != "fsdp"
+
+
+def _attention(work: Workload, stack: Stack, rates: Rates) -> tuple[float, float]:
+    model, layout = work.model, work.layout
+    sequences, head = float(layout.micro_batch_size), model.hidden // model.heads
+    heads = model.heads / (layout.tensor_parallel * layout.context_parallel)
+    if stack.attention == "unfused":
+        times = unfused_attention_s(
+            rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq, head=head
+        )
+    else:
+        kind = stack.attention
+        times = attention_s(
+            rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq, head=head, kind=kind
+        )
+    return times[0] / rates.stack.attention, times[1] / rates.stack.attention
+
+
+def _elementwise(work: Workload, stack: Stack, rates: Rates) -> tuple[float, float]:
+    """Bytes of each kernel over the numbers it works on: a BF16 number read or written is 2."""
+    model, layout, tokens = work.model, work.layout, work.tokens
+    tensor = layout.tensor_parallel
+    shared = tensor if layout.sequence_parallel else 1
+    hidden, inner = tokens * model.hidden / shared, tokens * model.ffn_width / tensor
+    heads = tokens * (model.hidden + model.kv_width) / tensor
+    mask = 1 if stack.dropout else 0
+    norms, residuals = 2 * 4 * hidden, 2 * (6 + mask) * hidden
+    forward = norms + residuals + (6 * inner + 4 * heads if model.gated else 4 * inner)
+    backward = 2 * 8 * hidden + 2 * (4 + mask) * hidden + (10 * inner + 4 * heads if model.gated else 6 * inner)
+    if not model.gated:  # gradients of biases
+        backward += 2 * (tokens * 3 * model.hidden / tensor + inner + 2 * hidden)
+    if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
+        cast = 4 * tokens * (model.hidden / 1 + model.hidden / tensor) + 4 * 2 * inner
+        cast *= rates.common.fp8_casts / 2
+        forward, backward = forward + cast, backward + cast
+    factor = rates.stack.elementwise
+    return (
+        elementwise_s(rates.device, rates.common, forward * factor, round(6 * factor)),
+        elementwise_s(rates.device, rates.common, backward * factor, round(9 * factor)),
+    )
+
+
+def _tensor_messages(
+    work: Workload, stack: Stack, rates: Rates, forward_matmul: float, backward_matmul: float
+) -> tuple[float, float]:
+    """Exposed seconds. Each pass gathers and scatters the hidden state at attention and at the MLP; the backward pass
+    may gather two of them again. Without sequence parallelism each pair is one all-reduce of the same bytes. What is
+    gathered for products in FP8 travels in FP8."""
+    layout = work.layout
+    if layout.tensor_parallel == 1:
+        return 0.0, 0.0
+    size = 2.0 * work.tokens * work.model.hidden
+    scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    gather = scatter
+    if work.precision == "fp8" and layout.sequence_parallel:
+        gather = gather_s(rates, size / 2, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    again = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
+    beside = 2 * scatter + again if stack.async_backward else 0.0
+    share = rates.stack.tensor_hidden
+    return (
+        _exposed(2 * gather + 2 * scatter, share, forward_matmul, rates),
+        _exposed(beside, 1.0, backward_matmul, rates)
+        + _exposed(2 * gather + 2 * scatter + again - beside, share, backward_matmul, rates),
+    )
+
+
+def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float:
+    """Exposed seconds of keys and values on their way around the devices that share a sequence, beside attention."""
+    layout, model = work.layout, work.model
+    if layout.context_parallel == 1:
+        return 0.0
+    size = 2.0 * 2 * layout.micro_batch_size * model.seq * model.kv_width / layout.tensor_parallel
+    ring = gather_s(
+        rates, size, ranks=layout.context_parallel, stride=layout.tensor_parallel, per_node=layout.devices_per_node
+    )
+    hidden = min(ring, attention_s)
+    return ring - hidden + rates.common.overlap_slowdown * hidden
+
+
+def _exposed(messages_s: float, share: float, beside_s: float, rates: Rates) -> float:
+    hidden = min(messages_s * share, 0.9 * beside_s)
+    return messages_s - hidden + rates.common.overlap_slowdown * hidden
+
+
+def embedding_passes(work: Workload, rates: Rates) -> Passes:
+    """Of the first pipeline stage: rows looked up, positions added; their gradients added up."""
+    size = work.tokens * work.model.hidden / work.layout.tensor_parallel
+    forward = elementwise_s(rates.device, rates.common, 8 * size, 3)
+    return Passes(PassTime(elementwise=forward), PassTime(elementwise=2 * forward))
+
+
+def output_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
+    """Of the last pipeline stage: the logits' products and the loss over them, in FP32, on this device's columns."""
+    model, layout = work.model, work.layout
+    columns = -(-model.vocab // layout.tensor_parallel)
+    sizes = work.tokens, columns, model.hidden
+    accumulated = 2 * stack.accumulator_bytes * columns * model.hidden if stack.fused_accumulation else 0
+    forward = matmul_s(rates.device, rates.common, sizes, fp8=False, extra=0)
+    rows, columns, inputs = sizes
+    backward = matmul_s(rates.device, rates.common, (rows, inputs, columns), fp8=False, extra=0)
+    backward += matmul_s(rates.device, rates.common, (inputs, columns, rows), fp8=False, extra=accumulated)
+    # forward: to FP32, largest, exponentials and their sum; backward: softmax less one, to BF16
+    loss = elementwise_s(rates.device, rates.common, 22.0 * rows * columns, 8)
+    gradient = elementwise_s(rates.device, rates.common, 10.0 * rows * columns, 3)
+    messages = 0.0
+    if layout.tensor_parallel > 1:
+        size = 2.0 * work.tokens * model.hidden
+        messages = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    return Passes(
+        _with_losses(PassTime(matmul=forward, elementwise=loss, tensor_messages=messages), rates),
+        _with_losses(PassTime(matmul=backward, elementwise=gradient, tensor_messages=messages), rates),
+    )

@@ -1,0 +1,93 @@
+"""How long a device takes for single operations. Seconds, bytes and FLOPs of one device throughout."""
+
+import math
+from functools import lru_cache
+
+from benchmark.planning.step_model.machine_constants import CommonRates, DeviceRates
+
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9), (256, 64, 0.85), (64, 256, 0.85), (64, 64, 0.6))
+"""Rows and columns of the tile that a multiprocessor computes, and its speed over the best one's; libraries choose the
+fastest for the shape."""
+FLASH_FILL, FLASH_FILL_BACKWARD = 384.0, 640.0
+"""Sequences at which FlashAttention's passes reach half their speed: forward 57 % at 512 and 84 % at 2,048, as in the
+figures of arXiv 2307.08691 and 2407.08608; both together 163 TFLOP/s at 512 and 265 at 2,048 of some 340."""
+CUDNN_SPEEDUP = 1.6
+"""cuDNN's attention over FlashAttention 2 on Hopper and newer: forward 484 over 298, backward 465 over 291 TFLOP/s for
+2,048 tokens (arXiv 2407.08608, figures); on an A100 they are alike."""
+WGMMA_MULTIPROCESSORS = 114
+"""Devices with at least so many multiprocessors are Hopper or newer."""
+ATTENTION_HEAD = 128
+"""Size of a head at which the rates are measured; half of it takes 1.3 times as long (same curves)."""
+
+
+def matmul_s(
+    device: DeviceRates, common: CommonRates, sizes: tuple[int, int, int], *, fp8: bool, extra: float
+) -> float:
+    """Seconds of a product [M, K] x [K, N].
+
+    The rate of endless products, less what the last wave of tiles leaves idle and what begins and ends each tile.
+    ``extra``: bytes read and written besides operands and a BF16 result (FP32 accumulation); they travel while the
+    multiprocessors compute, but not for nothing: both times are combined as the root of their squares' sum.
+    """
+    rate = device.matmul_fp8 if fp8 else device.matmul_bf16
+    fill = common.matmul_fill_fp8 if fp8 else common.matmul_fill
+    compute_s = (
+        2.0 * math.prod(sizes) / (rate * 1e12 * _efficiency(*sizes, device.multiprocessors, fill, common.wave_waste))
+    )
+    rows, columns, depth = sizes
+    moved = (1 if fp8 else 2) * (rows + columns) * depth + 2 * rows * columns + extra
+    return math.hypot(compute_s, moved / (device.memory_tb_s * 1e12)) + common.kernel_gap_us * 1e-6
+
+
+@lru_cache(100_000)
+def _efficiency(rows: int, columns: int, depth: int, multiprocessors: float, fill: float, wave_waste: float) -> float:
+    best = 0.0
+    for tile_rows, tile_columns, speed in TILES:
+        tiles = math.ceil(rows / tile_rows) * math.ceil(columns / tile_columns)
+        filled = rows * columns / (tiles * tile_rows * tile_columns)
+        waves = tiles / multiprocessors
+        used = waves / math.ceil(waves)
+        best = max(best, speed * filled * (1 - wave_waste * (1 - used)))
+    return best * depth / (depth + fill)
+
+
+def attention_s(
+    device: DeviceRates, common: CommonRates, *, sequences: float, heads: float, seq: int, head: int, kind: str
+) -> tuple[float, float]:
+    """Seconds of causal attention, forward and backward, with kernels that keep no scores.
+
+    Work is what lies below the diagonal: 2 S^2 FLOPs per number of the hidden state forward, 2.5 times that backward.
+    """
+    flops = 2.0 * sequences * heads * head * seq * seq
+    speed = min(1.0, (head / ATTENTION_HEAD) ** 0.4)
+    if kind == "cudnn" and device.multiprocessors >= WGMMA_MULTIPROCESSORS:
+        speed *= CUDNN_SPEEDUP
+    gap_s = common.kernel_gap_us * 1e-6
+    forward_s = flops / (device.attention_forward * 1e12 * speed) * (seq + FLASH_FILL) / seq
+    backward_s = 2.5 * flops / (device.attention_backward * 1e12 * speed) * (seq + FLASH_FILL_BACKWARD) / seq
+    return forward_s + gap_s, backward_s + 3 * gap_s
+
+
+def unfused_attention_s(
+    device: DeviceRates, common: CommonRates, *, sequences: float, heads: float, seq: int, head: int
+) -> tuple[float, float]:
+    """Seconds, forward and backward, with a kernel for each step and the whole S x S scores in memory.
+
+    Forward two batched products, softmax with mask and scale in one kernel, dropout; backward four products.
+    """
+    scores = sequences * heads * seq * seq
+
+    def product_s(depth: int) -> float:
+        compute_s = 2.0 * scores * head / (device.matmul_bf16 * 1e12) * (depth + common.matmul_fill) / depth
+        return math.hypot(compute_s, 2.0 * scores / (device.memory_tb_s * 1e12))
+
+    softmax_bytes, dropout_bytes = 4 * scores, 5 * scores  # BF16 in and out; a mask of a byte besides
+    forward = product_s(head) + product_s(seq) + elementwise_s(device, common, softmax_bytes + dropout_bytes, 4)
+    backward = product_s(head) + 3 * product_s(seq)
+    backward += elementwise_s(device, common, 1.5 * softmax_bytes + dropout_bytes, 6)
+    return forward, backward
+
+
+def elementwise_s(device: DeviceRates, common: CommonRates, moved: float, kernels: int) -> float:
+    """Seconds of kernels that read and write so many bytes together."""
+    return moved / (device.memory_tb_s * 1e12) + kernels * common.kernel_gap_us * 1e-6

@@ -1,0 +1,140 @@
+"""The pipeline's schedules as events: when each pass of each device begins and ends.
+
+A pass begins when its device is free and its input has come. Nothing is looked up in formulas of bubbles: they come
+out. Where there are more micro-batches than it takes to reach a steady state, two numbers of them are simulated and
+the others added at the rate between, which is exact once the schedule repeats itself.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+
+@dataclass(frozen=True)
+class Pipeline1F1B:
+    """Durations of a pipeline of p devices with v chunks of layers each; stage c p + r is chunk c of device r."""
+
+    forward_s: tuple[tuple[float, ...], ...]
+    """By device and chunk."""
+    backward_s: tuple[tuple[float, ...], ...]
+    send_s: float
+    """Of a message between neighbours."""
+    send_hidden: bool
+    """Whether it travels beside computation; otherwise both ends wait for it."""
+    merged: bool
+    """Slots of a forward and a backward pass that end together, messages exchanged between slots."""
+
+
+FEWEST = 24
+"""Micro-batches after which short pipelines repeat themselves, too."""
+
+
+class PipelineWork(NamedTuple):
+    """A pass, or two that are interleaved: numbers of micro-batch and chunk, None where there is none."""
+
+    forward: tuple[int, int] | None
+    backward: tuple[int, int] | None
+
+
+@lru_cache(4096)
+def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int) -> float:
+    """Seconds from the first pass to the end of the last."""
+    devices = len(pipeline.forward_s)
+    most = max(3 * devices, FEWEST // devices * devices) + micro_batches % devices
+    if micro_batches <= most + devices:
+        return _simulated(pipeline, micro_batches, backward=True)
+    first, second = (_simulated(pipeline, number, backward=True) for number in (most, most + devices))
+    return first + (second - first) * (micro_batches - most) / devices
+
+
+@lru_cache(4096)
+def evaluation_pipeline_s(pipeline: Pipeline1F1B, micro_batches: int) -> float:
+    """Seconds of forward passes alone."""
+    devices = len(pipeline.forward_s)
+    most = 2 * devices + micro_batches % devices
+    if micro_batches <= most + devices:
+        return _simulated(pipeline, micro_batches, backward=False)
+    first, second = (_simulated(pipeline, number, backward=False) for number in (most, most + devices))
+    return first + (second - first) * (micro_batches - most) / devices
+
+
+@lru_cache(2048)
+def work_of_device(
+    rank: int, devices: int, chunks: int, micro_batches: int, *, merged: bool, backward: bool = True
+) -> tuple[PipelineWork, ...]:
+    """What a device does, in order.
+
+    Passes come in groups of as many micro-batches as there are devices, chunk after chunk; backward passes from the
+    last chunk to the first. Before the first backward pass a device has run ahead by what those behind it need.
+    """
+    order = [
+        (micro_batch, chunk)
+        for group in range(0, micro_batches, devices if chunks > 1 else micro_batches)
+        for chunk in range(chunks)
+        for micro_batch in range(group, min(micro_batches, group + (devices if chunks > 1 else micro_batches)))
+    ]
+    if not backward:
+        return tuple(PipelineWork(each, None) for each in order)
+    back = [(micro_batch, chunks - 1 - chunk) for micro_batch, chunk in order]
+    behind = devices - 1 - rank
+    if merged:
+        ahead = 2 * behind + (chunks - 1) * devices + 1
+    else:
+        ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * devices
+    ahead = min(ahead, len(order))
+    steady: list[PipelineWork] = []
+    for number in range(len(order) - ahead):
+        if merged:
+            steady.append(PipelineWork(order[ahead + number], back[number]))
+        else:
+            steady += [PipelineWork(order[ahead + number], None), PipelineWork(None, back[number])]
+    rest = [PipelineWork(None, each) for each in back[len(order) - ahead :]]
+    return *(PipelineWork(each, None) for each in order[:ahead]), *steady, *rest
+
+
+def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) -> float:
+    devices, chunks = len(pipeline.forward_s), len(pipeline.forward_s[0])
+    todo = [
+        work_of_device(rank, devices, chunks, micro_batches, merged=pipeline.merged, backward=backward)
+        for rank in range(devices)
+    ]
+    last = devices * chunks - 1
+    forward_end: dict[tuple[int, int], float] = {}
+    backward_end: dict[tuple[int, int], float] = {}
+    free, place = [0.0] * devices, [0] * devices
+    waiting, blocked = (pipeline.send_s, 0.0) if pipeline.send_hidden else (0.0, pipeline.send_s)
+    moved = True
+    while moved:
+        moved = False
+        for rank in range(devices):
+            while place[rank] < len(todo[rank]):
+                work = todo[rank][place[rank]]
+                start, duration = free[rank], 0.0
+                if work.forward is not None:
+                    micro_batch, chunk = work.forward
+                    stage = chunk * devices + rank
+                    if stage:
+                        ready = forward_end.get((micro_batch, stage - 1))
+                        if ready is None:
+                            break
+                        start = max(start, ready + waiting)
+                    duration += pipeline.forward_s[rank][chunk] + (blocked if stage < last else 0.0)
+                if work.backward is not None:
+                    micro_batch, chunk = work.backward
+                    stage = chunk * devices + rank
+                    ends = forward_end if stage == last else backward_end
+                    ready = ends.get((micro_batch, stage if stage == last else stage + 1))
+                    if ready is None:
+                        break
+                    start = max(start, ready + (0.0 if stage == last else waiting))
+                    duration += pipeline.backward_s[rank][chunk] + (blocked if stage else 0.0)
+                free[rank] = start + duration
+                if work.forward is not None:
+                    forward_end[work.forward[0], work.forward[1] * devices + rank] = free[rank]
+                if work.backward is not None:
+                    backward_end[work.backward[0], work.backward[1] * devices + rank] = free[rank]
+                place[rank] += 1
+                moved = True
+    if any(place[rank] < len(todo[rank]) for rank in range(devices)):
+        raise RuntimeError(f"the schedule of {devices} devices, {chunks} chunks, {micro_batches} micro-batches hangs")
+    return max(free)

@@ -1,0 +1,59 @@
+"""How far off a predicted step may be: what published steps were missed by, and what is not measured at all."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmark.planning.step_model.machine_constants import Constant, values_of
+from benchmark.planning.step_model.simulated_step import StepParts, simulate_step
+from benchmark.planning.step_model.workload import Workload
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What moving a constant to the ends of its plausible range does to a step."""
+
+    constant: str
+    source: str
+    low_s: float
+    high_s: float
+    """Change of the step, the smaller and the larger one; seconds."""
+
+
+@dataclass(frozen=True)
+class StepInterval:
+    """A predicted step with its doubt; about nine of ten measured ones should lie from ``low_s`` to ``high_s``."""
+
+    parts: StepParts
+    low_s: float
+    high_s: float
+    influences: tuple[Influence, ...]
+    """Of constants that no published step stands behind, the largest first."""
+
+    @property
+    def step_s(self) -> float:
+        return self.parts.total
+
+
+def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInterval:
+    """The step and its interval.
+
+    The backtest's error (``backtest.error``) covers what published steps depended on, too. Constants of the stack
+    and the accelerator that are not ``backed`` by published steps are moved through their ranges one at a time;
+    their influences and that error are independent, so that their squares add up.
+    """
+    values = values_of(constants)
+    parts = simulate_step(work, values)
+    own = (f"accelerators.{work.accelerator}.", f"stacks.{work.stack}.")
+    influences = []
+    for name, constant in constants.items():
+        if name.startswith(own) and not constant.backed and constant.low < constant.high:
+            changes = [
+                simulate_step(work, {**values, name: end}).total - parts.total for end in (constant.low, constant.high)
+            ]
+            influences.append(Influence(name, constant.source, min(0.0, *changes), max(0.0, *changes)))
+    error_s = constants["backtest.error"].value * parts.total
+    low_s = math.hypot(error_s, *(influence.low_s for influence in influences))
+    high_s = math.hypot(error_s, *(influence.high_s for influence in influences))
+    influences.sort(key=lambda influence: influence.low_s - influence.high_s)
+    return StepInterval(parts, parts.total - low_s, parts.total + high_s, tuple(influences))

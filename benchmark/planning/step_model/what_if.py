@@ -1,0 +1,100 @@
+"""``--what-if nvlink=2x``: a step on machines or with code that are not there."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from benchmark.planning.step_model.machine_constants import Constant
+from benchmark.planning.step_model.workload import Feature, Workload
+from stage.errors import InputError
+
+CONSTANTS: Mapping[str, tuple[str, ...]] = {
+    "matmul": ("accelerators.{accelerator}.matmul_bf16", "accelerators.{accelerator}.matmul_fp8"),
+    "attention": ("accelerators.{accelerator}.attention_forward", "accelerators.{accelerator}.attention_backward"),
+    "memory": ("accelerators.{accelerator}.memory_tb_s",),
+    "nvlink": ("accelerators.{accelerator}.nvlink_gb_s",),
+    "network": ("common.network_share",),
+    "host": ("stacks.{stack}.host_ms_per_block",),
+    "elementwise": ("stacks.{stack}.elementwise",),
+    "losses": ("stacks.{stack}.losses",),
+    "jitter": ("common.jitter",),
+}
+"""What can be multiplied, and the constants that are."""
+CAN_BE_OFF = ("host", "losses", "jitter")
+FEATURES: tuple[Feature, ...] = get_args(Feature)
+MOST = 100.0
+"""Factor."""
+IDEAS = (
+    "tp-overlap=full",
+    "matmul=1.05x",
+    "elementwise=0.8x",
+    "jitter=off",
+    "losses=off",
+    "host=off",
+    "nvlink=2x",
+    "network=2x",
+    "attention=1.5x",
+    "memory=1.5x",
+)
+"""Of which a search tells what they would bring to the fastest layout."""
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A workload and the constants of a what-if."""
+
+    work: Workload
+    constants: Mapping[str, Constant]
+
+
+def apply_what_if(words: Sequence[str], work: Workload, constants: Mapping[str, Constant]) -> Changed:
+    """``NAME=2x`` for what can be multiplied, ``NAME=off`` for overlaps and overheads, ``tp-overlap=full``.
+
+    Raises InputError for anything else, with what there is.
+    """
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or (name not in CONSTANTS and name not in FEATURES):
+            known = f"{', '.join(CONSTANTS)} =2x; {', '.join((*FEATURES, *CAN_BE_OFF))} =off; tp-overlap=full"
+            raise InputError(f"--what-if {word}: expected one of {known}")
+        if name in FEATURES:
+            work, constants = _switched(name, value, word, work, constants)
+        else:
+            factor = _factor(name, value, word)
+            names = [each.format(accelerator=work.accelerator, stack=work.stack) for each in CONSTANTS[name]]
+            scaled = {each: _times(constants[each], factor) for each in names if each in constants}
+            constants = {**constants, **scaled}
+    return Changed(work, constants)
+
+
+def _switched(
+    name: str, value: str, word: str, work: Workload, constants: Mapping[str, Constant]
+) -> tuple[Workload, Mapping[str, Constant]]:
+    if value == "off":
+        feature = next(feature for feature in FEATURES if feature == name)
+        return replace(work, without=tuple(dict.fromkeys((*work.without, feature)))), constants
+    if name == "tp-overlap" and value == "full":
+        hidden = f"stacks.{work.stack}.tensor_hidden"
+        return work, {**constants, hidden: Constant(1.0, 1.0, 1.0, "what-if")}
+    raise InputError(f"--what-if {word}: expected {name}=off" + (" or =full" if name == "tp-overlap" else ""))
+
+
+def _factor(name: str, value: str, word: str) -> float:
+    if value == "off" and name in CAN_BE_OFF:
+        return 0.0
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)x", value)
+    if not found or not 0 < float(found[1]) <= MOST:
+        off = " or off" if name in CAN_BE_OFF else ""
+        raise InputError(f"--what-if {word}: expected {name}= a factor above 0, at most {MOST:g}, such as 2x{off}")
+    return float(found[1])
+
+
+def _times(constant: Constant, factor: float) -> Constant:
+    return replace(
+        constant,
+        value=constant.value * factor,
+        low=constant.low * factor,
+        high=constant.high * factor,
+        source="what-if",
+    )

@@ -1,0 +1,158 @@
+"""What a step computes, and how it is dealt out: the sizes that its time follows from, whoever's code runs it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmark.config.run_config import RunConfig
+from model.gpt3_config import Recompute
+from stage.errors import InputError
+
+Number = Literal["bf16", "fp8"]
+"""Of the linear layers' inputs; FP16 is computed at BF16's speed."""
+Sharding = Literal["none", "zero1", "fsdp"]
+"""Of parameters and optimizer over the data-parallel devices: nothing; the optimizer; everything, gathered in use."""
+Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap", "compile"]
+"""Messages that a stack may hide behind computation (tensor-parallel, data-parallel, between pipeline stages), and
+compiled blocks."""
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """Sizes of a dense decoder."""
+
+    layers: int
+    hidden: int
+    heads: int
+    seq: int
+    vocab: int
+    kv_heads: int = 0
+    """Heads of keys and values; 0: as many as of queries."""
+    ffn_hidden: int = 0
+    """Width between the MLP's two projections; 0: four times the hidden size."""
+    gated: bool = False
+    """Whether the MLP has a third projection that gates (SwiGLU), and the model no biases and rotary positions."""
+    tied: bool = True
+    """Whether embedding and output share their table."""
+
+    @property
+    def kv_width(self) -> int:
+        return self.hidden // self.heads * (self.kv_heads or self.heads)
+
+    @property
+    def ffn_width(self) -> int:
+        return self.ffn_hidden or 4 * self.hidden
+
+    @property
+    def block_weights(self) -> int:
+        """Numbers in a block's matrices."""
+        mlp = (3 if self.gated else 2) * self.hidden * self.ffn_width
+        return 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_width + mlp
+
+    @property
+    def parameters(self) -> int:
+        """Of the whole model; biases, norms and positions, less than a thousandth of it, left out."""
+        return self.layers * self.block_weights + (1 if self.tied else 2) * self.vocab * self.hidden
+
+    @property
+    def flops_per_token(self) -> float:
+        """Forward and backward, as everybody compares them: 6 per weight of a matrix, and attention's whole S x S
+        square; nothing computed again is counted. For GPT-3 it is model/flops.py's figure."""
+        attention = 12 * self.layers * self.hidden * self.seq
+        return 6.0 * (self.layers * self.block_weights + self.vocab * self.hidden) + attention
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Devices and how the model and the batch are dealt out to them. Raises InputError where it does not add up."""
+
+    devices: int
+    devices_per_node: int
+    global_batch_size: int
+    micro_batch_size: int
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    pipeline_chunks: int = 1
+    context_parallel: int = 1
+    """Devices that share each sequence."""
+    sharding: Sharding = "zero1"
+    replicas: int = 1
+    """Copies of what is sharded over the data-parallel devices."""
+    recompute: Recompute = "none"
+    sequence_parallel: bool = True
+    """Whether tensor-parallel devices also share what lies between the linear layers."""
+
+    def __post_init__(self) -> None:
+        model_parallel = self.tensor_parallel * self.pipeline_parallel * self.context_parallel
+        if min(self.devices, self.devices_per_node, self.micro_batch_size, model_parallel, self.pipeline_chunks) < 1:
+            raise InputError(f"expected sizes of at least 1: {self}")
+        if self.devices % model_parallel:
+            raise InputError(f"{self.devices} devices are no multiple of {model_parallel}, which share a model")
+        if self.global_batch_size % (self.micro_batch_size * self.data_parallel):
+            raise InputError(
+                f"a batch of {self.global_batch_size} is no multiple of micro-batches of {self.micro_batch_size} on "
+                f"{self.data_parallel} data-parallel devices"
+            )
+
+    @property
+    def data_parallel(self) -> int:
+        return self.devices // (self.tensor_parallel * self.pipeline_parallel * self.context_parallel)
+
+    @property
+    def micro_batches(self) -> int:
+        """Of a step and device."""
+        return self.global_batch_size // (self.micro_batch_size * self.data_parallel)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A step of somebody's: model, layout, precision, machine and code."""
+
+    model: Transformer
+    layout: Layout
+    precision: Number
+    accelerator: str
+    """Name in the table of machine constants."""
+    stack: str
+    """Name in stacks.py."""
+    network_gbit_s: float | None = None
+    """Of a device's card to other nodes, each way; None: as usual for the accelerator."""
+    watts: float | None = None
+    """Power limit of a device; None: the usual one."""
+    without: tuple[Feature, ...] = ()
+    """What the stack can hide, but does not here."""
+
+    @property
+    def flops(self) -> float:
+        """Model FLOPs of a step of all devices."""
+        return self.layout.global_batch_size * self.model.seq * self.model.flops_per_token
+
+    @property
+    def tokens(self) -> int:
+        """Of a micro-batch, on one device."""
+        return self.layout.micro_batch_size * self.model.seq // self.layout.context_parallel
+
+
+def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbit_s: float | None = None) -> Workload:
+    """The step of a run's configuration. The vocabulary is the padded one, which is what is computed with."""
+    model, system = config.benchmark.model, config.system
+    transformer = Transformer(
+        layers=model.num_layers,
+        hidden=model.hidden_size,
+        heads=model.num_attention_heads,
+        seq=model.seq_length,
+        vocab=model.padded_vocab_size,
+    )
+    kept = system.keep_unsharded or system.pipeline_parallel > 1
+    layout = Layout(
+        devices=system.num_devices,
+        devices_per_node=system.devices_per_node,
+        global_batch_size=config.benchmark.global_batch_size,
+        micro_batch_size=system.micro_batch_size,
+        tensor_parallel=system.tensor_parallel,
+        pipeline_parallel=system.pipeline_parallel,
+        pipeline_chunks=system.pipeline_chunks,
+        sharding="zero1" if kept else "fsdp",
+        replicas=system.replicas,
+        recompute=system.recompute,
+    )
+    return Workload(transformer, layout, precision, system.accelerator, stack, network_gbit_s)

@@ -1,0 +1,58 @@
+"""The backtest: its errors are those that docs/planning.md tells, and within what is promised."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from benchmark.planning.backtesting.backtest import (
+    GROUPS,
+    Comparison,
+    backtest,
+    read_leave_out,
+    summary,
+    write_leave_out,
+)
+from benchmark.planning.step_model.machine_constants import committed_constants
+from stage.errors import InputError
+
+TESTED = backtest()
+
+
+def test_median_error_of_what_was_not_used_is_at_most_4_per_cent() -> None:
+    held = TESTED.summaries[0]
+    assert held.group == "not used for fitting, topology published"
+    assert held.results > 200
+    assert held.median <= 0.04
+    assert held.nine_of_ten == pytest.approx(committed_constants()["backtest.error"].value, rel=0.01)
+    assert TESTED.left_aside == ()
+
+
+def test_every_result_is_compared_once() -> None:
+    ids = [each.id for each in TESTED.comparisons]
+    assert len(ids) == len(set(ids)) > 400
+    assert all(each.url.startswith("https://") for each in TESTED.comparisons)
+    assert not any(each.used and each.guessed for each in TESTED.comparisons)
+
+
+def test_summaries() -> None:
+    first = TESTED.comparisons[0]
+    errors = (0.01, -0.02, 0.05, -0.20)
+    rows: list[Comparison] = [
+        dataclasses.replace(first, id=str(error), published_s=1.0, predicted_s=1 + error) for error in errors
+    ]
+    found = summary("some", rows)
+    assert (found.results, found.largest_id, found.above_12, found.within_4) == (4, "-0.2", 1, 0.5)
+    assert found.median == pytest.approx(0.035)
+
+
+def test_groups_left_out_are_kept_as_a_file(tmp_path: Path) -> None:
+    committed = read_leave_out()
+    assert {each.group for each in committed} <= {f"without {group}" for group in GROUPS}
+    assert len(committed) >= 6
+    path = tmp_path / "leave_out.json"
+    write_leave_out(committed, path)
+    assert read_leave_out(path) == committed
+    path.write_text('[{"group": 1}]')
+    with pytest.raises(InputError, match=r"leave_out\.json: no list of errors"):
+        read_leave_out(path)

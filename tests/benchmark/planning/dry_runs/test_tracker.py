@@ -1,0 +1,85 @@
+"""What is counted of operations whose cost is known by hand."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.dry_runs.fake_world import fake_world
+from benchmark.planning.dry_runs.tracker import Tracker
+from tests.benchmark.tiny import in_processes
+
+
+def test_flops_of_matrix_products_and_attention() -> None:
+    left, right = torch.ones(3, 5), torch.ones(5, 7, requires_grad=True)
+    with Tracker({}) as tracker:
+        product = left @ right
+        assert tracker.flops == 2 * 3 * 5 * 7
+        product.sum().backward()  # type: ignore[no-untyped-call]
+    assert tracker.flops == 2 * 2 * 3 * 5 * 7  # no gradient of the left one
+    query = torch.ones(1, 2, 16, 8, requires_grad=True)
+    with Tracker({}) as tracker:
+        out = F.scaled_dot_product_attention(query, query, query, is_causal=True)
+        forward = tracker.flops
+        out.sum().backward()  # type: ignore[no-untyped-call]
+    assert forward == 4 * 2 * 16 * 16 * 8  # the whole square
+    assert tracker.flops == 3 * forward
+
+
+def test_memory_at_its_peak_and_what_is_left() -> None:
+    with Tracker({}) as tracker:
+        kept = torch.ones(1000)
+        for _ in range(3):
+            passing = kept + 1
+            del passing
+        assert (tracker.live_bytes, tracker.peak_bytes) == (4000, 8000)
+        view = kept.view(10, 100)
+        assert tracker.live_bytes == 4000
+        tracker.restart()
+        assert (tracker.peak_bytes, tracker.flops) == (4000, 0)
+        view.untyped_storage().resize_(0)
+        assert tracker.live_bytes == 0
+    assert torch.ones(10).untyped_storage().resize_(80).nbytes() == 80  # as before, and not counted
+    assert tracker.live_bytes == 0
+
+
+def _messages() -> dict[tuple[str, str], tuple[int, int]]:
+    with fake_world(SYSTEMS["dgxh100_n8"], 0) as world:
+        shard, whole = world.mesh["tensor"].get_group(), torch.ones(1000)
+        with Tracker({shard.group_name: "tensor"}) as tracker:
+            dist.all_reduce(whole)
+            dist.all_reduce(whole, group=shard)
+            dist.all_gather_into_tensor(torch.ones(8000), whole, group=shard)
+            dist.reduce_scatter_tensor(whole, torch.ones(8000), group=shard)
+            dist.broadcast(whole, 0)
+            dist.broadcast(whole, 0)
+            dist.barrier()
+        found: dict[tuple[str, str], tuple[int, int]] = {}
+        for message, calls in tracker.counts.messages.items():
+            before = found.get((message.kind, message.axis), (0, 0))
+            found[message.kind, message.axis] = before[0] + calls, before[1] + calls * message.bytes
+        return found
+
+
+def test_messages_by_kind_and_axis() -> None:
+    """Bytes of the larger side."""
+    (found,) = in_processes(1, _messages)
+    assert found == {
+        ("all-reduce", "all"): (1, 4000),
+        ("all-reduce", "tensor"): (1, 4000),
+        ("all-gather", "tensor"): (1, 32000),
+        ("reduce-scatter", "tensor"): (1, 32000),
+        ("broadcast", "all"): (2, 8000),
+    }
+
+
+def test_counting_ends_with_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), Tracker({}) as tracker:
+        _ = torch.ones(2) / 2
+        raise ZeroDivisionError
+    resize = torch.UntypedStorage.resize_
+    assert "tracker" not in getattr(resize, "__qualname__", "").lower()
+    before = tracker.live_bytes
+    torch.ones(100) + 1
+    assert tracker.live_bytes == before

@@ -1,0 +1,38 @@
+"""Speeds that are given, and the workload of a plan."""
+
+import dataclasses
+
+import pytest
+
+from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.run_plans.plan_options import PlanOptions, given_tflops, planned_workload, require_possible
+from stage.errors import InputError
+
+H100 = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
+CPU = RunConfig(benchmark=REHEARSAL, system=SYSTEMS["cpu_p2"])
+
+
+def test_given_speeds() -> None:
+    assert given_tflops(H100, PlanOptions()) is None
+    given = given_tflops(H100, PlanOptions(mfu=0.5))
+    assert given is not None
+    assert given[0] == pytest.approx(494.7)
+    assert given[1] == "MFU 50.0% of 989.4 TFLOP/s, as given"
+    with pytest.raises(InputError, match=r"at most H100 SXM's peak of 989\.4"):
+        given_tflops(H100, PlanOptions(tflops=1200.0))
+    assert given_tflops(H100, PlanOptions(tflops=1200.0, precision="fp8")) is not None
+    assert given_tflops(CPU, PlanOptions(tflops=0.02)) is not None
+
+
+def test_what_ifs_need_constants() -> None:
+    require_possible(CPU, PlanOptions())
+    with pytest.raises(InputError, match="--what-if: there are no constants of a CPU, only of A100-80GB"):
+        require_possible(CPU, PlanOptions(what_if=("nvlink=2x",)))
+
+
+def test_the_workload_is_the_runs() -> None:
+    work = planned_workload(H100, PlanOptions(stack="nemo", precision="fp8", network_gbit_s=200.0))
+    assert (work.stack, work.precision, work.network_gbit_s) == ("nemo", "fp8", 200.0)
+    assert dataclasses.replace(work.layout, global_batch_size=2048).micro_batches == 128

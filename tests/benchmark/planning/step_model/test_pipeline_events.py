@@ -1,0 +1,59 @@
+"""Schedules: bubbles as the textbooks have them, orders that run, time in a steady state counted on."""
+
+import pytest
+
+from benchmark.planning.step_model.pipeline_events import (
+    Pipeline1F1B,
+    evaluation_pipeline_s,
+    pipeline_s,
+    work_of_device,
+)
+
+
+def even(devices: int, chunks: int, send_s: float = 0.0, *, merged: bool = False, hidden: bool = True) -> Pipeline1F1B:
+    """Forward passes of a second in all, backward passes of two."""
+    forward, backward = ((seconds / chunks,) * chunks for seconds in (1, 2))
+    return Pipeline1F1B((forward,) * devices, (backward,) * devices, send_s, hidden, merged)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(
+    ("devices", "chunks", "micro_batches"), [(8, 1, 128), (8, 1, 8), (8, 6, 64), (8, 12, 512), (4, 2, 8), (16, 3, 32)]
+)
+def test_bubble_is_p_less_one_over_chunks(devices: int, chunks: int, micro_batches: int, merged: bool) -> None:
+    expected = 3 * (micro_batches + (devices - 1) / chunks)
+    assert pipeline_s(even(devices, chunks, merged=merged), micro_batches) == pytest.approx(expected, rel=1e-9)
+    forward = micro_batches + (devices - 1) / chunks
+    assert evaluation_pipeline_s(even(devices, chunks, merged=merged), micro_batches) == pytest.approx(
+        forward, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(("devices", "chunks"), [(1, 1), (3, 1), (4, 3)])
+def test_every_pass_is_done_once_and_no_more_are_in_flight_than_said(devices: int, chunks: int, merged: bool) -> None:
+    for rank in range(devices):
+        works = work_of_device(rank, devices, chunks, 4 * devices, merged=merged)
+        passes = {(batch, chunk) for batch in range(4 * devices) for chunk in range(chunks)}
+        assert {work.forward for work in works} - {None} == passes
+        assert {work.backward for work in works} - {None} == passes
+        most = in_flight = 0
+        for work in works:
+            in_flight += work.forward is not None
+            most = max(most, in_flight)
+            in_flight -= work.backward is not None
+        allowed = 2 * (devices - 1 - rank) + (chunks - 1) * devices + 2
+        assert most <= allowed if merged or chunks > 1 else most <= devices - rank
+
+
+def test_a_slow_stage_sets_the_pace() -> None:
+    pipeline = Pipeline1F1B(((1.0,), (1.0,), (1.1,)), ((2.0,), (2.0,), (2.2,)), 0.0, True, False)
+    assert 3.3 * 30 < pipeline_s(pipeline, 30) < 3.3 * 30 + 6.5
+
+
+def test_messages_cost_where_nothing_hides_them() -> None:
+    none, hidden = pipeline_s(even(8, 1), 64), pipeline_s(even(8, 1, 0.1), 64)
+    waited = pipeline_s(even(8, 1, 0.1, hidden=False), 64)
+    assert none < hidden < waited
+    assert waited == pytest.approx(none + 64 * 0.2, rel=0.03)
+    assert pipeline_s(even(8, 1, 0.1, merged=True), 64) < waited

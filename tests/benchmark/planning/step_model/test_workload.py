@@ -1,0 +1,45 @@
+"""Sizes that a step's time follows from."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.step_model.workload import Layout, Transformer, workload_of
+from model.flops import num_parameters, train_flops_per_token
+from stage.errors import InputError
+from tests.benchmark.planning.step_model.works import GPT3
+
+
+def test_flops_and_parameters_are_the_models() -> None:
+    unpadded = dataclasses.replace(GPT3, vocab=50257)
+    assert unpadded.flops_per_token == pytest.approx(train_flops_per_token(GPT3_175B.model), rel=1e-12)
+    assert GPT3.parameters == pytest.approx(num_parameters(GPT3_175B.model), rel=1e-3)
+    llama = Transformer(126, 16384, 128, 8192, 128256, kv_heads=8, ffn_hidden=53248, gated=True, tied=False)
+    assert llama.parameters == pytest.approx(405e9, rel=0.01)
+
+
+def test_a_run_becomes_a_workload() -> None:
+    config = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
+    work = workload_of(config, stack="ours", precision="bf16")
+    assert work.model == GPT3
+    assert (work.layout.data_parallel, work.layout.micro_batches, work.layout.sharding) == (16, 96, "zero1")
+    assert work.flops == pytest.approx(config.tokens_per_step * GPT3.flops_per_token)
+    alone = dataclasses.replace(config, system=dataclasses.replace(config.system, pipeline_parallel=1))
+    assert workload_of(alone, stack="ours", precision="bf16").layout.sharding == "fsdp"
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"tensor_parallel": 3}, "512 devices are no multiple of 3"),
+        ({"global_batch_size": 100}, "a batch of 100 is no multiple of micro-batches of 1 on 512"),
+        ({"micro_batch_size": 0}, "expected sizes of at least 1"),
+    ],
+)
+def test_what_does_not_add_up_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        dataclasses.replace(Layout(512, 8, 2048, 1), **changes)
