@@ -1,8 +1,7 @@
 """The systems: data only. ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold.
 
-How a topology was chosen: tensor parallel within a machine, no more of it than memory asks for; then a pipeline, so
-that a step sends parameters and gradients once, with six stages per device, so that it idles a sixth of the time; the
-least recomputation that fits. None was measured on its devices yet.
+Topologies are the fastest that fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a
+percent of it with memory to spare. None was measured on its devices yet.
 """
 
 from benchmark.config.run_config import System
@@ -18,7 +17,7 @@ def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology
         accelerator=accelerator,
         platform=f"{platform}-n{nodes}",
         **{  # type: ignore[arg-type]
-            "micro_batch_size": 1,
+            "micro_batch_size": 2,
             "pipeline_chunks": 6,
             "recompute": "selective",
             "warm_up_steps": 2,
@@ -31,10 +30,10 @@ _ALL = (
     _machines("dgxh100_n64", 64, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
     _machines("dgxh100_n128", 128, "H100 SXM", "DGX-H100", tensor_parallel=4, pipeline_parallel=8),
     _machines("dgxh100_n8", 8, "H100 SXM", "DGX-H100", tensor_parallel=8, pipeline_parallel=8),
-    _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
-    _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=8),
-    _machines("h200_n8", 8, "H200", "DGX-H200", tensor_parallel=4, pipeline_parallel=8, recompute="none"),
-    _machines("b200_n8", 8, "B200", "DGX-B200", tensor_parallel=4, pipeline_parallel=4, recompute="none"),
+    _machines("dgxa100_n64", 64, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
+    _machines("dgxa100_n128", 128, "A100-80GB", "DGX-A100", tensor_parallel=8, pipeline_parallel=4, micro_batch_size=4),
+    _machines("h200_n8", 8, "H200", "DGX-H200", tensor_parallel=4, pipeline_parallel=8),
+    _machines("b200_n8", 8, "B200", "DGX-B200", tensor_parallel=4, pipeline_parallel=4, micro_batch_size=4),
     System(
         name="cpu_p2",
         device="cpu",

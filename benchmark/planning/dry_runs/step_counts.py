@@ -9,9 +9,11 @@ import dataclasses
 import gc
 import math
 import multiprocessing
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 
 import torch
 from torch import nn
@@ -22,13 +24,14 @@ from benchmark.planning.dry_runs.fake_world import fake_gpu_of, fake_tensors, fa
 from benchmark.planning.dry_runs.tracker import OperatorCounts, Tracker
 from benchmark.planning.dry_runs.work_counts import WorkCounts, split
 from benchmark.planning.fake.fake_gpu import FakeGpu
-from benchmark.planning.fake.host_waits import HostWait
+from benchmark.planning.fake.host_waits import DeviceFault, HostWait
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
 from model.model_parts import layers_of_pipeline_stages
+from stage.errors import InputError
 
 AT_ONCE = 2
 """Ranks examined at a time, each in a process of its own of less than 1 GB: PyTorch makes one world per process."""
@@ -100,9 +103,48 @@ def step_counts(config: RunConfig) -> StepCounts:
 
     Raises DeviceFault when the code does what the device would not forgive (fake/host_waits.py).
     """
-    with multiprocessing.get_context("fork").Pool(AT_ONCE, maxtasksperchild=1) as pool:
-        ranks = pool.starmap(examine, [(config, *kind) for kind in kinds_of_ranks(config).items()], chunksize=1)
+    kinds, ranks = list(kinds_of_ranks(config).items()), list[RankCounts]()
+    for first in range(0, len(kinds), AT_ONCE):
+        ranks += _examine_apart(config, kinds[first : first + AT_ONCE])
     return StepCounts(config.num_microbatches, ranks)
+
+
+def _examine_apart(config: RunConfig, kinds: Sequence[tuple[str, int]]) -> list[RankCounts]:
+    """Each in a process of its own, forked here: a pool would fork from a thread, which PyTorch's do not survive."""
+    context = multiprocessing.get_context("fork")
+    pipes = [context.Pipe(duplex=False) for _ in kinds]
+    started = [
+        context.Process(target=_send_examined, args=(sender, config, kind, rank), daemon=True)
+        for (_, sender), (kind, rank) in zip(pipes, kinds, strict=True)
+    ]
+    for process in started:
+        process.start()
+    found = []
+    try:
+        for (receiver, sender), (kind, rank) in zip(pipes, kinds, strict=True):
+            sender.close()
+            try:
+                counts, failure = receiver.recv()
+            except EOFError:
+                raise ChildProcessError(f"the process that examines rank {rank} ({kind}) has died") from None
+            if failure is not None:
+                raise failure
+            found.append(counts)
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
+    return found
+
+
+def _send_examined(sender: Connection, config: RunConfig, kind: str, rank: int) -> None:
+    """Send the counts and no failure, or the failure: as it is where it is for people, else what it says."""
+    try:
+        sender.send((examine(config, kind, rank), None))
+    except (DeviceFault, InputError) as failure:
+        sender.send((None, failure))
+    except Exception:
+        sender.send((None, RuntimeError(traceback.format_exc())))
 
 
 def kinds_of_ranks(config: RunConfig) -> dict[str, int]:

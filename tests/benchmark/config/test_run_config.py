@@ -11,7 +11,7 @@ from benchmark.config.run_config import OnSpike, RunConfig, Submission, divisors
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from stage.errors import InputError
 
-DGX = SYSTEMS["dgxh100_n64"]
+DGX = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
 
 
 def config(batch: dict[str, Any], topology: dict[str, Any]) -> RunConfig:

@@ -20,7 +20,9 @@ MODEL = GPT3Config(
     num_layers=4, hidden_size=256, num_attention_heads=8, seq_length=128, vocab_size=1000, padded_vocab_size=1024
 )
 BENCHMARK = dataclasses.replace(GPT3_175B, model=MODEL, global_batch_size=64, start_global_batch_size=64)
-BASE = dataclasses.replace(SYSTEMS["dgxh100_n8"], nodes=1, tensor_parallel=1, pipeline_parallel=1, recompute="none")
+BASE = dataclasses.replace(
+    SYSTEMS["dgxh100_n8"], nodes=1, micro_batch_size=1, tensor_parallel=1, pipeline_parallel=1, recompute="none"
+)
 
 
 def reports(num_layers: int = MODEL.num_layers, **topology: Any) -> list[RankReport]:
@@ -105,6 +107,8 @@ def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
         49152,
         "--nodes",
         1,
+        "--micro-batch-size",
+        1,
         "--pipeline-parallel",
         1,
         "--dry-run",
@@ -122,7 +126,18 @@ def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
 @pytest.mark.slow
 def test_json() -> None:
     words = ["--num-layers", 4, "--hidden-size", 256, "--num-attention-heads", 8, "--seq-length", 128]
-    words += ["--system", "dgxh100_n8", "--pipeline-parallel", 2, "--pipeline-chunks", 1, "--dry-run", "--json"]
+    words += [
+        "--system",
+        "dgxh100_n8",
+        "--micro-batch-size",
+        1,
+        "--pipeline-parallel",
+        2,
+        "--pipeline-chunks",
+        1,
+        "--dry-run",
+        "--json",
+    ]
     done = command("benchmark", "train", "gpt3_175b", *words)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -151,4 +166,5 @@ def test_json() -> None:
 )
 def test_products_that_do_not_work_are_refused(words: list[str], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        main(["train", "gpt3_175b", "--start-global-batch-size", "64", "--dry-run", *words])
+        sizes = ["--start-global-batch-size", "64", "--micro-batch-size", "1"]
+        main(["train", "gpt3_175b", *sizes, "--dry-run", *words])

@@ -21,7 +21,7 @@ MODEL = GPT3Config(
 )
 BENCHMARK = dataclasses.replace(GPT3_175B, model=MODEL, global_batch_size=2048, start_global_batch_size=2048)
 ONE_NODE = dataclasses.replace(
-    SYSTEMS["dgxh100_n8"], nodes=1, tensor_parallel=1, pipeline_parallel=1, recompute="selective"
+    SYSTEMS["dgxh100_n8"], nodes=1, micro_batch_size=1, tensor_parallel=1, pipeline_parallel=1, recompute="selective"
 )
 KEPT_LOSS_BYTES = 8
 """Of a micro-batch, on ranks that have its loss: the number, and its copy when all are put together."""

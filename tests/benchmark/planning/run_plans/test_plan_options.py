@@ -10,7 +10,7 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.planning.run_plans.plan_options import PlanOptions, given_tflops, planned_workload, require_possible
 from stage.errors import InputError
 
-H100 = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
+H100 = RunConfig(benchmark=GPT3_175B, system=dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1))
 CPU = RunConfig(benchmark=REHEARSAL, system=SYSTEMS["cpu_p2"])
 
 

@@ -27,7 +27,9 @@ EXAMINED = DryRun([RANK], 8, None, StepCounts(96, []))
 
 
 def config(benchmark: Benchmark = GB2048, system: str = "dgxh100_n64", **topology: Any) -> RunConfig:
-    return RunConfig(benchmark=benchmark, system=dataclasses.replace(SYSTEMS[system], **topology))
+    return RunConfig(
+        benchmark=benchmark, system=dataclasses.replace(SYSTEMS[system], **{"micro_batch_size": 1, **topology})
+    )
 
 
 def plan(run: RunConfig, **options: Any) -> RunPlan:

@@ -23,7 +23,7 @@ def test_flops_and_parameters_are_the_models() -> None:
 
 
 def test_a_run_becomes_a_workload() -> None:
-    config = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
+    config = RunConfig(benchmark=GPT3_175B, system=dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1))
     work = workload_of(config, stack="ours", precision="bf16")
     assert work.model == GPT3
     assert (work.layout.data_parallel, work.layout.micro_batches, work.layout.sharding) == (16, 96, "zero1")
