@@ -175,6 +175,8 @@ class PlanCommand:
     """Power of a device with its share of the machine: the energy to the target."""
     dollars_per_hour: float | None = None
     """Price of a device with its share of the machine: the price of the target."""
+    calibration: Path | None = None
+    """calibration.json of a slice on such devices: its rates in the place of the published ones."""
     json: bool = False
     """Print JSON."""
 
@@ -202,7 +204,7 @@ class PlanCommand:
             what_if=self.what_if,
         )
         made = print_search if self.search else print_plan
-        return made(config, options, as_json=self.json)
+        return made(config, options, as_json=self.json, calibration=self.calibration)
 
 
 @dataclass(frozen=True)
@@ -236,11 +238,18 @@ class SliceCommand:
     """Print JSON."""
 
     def run(self) -> int:
+        from benchmark.planning.plan_printing.plan_command import whole_system
         from benchmark.slice_run.run_slice import run_slice
         from benchmark.slice_run.slice_text import format_slice
 
         result, calibration = run_slice(self.options)
-        print(json.dumps(asdict(result)) if self.json else format_slice(result, calibration))
+        planned = whole_system(calibration)
+        if self.json:
+            print(json.dumps({**asdict(result), "whole_system": planned}))
+        else:
+            print(format_slice(result, calibration))
+            if planned is not None:
+                print(planned)
         return 0
 
 

@@ -1,39 +1,78 @@
 """What ``plan`` prints: a plan, a search, the backtest."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 
+from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
 from benchmark.planning.backtesting.backtest import backtest
 from benchmark.planning.backtesting.backtest_text import format_backtest
 from benchmark.planning.dry_runs.dry_run import dry_run
 from benchmark.planning.layout_search.search_layouts import format_search, search_layouts
 from benchmark.planning.plan_printing.plan_text import format_run_plan
+from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
+from benchmark.planning.run_plans.calibration import Calibration, read_calibration
 from benchmark.planning.run_plans.plan_options import PlanOptions, require_possible
 from benchmark.planning.run_plans.run_plan import make_plan
-from benchmark.planning.step_model.machine_constants import committed_constants
+from benchmark.planning.step_model.machine_constants import Constant, committed_constants
 from stage.errors import CheckFailed, InputError
 
 
-def print_plan(config: RunConfig, options: PlanOptions, *, as_json: bool) -> int:
-    """Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options."""
+def print_plan(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
+    """``calibration``: what a slice measured, in the place of the table's constants.
+
+    Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
+    """
     require_possible(config, options)  # complains before the seconds of the dry run
+    constants = _constants(config, calibration)
     examined = dry_run(config) if options.stack == "ours" else None
-    made = make_plan(config, examined, options)
+    made = make_plan(config, examined, options, constants)
     print(json.dumps(asdict(made)) if as_json else format_run_plan(made, config))
     if made.complaint is not None:
         raise CheckFailed(made.complaint)
     return 0
 
 
-def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool) -> int:
+def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
     """Raises InputError where no layout can run."""
     require_possible(config, options)
     if options.mfu is not None or options.tflops is not None:
         raise InputError("--search finds the speed of each layout: leave out --mfu and --tflops")
-    found = search_layouts(config, options, committed_constants())
+    found = search_layouts(config, options, _constants(config, calibration))
     print(json.dumps(asdict(found)) if as_json else format_search(found, config))
     return 0
+
+
+def whole_system(calibration: Calibration) -> str | None:
+    """In a line, what the first system of that accelerator would reach if its devices were as the slice's; None where
+    there is no such system, or the slice is not of the true width."""
+    names = [name for name, one in SYSTEMS.items() if one.accelerator and one.accelerator == calibration.accelerator]
+    if not names or not calibration.true_width or calibration.benchmark not in BENCHMARKS:
+        return None
+    config = RunConfig(benchmark=BENCHMARKS[calibration.benchmark], system=SYSTEMS[names[0]])
+    made = make_plan(config, None, PlanOptions(), calibrated_constants(committed_constants(), calibration))
+    if made.step_s is None or made.mfu is None:
+        return None
+    low, high = made.intervals["step_s"]
+    return (
+        f"{names[0]} would take {made.step_s:.2f} s a step ({low:.2f} to {high:.2f}), MFU {made.mfu:.1%}, with these "
+        f"rates: plan {calibration.benchmark} --system {names[0]} --calibration FILE"
+    )
+
+
+def _constants(config: RunConfig, calibration: Path | None) -> Mapping[str, Constant]:
+    if calibration is None:
+        return committed_constants()
+    measured = read_calibration(calibration)
+    if measured.accelerator != config.system.accelerator:
+        raise InputError(
+            f"{calibration}: measured on {measured.accelerator or measured.device}, but system {config.system.name} "
+            f"has {config.system.accelerator or 'CPUs'}; choose another --system, or leave --calibration out"
+        )
+    return calibrated_constants(committed_constants(), measured)
 
 
 def print_backtest(*, as_json: bool) -> int:
