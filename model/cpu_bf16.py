@@ -5,6 +5,7 @@ cores do. Only the order of the sums differs from PyTorch's own BF16 kernels.
 """
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
 """As /proc/cpuinfo names them on x86 and on Arm."""
 
 
+PRODUCTS = (F.linear, F.scaled_dot_product_attention, torch.mm, torch.addmm)
+
+
+@cache
 def cpu_has_bf16() -> bool:
     """Whether this CPU multiplies BF16 numbers itself."""
     words = Path("/proc/cpuinfo").read_text().split()
@@ -23,13 +28,15 @@ def cpu_has_bf16() -> bool:
 
 
 class Bf16ByFp32(TorchFunctionMode):
-    """Inside this context, linear layers and attention on BF16 CPU tensors compute as the module's text says."""
+    """Inside this context, products and attention on BF16 CPU tensors compute as the module's text says."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        if function in (F.linear, F.scaled_dot_product_attention) and args[0].dtype == torch.bfloat16:
-            wide = [arg.float() if isinstance(arg, torch.Tensor) else arg for arg in args]
-            return function(*wide, **kwargs).to(torch.bfloat16)
-        return function(*args, **kwargs)
+        kwargs = dict(kwargs or {})
+        if function not in PRODUCTS or args[0].dtype != torch.bfloat16:
+            return function(*args, **kwargs)
+        out: torch.Tensor | None = kwargs.pop("out", None)
+        wide = [arg.float() if isinstance(arg, torch.Tensor) else arg for arg in args]
+        result = function(*wide, **kwargs).to(torch.bfloat16)
+        return result if out is None else out.copy_(result)

@@ -17,7 +17,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from model.cpu_bf16 import cpu_has_bf16
+
 _aten: Any = torch.ops.aten
+SHORT_ON_CPU = 256
+"""Tokens."""
 
 
 class Attended(NamedTuple):
@@ -28,17 +32,25 @@ class Attended(NamedTuple):
 
 
 class CpuFlash:
-    """PyTorch's flash attention on a CPU."""
+    """PyTorch's flash attention on a CPU, BF16 in FP32 where that is faster: short sequences (1.3 to 2.6 times with up
+    to 256 tokens, 0.8 times with 512), and CPUs without BF16 instructions."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
-        out, *kept = _aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
-        return Attended(out, tuple(kept))
+        out, *kept = _aten._scaled_dot_product_flash_attention_for_cpu(*self._wide(q, k, v), 0.0, True)
+        return Attended(out.to(q.dtype), tuple(kept))
 
     def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
+        wide = self._wide(gradient, q, k, v, done.out_BNSD)
         found: Sequence[Tensor] = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            gradient, q, k, v, done.out_BNSD, *done.kept, 0.0, True
+            *wide, *done.kept, 0.0, True
         )
-        return found
+        return [each.to(q.dtype) for each in found]
+
+    def _wide(self, *tensors: Tensor) -> Sequence[Tensor]:
+        first = tensors[0]
+        if first.dtype == torch.bfloat16 and (first.shape[2] <= SHORT_ON_CPU or not cpu_has_bf16()):
+            return [tensor.float() for tensor in tensors]
+        return tensors
 
 
 class Flash:

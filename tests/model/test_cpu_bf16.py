@@ -41,7 +41,13 @@ def test_rounding_comes_after_the_sum() -> None:
     ones = torch.tensor([[256.0, 1.0, 1.0]]).bfloat16()
     with Bf16ByFp32():
         product = torch.nn.functional.linear(ones, torch.ones(1, 3).bfloat16(), torch.zeros(1).bfloat16())
+        plain = torch.mm(ones, torch.ones(3, 1).bfloat16())
+        with_bias = torch.addmm(torch.ones(1).bfloat16(), ones, torch.ones(3, 1).bfloat16())
+        into = torch.zeros(1, 1).bfloat16()
+        assert torch.mm(ones, torch.ones(3, 1).bfloat16(), out=into) is into
     assert (product.dtype, product.item()) == (torch.bfloat16, 258.0)
+    assert (plain.dtype, plain.item(), into.item()) == (torch.bfloat16, 258.0, 258.0)
+    assert with_bias.item() == 260.0  # 259, rounded
 
 
 def test_instructions_are_those_of_this_machine() -> None:
