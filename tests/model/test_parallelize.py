@@ -20,7 +20,7 @@ SIZES = GPT3Config(
 )
 NAMES = {name for name, _ in GPT3(SIZES).named_parameters()}
 PLAIN = Spread(bf16=True, recompute="none", compile=False, by_hand=False)
-EIGHT = dataclasses.replace(SYSTEMS["dgxh100_n8"], nodes=1, tensor_parallel=1, pipeline_parallel=1)
+EIGHT = dataclasses.replace(SYSTEMS["cpu_p1"], devices_per_node=8)
 
 Part = dict[str, tuple[tuple[int, ...], int]]
 """Shape of each parameter, and the numbers of it that this process holds."""

@@ -41,7 +41,7 @@ def test_events_have_the_order_and_values_of_published_logs(tmp_path: Path) -> N
     assert values["opt_learning_rate_warmup_steps"] == 199  # ceil(265 x 1536 / 2048)
     assert values["opt_learning_rate_decay_steps"] == 81450
     assert values["init_checkpoint_step"] == 3000
-    assert values["gradient_accumulation_steps"] == 128  # of one sample on 512 / (4 x 8) data-parallel groups
+    assert values["gradient_accumulation_steps"] == 64  # of two samples on 512 / (4 x 8) data-parallel groups
     assert values["opt_base_learning_rate"] == 2e-5
     tokens = [event["metadata"]["epoch_num"] for event in log if event["key"] == "eval_accuracy"]
     assert tokens == [50_331_648 * count for count in range(1, 7)]

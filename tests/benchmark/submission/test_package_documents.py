@@ -54,10 +54,10 @@ def test_precision_of_the_run(precision: str | None, expected: str, tmp_path: Pa
 
 
 def test_options_are_those_in_which_the_run_differs_from_its_system(tmp_path: Path) -> None:
-    system = {"name": "dgxh100_n64", "nodes": 9, "device": "cuda", "micro_batch_size": 2, "nothing": 3}
+    system = {"name": "dgxh100_n64", "nodes": 9, "device": "cuda", "micro_batch_size": 4, "nothing": 3}
     text = documents(tmp_path / "to", run_of(tmp_path / "run", {"system": system}))["run_and_time.sh"]
     assert "export SYSTEM=dgxh100_n64\n" in text
-    assert "export TRAIN_OPTIONS='--submission-org=ACME --micro-batch-size=2'\n" in text
+    assert "export TRAIN_OPTIONS='--submission-org=ACME --micro-batch-size=4'\n" in text
 
 
 def test_strangers_texts_stay_text(tmp_path: Path) -> None:
