@@ -30,6 +30,7 @@ if [[ ! -d ../shared/golden ]]; then
   echo "../shared is not there: comparisons that need the original code's recorded outputs are skipped"
 fi
 # A file's tests stay in one process, for they share what they compare with. A process takes up to 1 GB, with those it
-# forks, and the longest file bounds the time: more than eight gain nothing on a machine of many cores.
-processes=$(($(nproc) < 8 ? $(nproc) : 8))
+# forks, and the longest file bounds the time: more than eight gain nothing on a machine of many cores. One more than
+# there are cores, for many tests wait for other processes half of their time.
+processes=$(($(nproc) < 7 ? $(nproc) + 1 : 8))
 "$PYTHON" -m pytest --numprocesses "$processes" --dist loadfile --durations 10 "${marks[@]}" "$@"
