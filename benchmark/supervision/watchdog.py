@@ -40,8 +40,9 @@ SUSPENDED_S = 5.0
 """A watchdog that sleeps so much longer than it meant to was suspended with its process."""
 WRITING_S = 10.0
 """A disk that takes longer to write an incident is no reason to leave a process hanging."""
-COLLECTIVE = re.compile(r'File "[^"]*torch/distributed/[^"]*", line \d+ in (\w+)')
-"""In faulthandler's listing of the stacks, the innermost frame first."""
+COLLECTIVE = re.compile(r'File "[^"]*(?:torch/distributed/[^"]*|model/passes/waits\.py)", line \d+ in (\w+)')
+"""In faulthandler's listing of the stacks, the innermost frame first: a call of PyTorch's, or a wait of passes for what
+they began earlier."""
 
 
 @contextmanager
@@ -185,9 +186,10 @@ def process_state(process: int) -> str | None:
 
 
 def waits_in(stacks: str) -> str | None:
-    """The Python call of PyTorch's in which the main thread waits, from faulthandler's listing, which has it last."""
+    """The call in which the main thread waits for other processes, from faulthandler's listing, which has it last.
+    A ``wait`` of PyTorch's says less than who called it."""
     calls = COLLECTIVE.findall(re.split("[Tt]hread 0x", stacks)[-1])
-    return calls[0] if calls else None
+    return next((call for call in calls if call != "wait"), calls[0] if calls else None)
 
 
 def main() -> None:

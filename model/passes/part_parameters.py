@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d
 
 from model.passes.tensor_group import all_gather_single, reduce_scatter_single
+from model.passes.waits import data_parallel_collective, tensor_parallel_collective
 from model.passes.whole_parameter import REPLICATE, SHARD, TENSOR, WholeParameter, axis_of
 
 Pair = tuple[Tensor, Tensor]
@@ -44,7 +45,7 @@ class PartParameters:
         if self._tensor_group is not None:
             terms = [sums for one in self._parameters if (sums := one.terms()) is not None]
             if terms:
-                sum_all(terms, self._tensor_group).wait()
+                tensor_parallel_collective(sum_all(terms, self._tensor_group))
         pairs = [pair for one in self._parameters if (pair := one.to_scatter()) is not None]
         if self._shard_group is not None:
             self._work = scatter_all(pairs, self._shard_group)
@@ -63,7 +64,7 @@ class PartParameters:
 
     def _wait(self) -> None:
         if self._work is not None:
-            self._work.wait()
+            data_parallel_collective(self._work)
             self._work = None
 
 

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from model.passes.waits import tensor_parallel_collective
+
 T = TypeVar("T")
 
 all_gather_single: Callable[..., Any] = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -82,7 +84,7 @@ def run_together(*passes: Passing[Any]) -> list[Any]:
             pending = next(whole)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
-        pending.work.wait()
+        tensor_parallel_collective(pending.work)
 
 
 class TensorGroup:

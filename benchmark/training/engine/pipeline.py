@@ -16,12 +16,13 @@ from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, 
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
 from model.passes.tensor_group import ForwardWatch, Passing, run_together, together
+from model.passes.waits import pipeline_exchange
 
 
 class Pipeline(ForwardBackward):
     """This process's parts of the model, one for each of its chunks, and the other ranks of its pipeline.
 
-    See pipeline_order.py for what is done when, and model/part_pass.py for how.
+    See pipeline_order.py for what is done when, and model/passes/part_pass.py for how.
     """
 
     def __init__(self, config: RunConfig, world: World, model_parts: list[nn.Module]) -> None:
@@ -207,8 +208,7 @@ class Exchange:
 
     def received(self) -> tuple[Tensor | None, Tensor | None]:
         """Input and gradient for the next slot, once they are there; None where it needs none."""
-        for work in self._works or ():
-            work.wait()
+        pipeline_exchange(self._works or ())
         self._works = None
         self._sends.clear()
         received, self._received = self._received, (None, None)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.training.engine.distributed import World
+from model.passes.waits import pipeline_exchange
 
 TABLE = "embedding.word_embeddings.weight"
 
@@ -45,6 +46,5 @@ class TiedTable:
             dist.P2POp(operation, tensor, self.other, self.group)
             for operation, tensor in ((dist.isend, own), (dist.irecv, theirs))
         )
-        for work in dist.batch_isend_irecv([to, received]):
-            work.wait()
+        pipeline_exchange(dist.batch_isend_irecv([to, received]))
         own.add_(theirs)
