@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.__main__ import EvaluateCommand, TrainCommand, parse
+from benchmark.commands.command_table import parse
+from benchmark.commands.run_commands import EvaluateCommand, TrainCommand
 from benchmark.config.run_config import RunConfig
 from tests.support import REPOSITORY
 

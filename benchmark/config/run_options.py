@@ -2,17 +2,21 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import Annotated, Protocol, TypeVar
 
 import tyro
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import RunConfig, System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from stage.cli import one_line_usage_error
 from stage.errors import InputError
 
 FLAG = "--system"
+
+RunOptions = Annotated[tyro.conf.OmitArgPrefixes[RunConfig], tyro.conf.arg(name="run")]
+"""A command's field for the run that its options name: BENCHMARK [--system NAME] [overrides]."""
 
 
 class RunCommand(Protocol):
@@ -31,8 +35,8 @@ def parse_run(
     """The options of a command about a run: ``PROG BENCHMARK [--system NAME] [overrides]``.
 
     ``command`` is the command's own dataclass, whose field ``config`` is the run and whose other fields have defaults.
-    ``on_devices``: the model has to be dealt out to the system's devices. Raises InputError for an unknown benchmark,
-    system or option, and for values that do not fit together.
+    ``on_devices``: the model has to be dealt out to the system's devices, by the system's layout. Raises InputError
+    for an unknown benchmark, system or option, and for values that do not fit together.
     """
     description = command.__doc__ or ""
     if not arguments or arguments[0].startswith("-"):
@@ -43,7 +47,8 @@ def parse_run(
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
     name, overrides = _known(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
     system = _known(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")
-    default = command(RunConfig(benchmark=BENCHMARKS[name], system=SYSTEMS[system]))
+    layout = SYSTEMS[system] if on_devices else _one_device_each(SYSTEMS[system])
+    default = command(RunConfig(benchmark=BENCHMARKS[name], system=layout))
     text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system})."
     parsed = one_line_usage_error(
         lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
@@ -51,6 +56,11 @@ def parse_run(
     if on_devices:
         parsed.config.require_fit()
     return parsed
+
+
+def _one_device_each(system: System) -> System:
+    """The layout that any number of devices can have: for commands that deal nothing out, or look for how."""
+    return replace(system, tensor_parallel=1, pipeline_parallel=1, pipeline_chunks=1, replicas=1)
 
 
 def _take_flag(arguments: list[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 On a CPU, and of what model/ computes itself, all kernels do anyway. On GPUs some of PyTorch's, cuBLAS', cuDNN's and
 NCCL's add up in an order that depends on timing; which variables fix NCCL's and cuBLAS' is in
-benchmark/config/library_variables.py, which kernel of the attention is deterministic model/ knows.
+benchmark/config/runtime_variables.py, which kernel of the attention is deterministic model/ knows.
 """
 
 import torch

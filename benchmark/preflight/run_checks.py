@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig, System
+from benchmark.config.runtime_variables import runtime_environment
 from benchmark.preflight import device_checks, machine_checks, world_checks
 from benchmark.preflight.preflight_check import CheckResult, Measured, Place, PreflightCheck
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
@@ -108,7 +108,7 @@ def _place(config: RunConfig | None) -> Iterator[Place]:
         yield Place(config, environment, None, kind)
         return
     if config is not None:
-        set_environment(library_environment(config))
+        set_environment(runtime_environment(config))
     count = environment.world_size
     started = System(name="as started", device=kind, nodes=1, devices_per_node=count, micro_batch_size=1)
     with joined_world(config.system if config else started, environment, PATIENCE) as world:

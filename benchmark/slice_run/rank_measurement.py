@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
 from benchmark.machine.garbage import GarbageBetweenSteps
 from benchmark.planning.run_plans.calibration import (
     AttentionTime,
@@ -83,7 +83,7 @@ class RankMeasurement(MeasuredSteps):
 def run_rank(config: RunConfig, steps: int, folder: Path) -> None:
     """Measure, and write ``rank_N.json`` to ``folder``; a device without memory for it ends the process with
     ``OUT_OF_MEMORY``. Also ``trace_N.json``, the profiler's."""
-    set_environment(library_environment(config))
+    set_environment(runtime_environment(config))
     environment = read_environment()
     try:
         with joined_world(config.system, environment) as world:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
 from benchmark.machine.repeatability import use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
@@ -37,7 +37,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     if environment.rank == 0:
         require_inputs(config, training=False)
     assert config.checkpoint is not None
-    set_environment(library_environment(config))
+    set_environment(runtime_environment(config))
     if config.deterministic:
         use_deterministic_kernels()
     own = (config.checkpoint / PROGRESS).is_file()

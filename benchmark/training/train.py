@@ -9,8 +9,8 @@ and checkpoints too.
 import time
 from collections.abc import Sequence
 
-from benchmark.config.library_variables import library_environment
 from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
 from benchmark.debugging.debug_observers import debug_environment, debugging
 from benchmark.machine.garbage import GarbageBetweenSteps
 from benchmark.machine.repeatability import use_deterministic_kernels
@@ -56,7 +56,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
     attempt = attempt_path(config.run_dir, environment.attempt)
-    set_environment({**debug_environment(config, attempt), **library_environment(config)})
+    set_environment({**debug_environment(config, attempt), **runtime_environment(config)})
     if config.deterministic:
         use_deterministic_kernels()
     with (

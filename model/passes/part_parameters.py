@@ -1,7 +1,7 @@
 """The parameters of a part of the model as a distributed optimizer has them (ZeRO 1): gathered and reduced once a step.
 
 All of a part goes in one message of many tensors, which is one kernel of NCCL: with one hardware queue, which tensor
-parallelism asks for (benchmark/config/library_variables.py), a second kernel would hold up every computation handed
+parallelism asks for (benchmark/config/runtime_variables.py), a second kernel would hold up every computation handed
 over after it until the first has ended.
 """
 

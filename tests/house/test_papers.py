@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.__main__ import parse
+from benchmark.commands.command_table import parse
 from tests.support import REPOSITORY, command
 
 PAPERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(

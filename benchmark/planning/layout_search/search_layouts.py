@@ -88,7 +88,7 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
     found: list[tuple[FoundLayout, Workload]] = []
     smallest = math.inf
     for other in candidates(config):
-        reason = _cannot_run(other)
+        reason = cannot_run(other)
         if reason is not None:
             reasons[reason] += 1
             continue
@@ -143,7 +143,8 @@ def candidates(config: RunConfig) -> Iterator[RunConfig]:
                             yield dataclasses.replace(config, system=layout)
 
 
-def _cannot_run(config: RunConfig) -> str | None:
+def cannot_run(config: RunConfig) -> str | None:
+    """Why the model cannot be dealt out so; None where it can."""
     try:
         config.require_fit()
     except InputError as error:

@@ -11,7 +11,7 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.planning.backtesting.backtest import backtest
 from benchmark.planning.backtesting.backtest_text import format_backtest
 from benchmark.planning.dry_runs.dry_run import dry_run
-from benchmark.planning.layout_search.search_layouts import format_search, search_layouts
+from benchmark.planning.layout_search.search_layouts import candidates, cannot_run, format_search, search_layouts
 from benchmark.planning.plan_printing.plan_text import format_run_plan
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import Calibration, read_calibration
@@ -38,7 +38,9 @@ def print_plan(config: RunConfig, options: PlanOptions, *, as_json: bool, calibr
 
 def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
     """Raises InputError where no layout can run."""
-    require_possible(config, options)
+    runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
+    if runnable is not None:
+        require_possible(runnable, options)
     if options.mfu is not None or options.tflops is not None:
         raise InputError("--search finds the speed of each layout: leave out --mfu and --tflops")
     found = search_layouts(config, options, _constants(config, calibration))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.__main__ import EvaluateCommand, ScheduleCommand
+from benchmark.commands.run_commands import EvaluateCommand, ScheduleCommand
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import parse_run
@@ -15,7 +15,7 @@ from tests.support import assert_refused, command
 
 
 def parsed(*arguments: str) -> RunConfig:
-    return parse_run("prog", arguments, ScheduleCommand, on_devices=False).config
+    return parse_run("prog", arguments, EvaluateCommand, on_devices=True).config
 
 
 def test_names_choose_what_the_overrides_change() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.__main__ import TrainCommand
+from benchmark.commands.run_commands import TrainCommand
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import parse_run
 from benchmark.drills.outside import command_line, process_of

@@ -10,8 +10,8 @@ import pytest
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.library_variables import LIBRARY_VARIABLES, ONE_QUEUE, library_environment
 from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import ONE_QUEUE, RUNTIME_VARIABLES, runtime_environment
 from benchmark.config.systems import SYSTEMS
 from benchmark.training.train import train
 from tests.benchmark.runs import figures, run, system_of
@@ -21,7 +21,7 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 def _environment(name: str, *, deterministic: bool = False, **changes: Any) -> dict[str, str]:
     """Of a run on the system ``name``, with ``changes`` of its fields."""
     system = dataclasses.replace(SYSTEMS[name], **changes)
-    return library_environment(RunConfig(BENCHMARKS["gpt3_175b"], system, deterministic=deterministic))
+    return runtime_environment(RunConfig(BENCHMARKS["gpt3_175b"], system, deterministic=deterministic))
 
 
 def test_a_cpu_needs_none() -> None:
@@ -55,9 +55,9 @@ def test_what_makes_sums_repeat_is_set_on_demand() -> None:
 
 
 def test_every_variable_has_its_reason() -> None:
-    names = [variable.name for variable in LIBRARY_VARIABLES]
+    names = [variable.name for variable in RUNTIME_VARIABLES]
     assert len(set(names)) == len(names)
-    for variable in LIBRARY_VARIABLES:
+    for variable in RUNTIME_VARIABLES:
         assert re.fullmatch("[A-Z][A-Z_]+", variable.name)
         assert len(variable.reason) > 40
 

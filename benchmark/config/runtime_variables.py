@@ -16,7 +16,7 @@ ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 PCIe", "H200")
 
 
 @dataclass(frozen=True)
-class LibraryVariable:
+class RuntimeVariable:
     name: str
     value: str
     applies: Callable[[RunConfig], bool]
@@ -37,15 +37,15 @@ def _deterministic(config: RunConfig) -> bool:
     return config.deterministic
 
 
-LIBRARY_VARIABLES = (
-    LibraryVariable(
+RUNTIME_VARIABLES = (
+    RuntimeVariable(
         "CUDA_DEVICE_MAX_CONNECTIONS",
         "1",
         _tensor_parallel,
         "a collective that was handed over before a matrix product starts before it, and runs beside it; with several "
         "queues the product may take all multiprocessors first. Blackwell needs no such order",
     ),
-    LibraryVariable(
+    RuntimeVariable(
         "TORCH_GLOO_LAZY_INIT",
         "1",
         _always,
@@ -53,20 +53,20 @@ LIBRARY_VARIABLES = (
         "Otherwise each connects to all: at 2,048 processes 8.4 million questions to the store of rank 0, whose "
         "answers of 16 KB are 69 GB, and 2,047 open connections in each process, for every group of all processes",
     ),
-    LibraryVariable(
+    RuntimeVariable(
         "CUBLAS_WORKSPACE_CONFIG",
         ":4096:8",
         _deterministic,
         "cuBLAS repeats to the bit only with workspaces of a fixed size; PyTorch refuses to compute without it",
     ),
-    LibraryVariable(
+    RuntimeVariable(
         "NCCL_ALGO",
         "Ring",
         _deterministic,
         "the order of a sum follows from the algorithm, which NCCL otherwise chooses by size and by what it measures; "
         "this also leaves out sums within switches",
     ),
-    LibraryVariable(
+    RuntimeVariable(
         "NCCL_PROTO",
         "Simple",
         _deterministic,
@@ -75,8 +75,8 @@ LIBRARY_VARIABLES = (
 )
 
 
-def library_environment(config: RunConfig) -> dict[str, str]:
+def runtime_environment(config: RunConfig) -> dict[str, str]:
     """Variables of a run by name; none without GPUs."""
     if config.system.device != "cuda":
         return {}
-    return {variable.name: variable.value for variable in LIBRARY_VARIABLES if variable.applies(config)}
+    return {variable.name: variable.value for variable in RUNTIME_VARIABLES if variable.applies(config)}

@@ -1,0 +1,95 @@
+"""The commands by name, and how their options are read."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tyro
+
+from benchmark.commands.judge_commands import DescribeSystemCommand, PackageCommand, ReportCommand, ReviewCommand
+from benchmark.commands.plan_commands import BacktestCommand, PlanCommand, SliceCommand
+from benchmark.commands.rehearsal_commands import DrillCommand, ReferencePointsCommand, RehearseCommand
+from benchmark.commands.run_commands import (
+    EvaluateCommand,
+    GoodputCommand,
+    MachinePreflightCommand,
+    NextAttemptCommand,
+    PreflightCommand,
+    ScheduleCommand,
+    TrainCommand,
+)
+from benchmark.config.run_options import parse_run
+from stage.cli import Command, one_line_usage_error
+from stage.errors import InputError
+
+COMMANDS: Mapping[str, tuple[type[Command], str]] = {
+    "train": (
+        TrainCommand,
+        "Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.",
+    ),
+    "next-attempt": (
+        NextAttemptCommand,
+        "What to do after an attempt at a run has ended; for launchers such as run_gpt3.sh.",
+    ),
+    "evaluate": (
+        EvaluateCommand,
+        "Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.",
+    ),
+    "schedule": (ScheduleCommand, "Every step of a run: consumed samples, learning rate, whether it evaluates."),
+    "plan": (
+        PlanCommand,
+        "Memory, messages, step time and time to train of a run, without its devices; the fastest layout.",
+    ),
+    "slice": (SliceCommand, "A few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
+    "preflight": (
+        PreflightCommand,
+        "Whether machines and inputs will carry a run: one line for each check, with its mend.",
+    ),
+    "review": (ReviewCommand, "Whether results and packages would be accepted, and what their score is."),
+    "rehearse": (
+        RehearseCommand,
+        "The whole benchmark at a small size on this machine, from corpus to reviewed result.",
+    ),
+    "drill": (DrillCommand, "Faults injected into the rehearsal, and a table of what came of each."),
+    "reference-points": (
+        ReferencePointsCommand,
+        "Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format.",
+    ),
+    "describe-system": (
+        DescribeSystemCommand,
+        "The MLPerf description of this machine, with a mark where it takes a person to know.",
+    ),
+    "package": (
+        PackageCommand,
+        "Three results, a system description and the code become a submission that review passes.",
+    ),
+    "goodput": (
+        GoodputCommand,
+        "Where the wall time of a run went, over all its attempts, and what interruptions cost.",
+    ),
+    "report": (ReportCommand, "One self-contained HTML page about runs."),
+}
+"""What each command is, and its line in the list of ``--help``."""
+
+
+def parse(arguments: Sequence[str]) -> Command:
+    """The command that ``arguments`` name, with its options. Raises InputError for anything unknown."""
+    name, options = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise InputError(f"unknown command {name!r}; there are {', '.join(COMMANDS)}")
+    command: Any = COMMANDS[name][0]
+    if command is PreflightCommand and (not options or options[0].startswith("--json")):
+        command = MachinePreflightCommand
+    if command is PlanCommand and "--backtest" in options and options[0].startswith("--"):
+        command = BacktestCommand
+    prog = f"python -m benchmark {name}"
+    if "config" in {field.name for field in dataclasses.fields(command)}:
+        made: Command = parse_run(prog, options, command, on_devices=_on_devices(command, options))
+    else:
+        made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))
+    return made
+
+
+def _on_devices(command: type[Command], options: Sequence[str]) -> bool:
+    """Whether the model has to be dealt out as the options say: a search looks for how."""
+    return command is not ScheduleCommand and not (command is PlanCommand and "--search" in options)

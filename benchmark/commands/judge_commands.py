@@ -1,0 +1,100 @@
+"""Commands about results: review, report, describe-system, package."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from benchmark.results.subjects import NEWEST_RULESET
+
+
+@dataclass(frozen=True)
+class ReviewCommand:
+    """Whether results would be accepted: the official checkers, and rules of our own, on logs and packages.
+
+    Exit status 0 only if every check that applies really ran on every file and passed.
+
+    Example: python -m benchmark review ACME --ruleset 4.1.0
+    """
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Result files, folders of them, submission packages, or a folder of packages."""
+    ruleset: str | None = None
+    """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
+    json: Path | None = None
+    """Write the whole review here as JSON."""
+    compare: tuple[Path, Path] | None = None
+    """Review two results and show them side by side."""
+
+    def run(self) -> int:
+        from benchmark.review.review_and_print import review_and_print
+
+        return review_and_print(self.paths, self.ruleset, self.json, self.compare)
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """Write one self-contained HTML page about runs: verdict and score, accuracy, training, speed, where the time went,
+    origin, every finding of review. Several runs overlay. Exit status 0 if it is written, whatever the verdict.
+
+    Example: python -m benchmark report runs/rehearsal/run_0 --output report.html
+    """
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs or of results, or result files, published ones too."""
+    output: Path
+    """HTML file to write."""
+    ruleset: str | None = None
+    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
+
+    def run(self) -> int:
+        from benchmark.report.write_report import write_report
+
+        print(write_report(self.paths, self.output, ruleset=self.ruleset))
+        return 0
+
+
+@dataclass(frozen=True)
+class DescribeSystemCommand:
+    """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
+    them in by hand: package and review refuse a description with marks.
+
+    Example: python -m benchmark describe-system --output dgxh100_n64.json
+    """
+
+    output: Path | None = None
+    """File to write; printed unless given."""
+
+    def run(self) -> int:
+        from benchmark.submission.describe_system import describe_system
+
+        print(describe_system(self.output))
+        return 0
+
+
+@dataclass(frozen=True)
+class PackageCommand:
+    """Make a submission of three results: system description, logs, code, scripts, manifests. What review would
+    refuse is refused, in a line each, and nothing is left behind.
+
+    Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
+    --output ACME
+    """
+
+    org: str
+    """The submitting organisation."""
+    system_json: Path
+    """Description of the system, as describe-system begins it; its file name names the system."""
+    results: tuple[Path, ...]
+    """Three result files, or folders of runs."""
+    output: Path
+    """Folder to make."""
+    ruleset: str = NEWEST_RULESET
+    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+
+    def run(self) -> int:
+        from benchmark.submission.package import make_package
+
+        print(make_package(self.org, self.system_json, self.results, self.output, ruleset=self.ruleset))
+        return 0

@@ -1,0 +1,94 @@
+"""Commands that try the whole path at a small size: rehearse, drill, reference-points."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from stage.errors import InputError
+
+
+@dataclass(frozen=True)
+class RehearseCommand:
+    """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
+    checksums, timed run under torchrun, review, report. What is already made and valid is used again; a killed run is
+    continued; otherwise each call is a new run with a new seed.
+
+    Example: python -m benchmark rehearse --work-dir runs/rehearsal
+    """
+
+    c4_path: Path | None = None
+    """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
+    work_dir: Path = Path("runs/rehearsal")
+    """Where everything is written."""
+    seed: int | None = None
+    """Seed of the run's data order; drawn unless given."""
+    master_port: int | None = None
+    """Port for the processes to meet at; a free one unless given."""
+
+    def run(self) -> int:
+        from benchmark.rehearsal.rehearse import rehearse
+
+        return rehearse(self.work_dir, c4_path=self.c4_path, seed=self.seed, master_port=self.master_port)
+
+
+@dataclass(frozen=True)
+class DrillCommand:
+    """Inject faults into short runs of the rehearsal, and print what came of each: whether the run healed without a
+    person, or ended with the right words; steps lost; seconds to the next loss; whether weights, moments, losses and
+    evaluations are those of an undisturbed run, to the bit.
+
+    Example: python -m benchmark drill kill-in-shards stop-for-ever
+
+    Exit status: 0 every drill came out right, 1 one did not, 2 bad input.
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Drills; all of them unless given."""
+    list: bool = False
+    """Print what there is: names, what happens, and which incident it repeats."""
+    fuzz: int = 0
+    """Instead: so many runs, each with two or three faults at random."""
+    seed: int = 0
+    """Of the faults' steps, ranks and delays."""
+    work_dir: Path = Path("runs/drills")
+    """Where inputs and runs go."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self) -> int:
+        from benchmark.drills.run_drills import listed, run_drills
+
+        if self.fuzz < 0:
+            raise InputError(f"fuzz {self.fuzz}: expected a number of runs; change --fuzz")
+        if self.list:
+            print(listed())
+            return 0
+        return run_drills(self.names, self.work_dir, seed=self.seed, fuzz=self.fuzz, as_json=self.json)
+
+
+@dataclass(frozen=True)
+class ReferencePointsCommand:
+    """Write the convergence points of runs in the format of the official reference points: of finished runs, or of
+    rehearsals made for it, each with a seed of its own. Review judges rehearsals by the committed file,
+    benchmark/results/rehearsal_points.json.
+
+    Example: python -m benchmark reference-points --seeds 8 --output points.json
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Run folders."""
+    seeds: int = 0
+    """Run the rehearsal so many times in --work-dir first."""
+    work_dir: Path = Path("runs/reference_points")
+    """Where these runs go; those already finished there count."""
+    output: Path = Path("points.json")
+    """File to write."""
+
+    def run(self) -> int:
+        from benchmark.rehearsal.reference_points import rehearse_seeds, write_reference_points
+
+        runs = [*self.runs, *rehearse_seeds(self.seeds, self.work_dir)]
+        print(f"{self.output}: {write_reference_points(runs, self.output)}")
+        return 0
