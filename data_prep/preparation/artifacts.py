@@ -25,11 +25,34 @@ CHECKPOINT_ARRAYS = 48
 DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
 
 BUCKET = "gs://mlperf-llm-public2"
-HOW_TO_GET_IN = (
-    f"({BUCKET} answers 403 to most; MLCommons keeps the tokenizer, the token files and the converted checkpoint in a "
-    "second place, to which 'S3 artifacts download' in the reference's README gives access)"
-)
-"""docs/facts/peers.md 3.1"""
+"""Answers 403 to most (docs/facts/peers.md 3, row 1)."""
+DOWNLOADER = "https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh"
+DOWNLOADS = "https://training.mlcommons-storage.org/metadata/"
+HOW_TO_GET_IN = f"""\
+({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
+and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
+folder that is to hold the file. Unpack what came and pass --from FOLDER.)"""
+
+
+@dataclass(frozen=True)
+class Download:
+    """What MLCommons' downloader brings by one command: "S3 artifacts download" in the README of mlcommons/training,
+    retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025."""
+
+    file: str
+    """As the README calls it."""
+    metadata: str
+    """The address that the command is given, below DOWNLOADS."""
+
+    @property
+    def command(self) -> str:
+        """As it is published, for bash."""
+        return f"bash <(curl -s {DOWNLOADER}) {DOWNLOADS}{self.metadata}"
+
+
+DATASET_TAR = Download("dataset_c4_spm.tar", "gpt-3-megatron-preprocessed-dataset.uri")
+FP32_CHECKPOINT_TAR = Download("checkpoint_megatron_fp32.tar", "gpt-3-megatron-fp32-checkpoint.uri")
+BF16_CHECKPOINT = Download("checkpoint_nemo_bf16", "gpt-3-megatron-bf16-checkpoint.uri")
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,8 @@ class Artifact:
     """Whether ``REPOSITORY`` has them, under the same names."""
     published_name: str | None = None
     """The name at the origin, if it is another one."""
+    downloads: tuple[Download, ...] = ()
+    """What MLCommons' downloader has: these files, or what makes them needless."""
 
 
 def train_shard(number: int) -> str:
@@ -97,22 +122,26 @@ ARTIFACTS: dict[What, Artifact] = {
     "validation-subset": Artifact(
         files=("c4-validation_24567exp.json",),
         bytes=60e6,
-        origin=f"{BUCKET}/c4/en_val_subset_json",
+        origin=f"{BUCKET}/c4/en_val_subset_json; its tokens are in {DATASET_TAR.file}",
         check=_is_the_subset,
+        downloads=(DATASET_TAR,),
     ),
     "tokenizer": Artifact(
         files=("tokenizers/c4_spm/sentencepiece.model",),
         bytes=1.1e6,
-        origin=f"{BUCKET}/vocab/c4_en_301_5Mexp2_spm.model, also in the second place",
+        origin=f"{BUCKET}/vocab/c4_en_301_5Mexp2_spm.model; the README sends you to the downloader, which has no file "
+        f"of that name: perhaps within {DATASET_TAR.file}",
         check=_is_the_tokenizer,
+        downloads=(DATASET_TAR,),
         published_name="c4_en_301_5Mexp2_spm.model",
     ),
     "checkpoint": Artifact(
         files=("checkpoint_00004000",),
         bytes=2.1e12,
         origin=f"{BUCKET}/gpt3_spmd1x64x24_tpuv4-3072_v84_20221101/checkpoints; "
-        "or checkpoint_megatron_fp32.tar in the second place, which needs no conversion",
+        f"or {FP32_CHECKPOINT_TAR.file} or {BF16_CHECKPOINT.file}, which need no conversion",
         check=_is_a_checkpoint,
+        downloads=(FP32_CHECKPOINT_TAR, BF16_CHECKPOINT),
     ),
     # Not needed beside the above: to choose a validation subset anew, and what preprocess makes, ready-made.
     "validation": Artifact(
@@ -125,8 +154,9 @@ ARTIFACTS: dict[What, Artifact] = {
     "dataset": Artifact(
         files=tuple(f"preprocessed_c4_spm/{name}" for name in DATASET_MD5),
         bytes=90e9,
-        origin="dataset_c4_spm.tar in the second place",
+        origin=DATASET_TAR.file,
         check=_has_published_md5,
+        downloads=(DATASET_TAR,),
     ),
 }
 NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoint")

@@ -198,7 +198,8 @@ def files_there(output: Path, wanted: Sequence[Wanted]) -> dict[Wanted, bool]:
 
 
 def format_table(there: Mapping[Wanted, bool]) -> str:
-    """One line per artifact: how many of its files are there, and where they come from."""
+    """One line per artifact: how many of its files are there, and where they come from; the downloader's commands for
+    those that are not."""
     lines = [f"{'what':<18} {'there':>5} {'of':>5} {'size':>8}  files, and where they come from"]
     for what in dict.fromkeys(file.what for file in there):
         files = [file for file in there if file.what == what]
@@ -208,8 +209,11 @@ def format_table(there: Mapping[Wanted, bool]) -> str:
         found = sum(there[file] for file in files)
         lines.append(f"{what:<18} {found:>5} {len(files):>5} {_format_size(size):>8}  {names}")
         lines.append(f"{'':<39}  {artifact.origin}")
-    if not all(file.artifact.public for file in there):
+    absent = [file.artifact for file, found in there.items() if not found]
+    downloads = dict.fromkeys(download for artifact in absent for download in artifact.downloads)
+    if downloads:
         lines.append(HOW_TO_GET_IN)
+        lines += [f"{download.file}:\n    {download.command}" for download in downloads]
     return "\n".join(lines)
 
 

@@ -18,6 +18,18 @@ def test_the_table_names_what_the_benchmark_needs() -> None:
     assert len(ARTIFACTS["dataset"].files) == 6
 
 
+def test_the_commands_are_those_that_are_published() -> None:
+    """mlcommons/training at aa344c7f, retired_benchmarks/gpt3/megatron-lm/README.md, lines 173 to 181."""
+    published = "bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/"
+    published += "mlc-r2-downloader.sh) https://training.mlcommons-storage.org/metadata/gpt-3-megatron-"
+    commands = [download.command for artifact in ARTIFACTS.values() for download in artifact.downloads]
+    assert {command.removeprefix(published) for command in commands} == {
+        "preprocessed-dataset.uri",
+        "fp32-checkpoint.uri",
+        "bf16-checkpoint.uri",
+    }
+
+
 @pytest.mark.parametrize("shards", ["1024", "5-4", "-3", "3-", "a-b", "1-2-3", ""])
 def test_shards_that_do_not_exist_are_refused(shards: str, tmp_path: Path) -> None:
     done = command("data_prep", "fetch", "--output", tmp_path / "c4", f"--shards={shards}", "--list")

@@ -91,13 +91,16 @@ def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None
     listed = command("data_prep", *arguments, "--list")
     assert_refused(listed, "c4: 5 of 5 files are missing or not checked, first " + NAMES[0], status=1)
     assert "checkpoint             0     1   2.1 TB  checkpoint_00004000" in listed.stdout
+    assert listed.stdout.count("bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/") == 3
     done = command("data_prep", *arguments, "--from", stored)
     assert done.returncode == 0, done.stderr
     files = [name for name in all_files(output) if not name.startswith("checkpoint")]
     assert files == ["c4-validation_24567exp.json", *NAMES[:2], "tokenizers/c4_spm/sentencepiece.model"]
     assert len(list((output / "checkpoint_00004000").glob("*/.zarray"))) == 48
     assert (output / NAMES[0]).stat().st_ino == (stored / Path(NAMES[0]).name).stat().st_ino  # linked
-    assert command("data_prep", *arguments, "--list").returncode == 0
+    complete = command("data_prep", *arguments, "--list")
+    assert complete.returncode == 0
+    assert "curl" not in complete.stdout  # nothing is left to be downloaded
     # What has changed since is not taken for checked.
     os.utime(output / NAMES[0], ns=(1, 1))
     assert_refused(command("data_prep", *arguments, "--list"), "1 of 5 files", NAMES[0], status=1)
