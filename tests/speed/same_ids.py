@@ -1,14 +1,18 @@
 """Compare the fast tokenizer with SentencePiece, document by document, on as much text as one likes.
 
 python -m tests.speed.same_ids --input C4_FILES --tokenizer MODEL [MODEL …] [--spoil]
+python -m tests.speed.same_ids --random-models 2000 [--seed 7]
 
-With --spoil, odd characters are put into every document at random places. Exit status 1 if any id differs.
+With --spoil, odd characters are put into every document at random places. --random-models makes up models, of random
+pieces and random normalisers, and texts for them. Exit status 1 if any id differs.
 """
 
 import argparse
 import itertools
 import random
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +21,10 @@ import numpy as np
 from data_prep.corpus.c4 import documents_of
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
+from tests.data_prep.random_models import random_texts, write_random_model
 
 BATCH = 256
+TEXTS_PER_MODEL = 200
 ODD = [
     *" \t\r\n\x00\x01\x0b\x0c\x1c\x7f\x85",
     *"\u2581\u00a0\u00ad\u0301\u0308\u0338\u200b\u200d\u2028\u3000\ufeff\ufffd",
@@ -51,13 +57,38 @@ def differing(texts: Iterator[str], tokenizer: FastTokenizer) -> tuple[int, int]
     return count, wrong
 
 
+def differing_of_random_models(first: int, count: int) -> int:
+    """Try models number ``first`` on; how many documents differ."""
+    documents = wrong = 0
+    reasons = Counter[str | None]()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(first, first + count):
+            draw = random.Random(seed)
+            model = Tokenizer(write_random_model(Path(folder, "m"), draw))
+            tokenizer = FastTokenizer(model, np.dtype(np.uint16))
+            reasons[tokenizer.why_slow] += 1
+            if tokenizer.why_slow is None:
+                found = differing(iter(random_texts(draw, TEXTS_PER_MODEL)), tokenizer)
+                documents, wrong = documents + found[0], wrong + found[1]
+                if found[1]:
+                    print(f"model {seed}: {found[1]} documents differ")
+    print(f"{documents:,} documents of {reasons.pop(None, 0):,} models, {wrong} differ; encoded whole:")
+    for reason, models in reasons.most_common():
+        print(f"  {models:,} models: {reason}")
+    return wrong
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--input", nargs="+", type=Path, required=True)
-    parser.add_argument("--tokenizer", nargs="+", type=Path, required=True)
+    parser.add_argument("--input", nargs="+", type=Path, default=[])
+    parser.add_argument("--tokenizer", nargs="+", type=Path, default=[])
     parser.add_argument("--spoil", action="store_true")
+    parser.add_argument("--random-models", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
-    total = 0
+    if bool(chosen.input and chosen.tokenizer) == bool(chosen.random_models):
+        parser.error("either --input and --tokenizer, or --random-models")
+    total = differing_of_random_models(chosen.seed, chosen.random_models) if chosen.random_models else 0
     for path in chosen.tokenizer:
         draw = random.Random(path.name)
         texts = (text for source in chosen.input for _, text in documents_of(source))

@@ -1,10 +1,14 @@
 """Where a text may be cut, as read off the model."""
 
+import random
+
 import numpy as np
 import pytest
+from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
-from data_prep.tokenizing.cut_rules import ALWAYS, IF_PLAIN_FOLLOWS, NEVER, NoGuarantee, cut_rules
+from data_prep.tokenizing.cut_rules import ALWAYS, IF_PLAIN_FOLLOWS, NEVER, CutRules, NoGuarantee, cut_rules
 from tests.data_prep.models import MODELS, Models
+from tests.data_prep.random_models import charsmap_of
 
 
 def test_rules_are_read_off_the_model(models: Models) -> None:
@@ -37,3 +41,80 @@ def test_models_without_a_guarantee_say_why(name: str, models: Models) -> None:
 def test_what_is_no_model_has_no_guarantee() -> None:
     with pytest.raises(NoGuarantee, match="its description cannot be read"):
         cut_rules(b"no model")
+
+
+def rules_with(models: Models, charsmap: bytes, **spoiled: float) -> CutRules:
+    """Of the reference's model with another normaliser."""
+    model = model_pb2.ModelProto()
+    model.ParseFromString(models["reference"].read_bytes())
+    model.normalizer_spec.precompiled_charsmap = charsmap
+    if "score" in spoiled:
+        model.pieces[-1].score = spoiled["score"]
+    return cut_rules(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ({" ": "_"}, "begin with a space"),
+        ({" \u0308": "\u00a8"}, "begin with a space"),
+        ({"a b": "c"}, "ASCII characters inside"),
+        ({"\u0308a": "c"}, "ASCII characters inside"),
+        ({"\u3000 ": " "}, "ASCII characters inside"),
+        ({"\u2003": "  "}, "several spaces"),
+        ({"\u2003": "x  "}, "several spaces"),
+        ({"\u2003": "\u2581"}, "several spaces at once, or U\\+2581"),
+        ({"_": "\u2581"}, "several spaces at once, or U\\+2581"),
+    ],
+)
+def test_normalisers_that_touch_what_cuts_rely_on(rules: dict[str, str], reason: str, models: Models) -> None:
+    with pytest.raises(NoGuarantee, match=reason):
+        rules_with(models, charsmap_of(rules))
+
+
+@pytest.mark.parametrize(
+    ("rules", "newline_is_space"),
+    [
+        ({"\n": " "}, True),
+        ({"\n": " ", "\t": " \u00b4"}, True),
+        ({"\n": " x"}, False),
+        ({"\n": " ", "\n\u0301": "\u00b4"}, False),
+        ({"\n\u0301": "\u00b4"}, False),
+        ({"\n": " ", "\r\n": " "}, False),
+    ],
+)
+def test_a_newline_is_a_space_only_where_nothing_else_knows_it(
+    rules: dict[str, str], newline_is_space: bool, models: Models
+) -> None:
+    assert rules_with(models, charsmap_of(rules)).newline_is_space == newline_is_space
+
+
+def test_scores_without_an_order(models: Models) -> None:
+    with pytest.raises(NoGuarantee, match="scores of its pieces"):
+        rules_with(models, b"", score=float("nan"))
+
+
+def test_damaged_tables_and_models_have_no_guarantee(models: Models) -> None:
+    """Whatever is changed in the bytes, the answer is rules or why there are none."""
+    draw = random.Random(3)
+    table = charsmap_of({"\n": " ", "\u00e9\u0301": "e", "\u2003": " "})
+    whole = models["reference"].read_bytes()
+    found = set()
+    for _ in range(300):
+        spoiled = bytearray(table)
+        for _ in range(draw.randrange(1, 4)):
+            spoiled[draw.randrange(len(spoiled))] = draw.randrange(256)
+        found.add(_reason(models, bytes(spoiled)))
+        found.add(_reason(models, table, length=draw.randrange(len(whole))))
+    assert {None, "its normaliser's table is damaged", "its description cannot be read"} <= found
+
+
+def _reason(models: Models, charsmap: bytes, length: int | None = None) -> str | None:
+    try:
+        if length is None:
+            rules_with(models, charsmap)
+        else:
+            cut_rules(models["reference"].read_bytes()[:length])
+    except NoGuarantee as error:
+        return str(error).split(":")[0].split(" (")[0]
+    return None

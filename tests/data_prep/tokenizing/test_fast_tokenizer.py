@@ -14,6 +14,7 @@ from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
 from tests.data_prep.english_text import LINES
 from tests.data_prep.models import MODELS, TEXTS, Models, assert_same, train
+from tests.data_prep.random_models import random_texts, write_random_model
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -69,6 +70,19 @@ def test_random_models(tmp_path: Path) -> None:
         texts = ["".join(draw.choices("abcdeE .,'-\n017(é)", k=draw.randrange(400))) for _ in range(50)]
         assert tokenizer.why_slow is None, tokenizer.why_slow
         assert_same(tokenizer, [*texts, *TEXTS, *LINES])
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])
+def test_models_with_random_pieces_and_normalisers(count: int, tmp_path: Path) -> None:
+    """``python -m tests.speed.same_ids --random-models N`` tries as many as one likes."""
+    cut = 0
+    for seed in range(count):
+        draw = random.Random(seed)
+        tokenizer = FastTokenizer(Tokenizer(write_random_model(tmp_path / "m", draw)), np.dtype(np.uint16))
+        if tokenizer.why_slow is None:
+            cut += 1
+            assert_same(tokenizer, random_texts(draw, 60))
+    assert count / 3 < cut < count  # neither all refused nor all accepted
 
 
 def test_one_long_word(models: Models) -> None:
