@@ -1,0 +1,69 @@
+"""``python -m benchmark results``: review, print the systems, write the table."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from benchmark.results_table.reviewed_places import review_places
+from benchmark.results_table.table_rows import Row, rows_of
+from benchmark.results_table.write_table import write_csv, write_parquet, write_xlsx
+from benchmark.review.review_screen import review_console
+from stage.errors import InputError
+from stage.optional_packages import require_optional
+
+SHOWN = (
+    ("round", "round", "{}"),
+    ("submitter", "submitter", "{}"),
+    ("system_folder", "system", "{}"),
+    ("accelerators_count", "accelerators", "{:,}"),
+    ("global_batch_size", "batch", "{:,.0f}"),
+    ("measured_minutes", "measured", "{:.2f}"),
+    ("rcp_factor", "factor", "{:.4f}"),
+    ("score_minutes", "score", "{:.2f}"),
+    ("tokens_per_s_per_accelerator", "tokens/s each", "{:,.0f}"),
+    ("mfu", "MFU", "{:.1%}"),
+    ("errors", "errors", "{}"),
+    ("warnings", "questions", "{}"),
+)
+"""Column, title, and form of its value on the screen."""
+WRITERS = {".csv": write_csv, ".parquet": write_parquet, ".xlsx": write_xlsx}
+NEEDS = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
+
+
+def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ruleset: str | None) -> int:
+    """Print the systems, and write all rows to ``files``, which are named by their form: .csv, .parquet or .xlsx.
+
+    Returns the exit status: 0, also where results would be rejected: the table says so. Raises InputError for a path
+    without results, and, before anything is reviewed, for a file that is a folder or a form that is not installed.
+    """
+    wanted = [(form, file) for form, file in files.items() if file is not None]
+    for form, file in wanted:
+        if file.is_dir():
+            raise InputError(f"{file}: a folder; --{form[1:]} is the file to write")
+        if form in NEEDS:
+            require_optional(NEEDS[form], NEEDS[form], f"--{form[1:]}")
+    rows = rows_of(review_places(paths, ruleset))
+    systems = [row for row in rows if row["row"] == "system"]
+    console = review_console()
+    console.print(_screen(systems))
+    for row in systems:
+        if row["problem"] is not None:
+            console.print(Text(f"{row['path']}: {row['problem']}", style="red"), soft_wrap=True)
+    runs = len(rows) - len(systems)
+    told = "".join(f"; {file}" for _, file in wanted)
+    console.print(Text(f"{len(systems)} systems, {runs} runs{told}"), soft_wrap=True)
+    for form, file in wanted:
+        WRITERS[form](rows, file)
+    return 0
+
+
+def _screen(systems: Sequence[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name, title, _ in SHOWN:
+        table.add_column(title, justify="left" if name in ("round", "submitter", "system_folder") else "right")
+    for row in systems:
+        if row["problem"] is None:
+            table.add_row(*(Text("-" if row[name] is None else form.format(row[name])) for name, _, form in SHOWN))
+    return table

@@ -1,0 +1,74 @@
+"""Every package and set of runs below some folders, each reviewed by itself: a broken one ends nothing."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmark.results.printable import shortened
+from benchmark.results.subjects import RESULT_FILES, is_package, subfolders
+from benchmark.results_table.row_facts import SystemFacts
+from benchmark.review.verdict import Review, review
+from stage.errors import InputError
+
+DEEPEST = 3
+"""Folders below a given one in which packages are looked for: rounds, and folders of rounds."""
+MOST_PROBLEM = 300
+
+
+@dataclass(frozen=True)
+class ReviewedPlace:
+    """A package, a folder of runs or a result file."""
+
+    path: Path
+    review: Review | None
+    """None where it could not be reviewed."""
+    problem: str | None = None
+    """Why not."""
+
+    @property
+    def systems(self) -> Sequence[SystemFacts]:
+        subjects = () if self.review is None else self.review.subjects
+        return [
+            SystemFacts(subject, one, scored)
+            for subject in subjects
+            for one, scored in zip(subject.sets, subject.scores, strict=True)
+        ]
+
+
+def review_places(paths: Sequence[Path], ruleset: str | None = None) -> list[ReviewedPlace]:
+    """Review each package below ``paths``, and each path that is none and holds none.
+
+    Raises InputError for a path without results. What is wrong with a package of a round is its ``problem``.
+    """
+    if not paths:
+        raise InputError("no results given; name folders of runs, packages or rounds (see --help)")
+    found: dict[Path, bool] = {}
+    for path in paths:
+        below = list(dict.fromkeys(_packages_below(path.absolute(), DEEPEST)))
+        for place in below or [path.absolute()]:
+            found[place] = found.get(place, False) or place == path.absolute()
+    return [_reviewed(place, given, ruleset) for place, given in found.items()]
+
+
+def _packages_below(path: Path, depth: int) -> Iterator[Path]:
+    """The packages at and below a folder; those of a round before anything deeper."""
+    try:
+        if is_package(path):
+            yield path
+        elif depth > 0 and path.is_dir() and not any(path.glob(RESULT_FILES)):
+            for child in subfolders(path):
+                yield from _packages_below(child, depth - 1)
+    except OSError:  # a folder that cannot be read has no packages to tell of
+        return
+
+
+def _reviewed(place: Path, given: bool, ruleset: str | None) -> ReviewedPlace:
+    try:
+        return ReviewedPlace(place, review([place], ruleset))
+    except InputError as error:
+        if given:
+            raise
+        problem = str(error)
+    except Exception as error:  # one package, whatever it holds, must not hide the others of its round
+        problem = f"the review failed: {type(error).__name__}: {error}"
+    return ReviewedPlace(place, None, shortened(problem, MOST_PROBLEM))

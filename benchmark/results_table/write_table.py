@@ -1,0 +1,75 @@
+"""The results table as CSV, Parquet and XLSX. No text of a stranger becomes a formula in any of them."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmark.results_table.cell_values import without_formula
+from benchmark.results_table.columns import COLUMNS, NAMES
+from benchmark.results_table.table_rows import Row, frame_of
+from stage.optional_packages import import_optional
+from stage.publish import published_file, write_text
+
+SHEET = "results"
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+    """UTF-8, RFC 4180. Empty: not known."""
+    write_text(path, csv_text(rows, NAMES))
+
+
+def csv_text(rows: Sequence[Row], names: Sequence[str]) -> str:
+    """Some columns as CSV, each line ended by a line feed."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(names)
+    for row in rows:
+        table.writerow([_plain(row[name]) for name in names])
+    return out.getvalue()
+
+
+def write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """Raises InputError where pyarrow is not installed."""
+    import_optional("pyarrow", "pyarrow", "--parquet")
+    with published_file(path) as partial:
+        frame_of(rows).to_parquet(partial, engine="pyarrow", index=False)
+
+
+def write_xlsx(rows: Sequence[Row], path: Path) -> None:
+    """Texts are stored as texts, not as what a spreadsheet would make of them; a second sheet says what columns mean.
+
+    Raises InputError where openpyxl is not installed.
+    """
+    openpyxl = import_optional("openpyxl", "openpyxl", "--xlsx")
+    book = openpyxl.Workbook(write_only=False)
+    sheet = book.active
+    sheet.title = SHEET
+    table = [list(NAMES), *([row[name] for name in NAMES] for row in rows)]
+    _fill(sheet, table)
+    sheet.freeze_panes = "A2"
+    _fill(
+        book.create_sheet("columns"), [["column", "kind", "meaning"], *([c.name, c.kind, c.meaning] for c in COLUMNS)]
+    )
+    with published_file(path) as partial, partial.open("wb") as out:
+        book.save(out)
+
+
+def _fill(sheet: "object", table: Sequence[Sequence[str | float | bool | None]]) -> None:
+    for row_number, values in enumerate(table, 1):
+        for column_number, value in enumerate(values, 1):
+            if value is None:
+                continue
+            one = sheet.cell(row_number, column_number)  # type: ignore[attr-defined]
+            one.value = value
+            if isinstance(value, str):
+                one.data_type = "s"  # a text that begins with = would else be a formula
+                one.quotePrefix = True
+
+
+def _plain(value: str | float | bool | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return without_formula(value)
+    return repr(value)
