@@ -6,7 +6,13 @@ from typing import Any
 
 import tyro
 
-from benchmark.commands.judge_commands import DescribeSystemCommand, PackageCommand, ReportCommand, ReviewCommand
+from benchmark.commands.judge_commands import (
+    DescribeSystemCommand,
+    PackageCommand,
+    ReportCommand,
+    ResultsCommand,
+    ReviewCommand,
+)
 from benchmark.commands.plan_commands import BacktestCommand, PlanCommand, SliceCommand
 from benchmark.commands.rehearsal_commands import DrillCommand, ReferencePointsCommand, RehearseCommand
 from benchmark.commands.run_commands import (
@@ -67,6 +73,7 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         GoodputCommand,
         "Where the wall time of a run went, over all its attempts, and what interruptions cost.",
     ),
+    "results": (ResultsCommand, "A table of runs, packages and rounds: a row per system and run; CSV, Parquet, XLSX."),
     "report": (ReportCommand, "One self-contained HTML page about runs."),
 }
 """What each command is, and its line in the list of ``--help``."""

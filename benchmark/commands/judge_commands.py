@@ -1,4 +1,4 @@
-"""Commands about results: review, report, describe-system, package."""
+"""Commands about results: review, report, results, describe-system, package."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,32 @@ class ReportCommand:
 
         print(write_report(self.paths, self.output, ruleset=self.ruleset))
         return 0
+
+
+@dataclass(frozen=True)
+class ResultsCommand:
+    """A table of results: one row per system and one per run, of runs, packages, rounds or folders of rounds, with all
+    that logs, descriptions and review say. Prints the systems; writes everything. Exit status 0 whatever the verdicts.
+
+    Example: python -m benchmark results training_results_v4.0 training_results_v4.1 --csv results.csv
+    """
+
+    paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    """Result files, folders of runs, submission packages, rounds, or folders of rounds."""
+    csv: Path | None = None
+    """Write the table here as CSV."""
+    parquet: Path | None = None
+    """Write it here as Parquet; pip install pyarrow."""
+    xlsx: Path | None = None
+    """Write it here as a spreadsheet; pip install openpyxl."""
+    ruleset: str | None = None
+    """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
+
+    def run(self) -> int:
+        from benchmark.results_table.results_command import tabulate_results
+
+        files = {".csv": self.csv, ".parquet": self.parquet, ".xlsx": self.xlsx}
+        return tabulate_results(self.paths, files, self.ruleset)
 
 
 @dataclass(frozen=True)

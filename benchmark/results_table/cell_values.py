@@ -36,3 +36,8 @@ def cell(value: Any, kind: Kind) -> str | float | bool | None:
 def without_formula(text: str) -> str:
     """The text with an apostrophe before every character at which a spreadsheet may begin a formula."""
     return FORMULA.sub(r"\1'", text)
+
+
+def round_number(value: str | float | bool | None) -> str | float | bool | None:
+    """A number to ten significant digits, which is more than a log has of any quantity but a count."""
+    return float(f"{value:.10g}") if isinstance(value, float) else value

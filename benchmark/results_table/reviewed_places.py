@@ -40,14 +40,16 @@ def review_places(paths: Sequence[Path], ruleset: str | None = None) -> list[Rev
 
     Raises InputError for a path without results. What is wrong with a package of a round is its ``problem``.
     """
+    given = {path.absolute() for path in paths}
+    return [_reviewed(place, place in given, ruleset) for place in places_below(paths)]
+
+
+def places_below(paths: Sequence[Path]) -> list[Path]:
+    """The packages below each path, or the path itself; each once. Raises InputError for no paths."""
     if not paths:
         raise InputError("no results given; name folders of runs, packages or rounds (see --help)")
-    found: dict[Path, bool] = {}
-    for path in paths:
-        below = list(dict.fromkeys(_packages_below(path.absolute(), DEEPEST)))
-        for place in below or [path.absolute()]:
-            found[place] = found.get(place, False) or place == path.absolute()
-    return [_reviewed(place, given, ruleset) for place, given in found.items()]
+    found = [list(_packages_below(path.absolute(), DEEPEST)) or [path.absolute()] for path in paths]
+    return list(dict.fromkeys(place for places in found for place in places))
 
 
 def _packages_below(path: Path, depth: int) -> Iterator[Path]:

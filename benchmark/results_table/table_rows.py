@@ -12,7 +12,8 @@ from benchmark.results_table.row_facts import RunFacts, SystemFacts
 if TYPE_CHECKING:
     import pandas
 
-Row = dict[str, str | float | bool | None]
+Cell = str | float | bool | None
+Row = dict[str, Cell]
 """A value per column, in their order."""
 DTYPES = {"text": "string", "count": "Int64", "number": "Float64", "flag": "boolean"}
 """Of pandas, with missing values."""

@@ -4,10 +4,11 @@ import csv
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmark.results_table.cell_values import without_formula
 from benchmark.results_table.columns import COLUMNS, NAMES
-from benchmark.results_table.table_rows import Row, frame_of
+from benchmark.results_table.table_rows import Cell, Row, frame_of
 from stage.optional_packages import import_optional
 from stage.publish import published_file, write_text
 
@@ -42,34 +43,33 @@ def write_xlsx(rows: Sequence[Row], path: Path) -> None:
     Raises InputError where openpyxl is not installed.
     """
     openpyxl = import_optional("openpyxl", "openpyxl", "--xlsx")
-    book = openpyxl.Workbook(write_only=False)
+    book = openpyxl.Workbook()
     sheet = book.active
     sheet.title = SHEET
-    table = [list(NAMES), *([row[name] for name in NAMES] for row in rows)]
-    _fill(sheet, table)
+    head: list[list[Cell]] = [list(NAMES)]
+    _fill(sheet, head + [[row[name] for name in NAMES] for row in rows])
     sheet.freeze_panes = "A2"
-    _fill(
-        book.create_sheet("columns"), [["column", "kind", "meaning"], *([c.name, c.kind, c.meaning] for c in COLUMNS)]
-    )
+    meanings: list[list[Cell]] = [["column", "kind", "meaning"]]
+    _fill(book.create_sheet("columns"), meanings + [[one.name, one.kind, one.meaning] for one in COLUMNS])
     with published_file(path) as partial, partial.open("wb") as out:
         book.save(out)
 
 
-def _fill(sheet: "object", table: Sequence[Sequence[str | float | bool | None]]) -> None:
+def _fill(sheet: Any, table: Sequence[Sequence[Cell]]) -> None:
     for row_number, values in enumerate(table, 1):
         for column_number, value in enumerate(values, 1):
             if value is None:
                 continue
-            one = sheet.cell(row_number, column_number)  # type: ignore[attr-defined]
+            one = sheet.cell(row_number, column_number)
             one.value = value
             if isinstance(value, str):
                 one.data_type = "s"  # a text that begins with = would else be a formula
                 one.quotePrefix = True
 
 
-def _plain(value: str | float | bool | None) -> str:
+def _plain(value: Cell) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
         return without_formula(value)
-    return repr(value)
+    return f"{value:g}" if isinstance(value, float) and value == int(value) and abs(value) < 1e6 else repr(value)

@@ -1,0 +1,34 @@
+"""``python -m benchmark results``."""
+
+from pathlib import Path
+
+import pandas
+import pytest
+
+from benchmark.commands.command_table import parse
+from benchmark.results_table.results_command import tabulate_results
+from stage.errors import InputError
+from tests.benchmark.results_table.places import without_official_tools, write_round
+
+
+def test_systems_are_printed_and_all_rows_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_official_tools(monkeypatch)
+    folder = write_round(tmp_path / "v4.1", ["BAD", "GOOD"])
+    (folder / "BAD" / "results").rename(tmp_path / "elsewhere")
+    files = {form: tmp_path / f"t{form}" for form in (".csv", ".parquet", ".xlsx")}
+    assert tabulate_results([folder], files, None) == 0
+    said = capsys.readouterr().out
+    assert "acme_h100x512" in said
+    assert f"{folder / 'BAD'}: no results of gpt3 in it" in said
+    assert "2 systems, 3 runs" in said
+    assert len(pandas.read_csv(files[".csv"])) == len(pandas.read_parquet(files[".parquet"])) == 5
+
+
+def test_bad_usage_is_one_line(tmp_path: Path) -> None:
+    for arguments, complaint in (([], "no results given; name folders"), (["/nowhere"], "no such file or folder")):
+        with pytest.raises(InputError, match=complaint):
+            parse(["results", *arguments]).run()
+    with pytest.raises(InputError, match="a folder; --csv is the file to write"):
+        tabulate_results([tmp_path], {".csv": tmp_path}, None)
