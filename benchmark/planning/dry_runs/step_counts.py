@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
@@ -204,8 +205,9 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
         tracker = Tracker(
             {world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
         )
-        state = empty_state(config, world, starting_progress(config.benchmark, 0), within=_counted(tracker))
-        with _counted(tracker):
+        fake = fake_tensors() if gpu is None else gpu.tensors
+        state = empty_state(config, world, starting_progress(config.benchmark, 0), within=_counted(tracker, fake))
+        with _counted(tracker, fake):
             sizes = _sizes(state)
             state.optimizer.start_at(config.benchmark.start_iterations)
             together = more - few
@@ -285,8 +287,9 @@ def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int
 
 
 @contextmanager
-def _counted(tracker: Tracker) -> Iterator[None]:
-    with tracker.gpu.tensors if tracker.gpu is not None else fake_tensors(), tracker:
+def _counted(tracker: Tracker, fake: FakeTensorMode) -> Iterator[None]:
+    """``fake`` is one for the whole examination: tensors of another would be copied, and counted twice."""
+    with fake, tracker:
         yield
 
 

@@ -73,6 +73,5 @@ def test_the_dry_run_counts_more_for_more_layers() -> None:
     (few,), (many,) = (counted_memory(options, GPU, layers) for layers in (2, 3))
     assert (few.rank, few.kind) == (0, "every rank")
     layer = 12 * 128 * 128
-    assert (
-        12 * layer < many.peak_bytes - few.peak_bytes < 32 * layer
-    )  # values, gradient, FP32 shard, moments; more at times
+    # 18 bytes per parameter: BF16 and FP32 values, FP32 gradients, two moments. 1.7 are the activations of a sample.
+    assert 18 * layer < many.peak_bytes - few.peak_bytes < 20 * layer
