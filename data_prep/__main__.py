@@ -24,10 +24,11 @@ from data_prep.preparation.artifacts import NEEDED, What, parse_shards
 from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, wanted_files
 from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
 from data_prep.sample_order.samples import print_texts, write_samples
-from data_prep.tokenizing.preprocess import parse_shard, preprocess
+from data_prep.tokenizing.preprocess import preprocess
 from data_prep.tokenizing.shard_parts import OnBadLine
 from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, Tokenizer, train_tokenizer
 from stage.cli import main
+from stage.task_shard import parse_shard
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,77 @@
-"""One process at a time in a folder."""
+"""One process at a time in a folder, on one machine or on many.
 
+Two things, either of which may be missing: a lock of the file system (``lock``), which is free the moment its holder
+ends, but on some file systems is seen by one machine only (Lustre with localflock, NFS with nolock) or does not exist;
+and a claim (``lock.owner``), which every machine sees, but which waits for the beats of an owner elsewhere to stay out.
+"""
+
+import errno
 import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 
+from stage.claims.claim_file import Claim, Watch, owner_of, try_claim
+from stage.claims.process_identity import ProcessIdentity, this_process
 from stage.errors import InputError
 
 PATIENCE_S = 20.0
-"""A process that was just killed may still be writing its last checkpoint."""
+"""A process that was just killed may still be writing its last checkpoint; longer than a claim's STALE_S."""
+BETWEEN_TRIES_S = 0.2
+NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
+
+
+def owner_path(folder: Path, name: str = "lock") -> Path:
+    """The claim beside the lock file."""
+    return folder / f"{name}.owner"
 
 
 @contextmanager
-def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[None]:
-    """Hold the lock file ``name`` in ``folder``.
+def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[Claim]:
+    """Hold the lock file ``name`` in ``folder``, and the claim beside it, which is yielded.
 
-    Raises InputError, ending with ``mend``, when another process keeps it for 20 s.
+    Before anything is published, ask the claim whether it is still held. Raises InputError, ending with ``mend``, when
+    another process keeps it for 20 s.
     """
-    deadline = time.monotonic() + PATIENCE_S
     with (folder / name).open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise InputError(f"{folder}: in use by another process; {mend}") from None
-                time.sleep(0.2)
-        yield
+        claim = _wait_for(lock, folder, name, mend)
+        try:
+            yield claim
+        finally:
+            claim.release()
+
+
+def _wait_for(lock: TextIOWrapper, folder: Path, name: str, mend: str) -> Claim:
+    deadline, watch, path = time.monotonic() + PATIENCE_S, Watch(), owner_path(folder, name)
+    locked: bool | None = False
+    while True:
+        holder: Claim | ProcessIdentity | None = None
+        locked = locked or _lock(lock)
+        if locked is not False:
+            holder = try_claim(path, watch, ended=_ended_as_the_lock_is_ours if locked else ProcessIdentity.has_ended)
+            if isinstance(holder, Claim):
+                return holder
+        if time.monotonic() > deadline:
+            who = holder or owner_of(path)
+            raise InputError(f"{folder}: in use by another process{f' ({who})' if who else ''}; {mend}") from None
+        time.sleep(BETWEEN_TRIES_S)
+
+
+def _ended_as_the_lock_is_ours(owner: ProcessIdentity) -> bool | None:
+    """Of this machine nobody else holds the lock, in whatever container."""
+    return True if owner.machine == this_process().machine else None
+
+
+def _lock(lock: TextIOWrapper) -> bool | None:
+    """Whether the lock is ours now; None where the file system has no locks."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        raise OSError(error.errno, error.strerror, lock.name) from error

@@ -24,6 +24,8 @@ from stage.publish import write_text
 ASKED_AT_ONCE = 16
 """Files whose sizes are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted
 checkpoint of 175B parameters has 123,520 of them."""
+SMALL_BYTES = 16 << 20
+"""What is read in no time; a tokenizer has a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,11 @@ def read_manifest(output: Path) -> Manifest | None:
 
 
 def require_intact(output: Path) -> Manifest | None:
-    """The manifest of ``output`` after comparing sizes and file counts with what is on disk.
+    """The manifest of ``output`` after comparing sizes and file counts with what is on disk, and of single files up to
+    SMALL_BYTES the MD5: what costs nothing and is never left out.
 
-    Returns None when there is no manifest. Raises InputError naming the file that is missing or has another size.
-    Contents are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
+    Returns None when there is no manifest. Raises InputError naming the file that is missing or differs. All contents
+    are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
     """
     manifest = read_manifest(output)
     for record in manifest.outputs if manifest else ():
@@ -136,29 +139,45 @@ def require_intact(output: Path) -> Manifest | None:
                 f"{path}: {now.files} files of {now.bytes} bytes, but {manifest_path(output).name} says "
                 f"{record.files} files of {record.bytes} bytes; make it again"
             )
+        if record.md5 is not None and now.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
+            raise InputError(f"{path}: its MD5 is not that in {manifest_path(output).name}; make it again")
     return manifest
 
 
 def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
-    """Whether ``output`` was made by this stage, with these options, from these inputs, and is still intact."""
+    """Whether ``output`` was made by this stage, with these options, from these inputs, and is still intact.
+
+    An input that lies elsewhere by now is the same one where its contents are (MD5 of a file, manifest of a folder).
+    """
     try:
         manifest = require_intact(output)
     except InputError:
         return False
     if manifest is None or manifest.stage != stage or dict(manifest.options) != dict(options):
         return False
-    if [record.name for record in manifest.inputs] != [os.fspath(path) for path in inputs]:
+    if len(manifest.inputs) != len(inputs):
         return False
-    return all(_unchanged(record) for record in manifest.inputs)
+    return all(_is_same(record, path) for record, path in zip(manifest.inputs, inputs, strict=True))
 
 
-def _unchanged(record: Record) -> bool:
-    path = Path(record.name)
+def _is_same(record: Record, path: Path) -> bool:
     if not path.exists():
         return False
-    now = record_of(path, record.name, None)
+    now = record_of(path, os.fspath(path), None)
     if (now.files, now.bytes) != (record.files, record.bytes):
         return False
-    if now.mtime_ns == record.mtime_ns:
+    if (now.name, now.mtime_ns) == (record.name, record.mtime_ns):
         return True
-    return path.is_file() and record.md5 is not None and md5_file(path) == record.md5
+    return record.md5 is not None and _md5_of(path) == record.md5
+
+
+def _md5_of(path: Path) -> str | None:
+    """Of a file by reading it, of a folder by its own manifest; None where it has none."""
+    if path.is_file():
+        return md5_file(path)
+    try:
+        manifest = require_intact(path)
+    except InputError:
+        return None
+    outputs = manifest.outputs if manifest else ()
+    return next((output.md5 for output in outputs if output.name == path.name), None)

@@ -1,34 +1,61 @@
-"""Nothing half-written ever has a final name: write beside it, sync, rename."""
+"""Nothing half-written ever has a final name: write beside it, sync, rename.
 
+What is being written has a name that no other process uses, ``NAME.a1b2c3d4-PID-N.partial``: two that make the same
+file, on machines that do not see each other's locks, each publish a whole one. What a killed process left is removed by
+the next one that writes the same name and can see that it has ended.
+"""
+
+import errno
 import os
+import re
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from stage.claims.process_identity import next_own_name, this_process
+
 PARTIAL = ".partial"
+OWN_NAME = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9]+(\.old)?\.partial")
+LEFT_S = 7 * 86400.0
+"""Another machine's partial files count as left behind when nobody has changed them for so long."""
+NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
+"""File systems that know no fsync, of folders or at all: then there is nothing to wait for."""
 
 
 def partial_path(path: Path) -> Path:
-    """Where ``path`` is written until it is complete."""
+    """Where ``path`` is written by whoever holds a claim on it, until it is complete."""
     return path.with_name(path.name + PARTIAL)
+
+
+def own_partial_path(path: Path) -> Path:
+    """Where this process writes ``path``, whoever else does so at the same time."""
+    return path.with_name(f"{path.name}.{next_own_name()}{PARTIAL}")
 
 
 @contextmanager
 def published_file(path: Path) -> Iterator[Path]:
     """Yield the partial path; when the block ends well, sync it and give it its final name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = partial_path(path)
+    remove_left_partials(path)
+    with _published(path) as partial:
+        yield partial
+
+
+@contextmanager
+def _published(path: Path) -> Iterator[Path]:
+    partial = own_partial_path(path)
     try:
         yield partial
-        finish(path)
+        finish(path, partial)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def finish(path: Path) -> None:
-    """Give the complete partial file of ``path`` its final name."""
-    partial = partial_path(path)
+def finish(path: Path, partial: Path | None = None) -> None:
+    """Give the complete partial file of ``path`` (None: ``partial_path``) its final name."""
+    partial = partial or partial_path(path)
     sync_to_disk(partial)
     os.replace(partial, path)
     sync_to_disk(path.parent)
@@ -36,25 +63,78 @@ def finish(path: Path) -> None:
 
 @contextmanager
 def published_folder(path: Path) -> Iterator[Path]:
-    """The same for a folder: what an earlier, killed attempt left is removed first."""
+    """The same for a folder. An older one of that name is moved aside and removed once the new one is in its place;
+    whether it may be, the caller has asked (``stage.limits.replacing``)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = partial_path(path)
-    shutil.rmtree(partial, ignore_errors=True)
+    remove_left_partials(path)
+    partial = own_partial_path(path)
     partial.mkdir()
     try:
         yield partial
+        sync_folder(partial)
+        replace_folder(partial, path)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    sync_folder(partial)
-    if path.exists():
-        shutil.rmtree(path)
-    os.replace(partial, path)
+
+
+def replace_folder(new: Path, path: Path) -> None:
+    """Rename the folder ``new`` to ``path``; what has that name is moved aside first, and removed when all is well."""
+    aside = path.with_name(f"{path.name}.{next_own_name()}.old{PARTIAL}")
+    with suppress(FileNotFoundError):
+        path.rename(aside)
+    try:
+        new.rename(path)
+    except BaseException:
+        with suppress(OSError):
+            aside.rename(path)
+        raise
     sync_to_disk(path.parent)
+    _remove(aside)
+
+
+def remove_left_partials(path: Path) -> None:
+    """Remove partial files and folders of ``path`` whose process has ended; those of other machines after a week."""
+    mine = this_process().short().split("-")[0]
+    with os.scandir(path.parent) as entries:
+        found = [entry.name for entry in entries if entry.name.startswith(path.name + ".")]
+    for name in found:
+        match = OWN_NAME.fullmatch(name.removeprefix(path.name))
+        if match is None:
+            continue
+        left = path.with_name(name)
+        ended = not _is_running(int(match[2])) if match[1] == mine else _is_old(left)
+        if ended and (path.exists() or not match[3]):  # what was moved aside may be the only one there is
+            _remove(left)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > LEFT_S
+    except OSError:
+        return False
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
 
 
 def sync_folder(path: Path) -> None:
-    """Bring a folder and all files below it to the disk."""
+    """Bring a folder and all files below it to the disk. Raises OSError, naming the file, where one did not arrive."""
     for folder, _, names in os.walk(path):
         for name in names:
             sync_to_disk(Path(folder, name))
@@ -63,14 +143,25 @@ def sync_folder(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small text file whole."""
-    with published_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _published(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def sync_to_disk(path: Path) -> None:
-    """Of a file its content, of a folder its entries; not what is below it."""
-    handle = os.open(path, os.O_RDONLY)
+    """Of a file its content, of a folder its entries; not what is below it. Raises OSError, naming it, where that
+    failed; a file system that knows no such thing is left alone."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        os.fsync(handle)
+        sync_handle(handle, path)
     finally:
         os.close(handle)
+
+
+def sync_handle(handle: int, path: Path) -> None:
+    """The same for an open file."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise OSError(error.errno, error.strerror, str(path)) from error

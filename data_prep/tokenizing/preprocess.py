@@ -9,7 +9,6 @@ the parts one after the other. A run that is killed loses the parts it was worki
 
 import itertools
 import math
-import re
 import shutil
 import sys
 import time
@@ -43,6 +42,7 @@ from stage.errors import InputError
 from stage.lock import only_one_in
 from stage.manifest import Record, is_current, manifest_path, record_of, write_manifest
 from stage.publish import write_text
+from stage.task_shard import TaskShard
 
 DECOMPRESSION_SHARE = 0.05
 """Time to decompress a file against the time to tokenise it."""
@@ -55,22 +55,6 @@ class PreprocessResult:
     tokens: int
     skipped_lines: int
     wall_s: float
-
-
-@dataclass(frozen=True)
-class TaskShard:
-    """One of several tasks that share the files: every ``count``-th file, from ``index`` on."""
-
-    index: int
-    count: int
-
-
-def parse_shard(text: str) -> TaskShard:
-    """Read "K/N"."""
-    match = re.fullmatch(r"(\d+)/(\d+)", text)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise InputError(f"--shard {text}: expected K/N with K from 0 to N-1, such as 3/16")
-    return TaskShard(int(match[1]), int(match[2]))
 
 
 def preprocess(

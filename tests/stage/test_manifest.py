@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stage.digest import md5_file
 from stage.errors import InputError
 from stage.manifest import Record, is_current, read_manifest, record_of, require_intact, write_manifest
 
@@ -40,6 +41,7 @@ def test_manifest_notices_other_options_inputs_and_outputs(tmp_path: Path) -> No
     source, output = _write_output(tmp_path)
     assert not is_current(output, stage="copy", options={"mode": 2}, inputs=[source])
     assert not is_current(output, stage="copy", options={"mode": 1}, inputs=[output])
+    assert not is_current(output, stage="copy", options={"mode": 1}, inputs=[source, source])
     os.utime(source, (1, 1))  # copied elsewhere and back: same contents
     assert is_current(output, stage="copy", options={"mode": 1}, inputs=[source])
     source.write_text("IN")
@@ -49,6 +51,26 @@ def test_manifest_notices_other_options_inputs_and_outputs(tmp_path: Path) -> No
         require_intact(output)
     output.unlink()
     with pytest.raises(InputError, match=r"out\.txt: missing"):
+        require_intact(output)
+
+
+def test_the_same_input_elsewhere_is_the_same(tmp_path: Path) -> None:
+    source, output = _write_output(tmp_path)
+    moved, other = tmp_path / "moved.txt", tmp_path / "other.txt"
+    source.rename(moved)
+    other.write_text("no")  # as many bytes
+    assert is_current(output, stage="copy", options={"mode": 1}, inputs=[moved])
+    assert not is_current(output, stage="copy", options={"mode": 1}, inputs=[other])
+
+
+def test_small_files_are_compared_by_their_contents(tmp_path: Path) -> None:
+    output = tmp_path / "model"
+    output.write_text("out")
+    made = [record_of(output, "model", md5_file(output))]
+    write_manifest(output, stage="train", options={}, inputs=[], outputs=made, packages=[], started=time.monotonic())
+    assert require_intact(output) is not None
+    output.write_text("OUT")
+    with pytest.raises(InputError, match=r"model: its MD5 is not that in model\.manifest\.json"):
         require_intact(output)
 
 

@@ -1,25 +1,59 @@
-"""Progress of long work, where it does not go to a terminal."""
+"""Progress of long work, where it does not go to a terminal, and on one."""
+
+import os
+import pty
+import sys
+from pathlib import Path
 
 import pytest
 
 from stage import progress as module
-from stage.progress import progress
+from stage.progress import duration, progress
 
 
-def test_a_plain_line_every_so_often(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    seconds = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
-    with progress("read", 4000, "bytes") as advance:
-        advance(1000)
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    return clock
+
+
+def test_a_plain_line_every_so_often(seconds: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("read", 4e9, "bytes", files=40) as advance:
+        advance(1e9, files=10)
         assert capsys.readouterr().err == ""
         seconds[0] = 10.0
-        advance(1000)
-        assert capsys.readouterr().err == "read: 2,000 of 4,000 bytes (50 %)\n"
+        advance.spent("reading", 3.0)
+        advance.spent("writing", 1.0)
+        advance(1e9, files=10)
+        expected = "read: 2.00 of 4.00 GB (50 %), 20 of 40 files, 200.0 MB/s, 10 s left, limited by reading (75 % of"
+        assert capsys.readouterr().err == f"{expected} the time)\n"
         seconds[0] = 19.9
-        advance(1000)
+        advance(1e9)
         seconds[0] = 20.0
-        advance(1000)
-    assert capsys.readouterr().err == "read: 4,000 of 4,000 bytes (100 %)\n"
+        advance(1e9)
+    assert capsys.readouterr().err.startswith("read: 4.00 of 4.00 GB (100 %), 20 of 40 files, 2")
+
+
+def test_what_was_done_before_does_not_count_in_the_rate(
+    seconds: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress("take", 100, "documents") as advance:
+        advance.done_before(50)
+        seconds[0] = 10.0
+        advance(10)
+    assert capsys.readouterr().err == "take: 60 of 100 documents (60 %), 1.0 documents/s, 40 s left\n"
+
+
+def test_the_rate_follows_the_last_minute(seconds: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("take", 1e6, "samples") as advance:
+        for each in (100, 1):
+            for _ in range(60):
+                seconds[0] += 10.0
+                advance(each * 10)
+    lines = capsys.readouterr().err.splitlines()
+    assert "100.0 samples/s" in lines[59]
+    assert "1.0 samples/s" in lines[-1]
 
 
 def test_nothing_to_do_is_all_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,3 +61,25 @@ def test_nothing_to_do_is_all_done(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     with progress("read", 0, "bytes") as advance:
         advance(0)
     assert capsys.readouterr().err == "read: 0 of 0 bytes (100 %)\n"
+
+
+def test_on_a_terminal_the_line_stands_beside_a_bar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_CHANGES", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with progress("read", 4, "files") as advance:
+            advance(1)
+            advance(1)
+        terminal.flush()
+        shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "read" in shown
+    assert "2 of 4 files (50 %)" in shown
+
+
+@pytest.mark.parametrize(("seconds_", "text"), [(1, "1 s"), (720, "12 min"), (11100, "3 h 05 min")])
+def test_durations(seconds_: float, text: str) -> None:
+    assert duration(seconds_) == text

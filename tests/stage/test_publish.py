@@ -1,10 +1,28 @@
 """Files and folders appear whole or not at all."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from stage.publish import partial_path, published_file, published_folder, write_text
+from stage.claims.process_identity import this_process
+from stage.publish import (
+    LEFT_S,
+    own_partial_path,
+    published_file,
+    published_folder,
+    remove_left_partials,
+    sync_to_disk,
+    write_text,
+)
+
+ENDED = f"{this_process().short().split('-')[0]}-{2**22 + 1}-0"
+"""A process of this machine with a number that none can have."""
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -14,21 +32,53 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         partial.write_text("half of the n")
         raise RuntimeError
     assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_two_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with published_file(path) as one, published_file(path) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert path.read_text() == "one"
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "folder"
-    partial_path(path).mkdir()
-    (partial_path(path) / "left by a killed attempt").touch()
     with pytest.raises(RuntimeError), published_folder(path) as partial:
         (partial / "a").touch()
         raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
+    assert names(tmp_path) == []
     with published_folder(path) as partial:
         (partial / "a").touch()
         assert not path.exists()
-    assert [entry.name for entry in path.iterdir()] == ["a"]
+    assert names(path) == ["a"]
+
+
+def test_what_a_killed_attempt_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    old = tmp_path / "folder.00000000-1-0.partial"
+    kept = {
+        "folder.00000000-1-1.partial",  # of another machine, which may still run
+        own_partial_path(path).name,
+        "folder.mine.partial",
+        "folder.partial",
+        f"folder.{ENDED}.old.partial",  # what was to be replaced, while nothing is in its place
+        f"other.{ENDED}.partial",
+    }
+    for name in (*kept, old.name, f"folder.{ENDED}.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").touch()
+    os.utime(old, (1, 1))
+    remove_left_partials(path)
+    assert set(names(tmp_path)) == kept
+    with published_folder(path):
+        pass
+    remove_left_partials(path)
+    assert set(names(tmp_path)) == {*kept, "folder"} - {f"folder.{ENDED}.old.partial"}
+    assert LEFT_S > 86400
 
 
 def test_a_folder_replaces_an_older_one(tmp_path: Path) -> None:
@@ -36,5 +86,42 @@ def test_a_folder_replaces_an_older_one(tmp_path: Path) -> None:
     for name in ("a", "b"):
         with published_folder(path) as partial:
             (partial / name).touch()
-    assert [entry.name for entry in path.iterdir()] == ["b"]
-    assert [entry.name for entry in path.parent.iterdir()] == ["folder"]
+    assert names(path) == ["b"]
+    assert names(path.parent) == ["folder"]
+
+
+def test_the_older_folder_stays_where_the_new_one_cannot_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder"
+    with published_folder(path) as partial:
+        (partial / "a").touch()
+    rename, times = Path.rename, []
+
+    def fail_at_the_second(self: Path, target: Path) -> Path:
+        times.append(self)
+        if len(times) == 2:
+            raise OSError(errno.EIO, "Input/output error", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail_at_the_second)
+    with pytest.raises(OSError, match="Input/output"), published_folder(path) as partial:
+        (partial / "b").touch()
+    assert names(path) == ["a"]
+    assert names(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.EINVAL, False), (errno.ENOSYS, False), (errno.EIO, True)])
+def test_failed_syncs_are_told_and_missing_ones_are_not(
+    number: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if told:
+        with pytest.raises(OSError, match=f"{os.strerror(number)}: .*{tmp_path.name}"):
+            sync_to_disk(tmp_path)
+    else:
+        sync_to_disk(tmp_path)
+        write_text(tmp_path / "a", "a")

@@ -14,8 +14,9 @@ import pytest
 import sentencepiece
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from data_prep.tokenizing.preprocess import TaskShard, _stripes, preprocess
+from data_prep.tokenizing.preprocess import _stripes, preprocess
 from stage.manifest import manifest_path
+from stage.task_shard import TaskShard
 from tests.data_prep.english_text import WORDS
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
 from tests.forked import run_forked, run_module

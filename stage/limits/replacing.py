@@ -1,0 +1,70 @@
+"""What ``--force`` may replace: what this stage made, and nothing else."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from stage.errors import InputError
+from stage.manifest import Manifest, manifest_path, read_manifest, record_of
+
+
+def require_apart(output: Path, inputs: Sequence[Path]) -> None:
+    """Raise InputError where writing ``output`` would remove or change an input: where it is one, holds one, or lies in
+    a folder that is one, under whatever name (links, mounts)."""
+    for source in inputs:
+        if any(_same(output, place) for place in _with_parents(source)):
+            raise InputError(f"{output}: holds the input {source}; choose another output")
+        if source.is_dir() and any(_same(source, place) for place in _with_parents(output)):
+            raise InputError(f"{output}: lies in the input {source}; choose another output")
+
+
+def require_replaceable(
+    output: Path, *, stage: str, inputs: Sequence[Path], made: Sequence[Path] | None = None
+) -> Manifest | None:
+    """The manifest of what is there under ``output``'s name, if it may be replaced; None where nothing is there.
+
+    ``made``: the files or folders that have the output's name (None: ``output`` itself; of a dataset prefix, its
+    files). Raises InputError where it is, holds or lies in an input, or is not what its manifest says that this stage
+    made: without a manifest, with another stage's, or with files besides.
+    """
+    made = [output] if made is None else made
+    for path in made:
+        require_apart(path, inputs)
+    there = [path for path in made if os.path.lexists(path)]
+    if not there:
+        return None
+    try:
+        manifest = read_manifest(output)
+    except InputError:
+        manifest = None
+    if manifest is None or manifest.stage != stage:
+        found = "no manifest says what it is" if manifest is None else f"{manifest.stage} made it"
+        raise InputError(
+            f"{there[0]}: {found}, and only what {stage} made is replaced; choose another output or remove it yourself"
+        )
+    records = {record.name: record for record in manifest.outputs}
+    for path in there:
+        record = records.get(path.name)
+        if record is None:
+            raise InputError(f"{path}: not in {manifest_path(output)}; remove it yourself or choose another output")
+        files = record_of(path, path.name, None).files
+        if files > record.files:
+            raise InputError(
+                f"{path}: holds {files:,} files, {files - record.files:,} more than {stage} made; move what is yours "
+                "or choose another output"
+            )
+    return manifest
+
+
+def _with_parents(path: Path) -> Iterator[Path]:
+    """A path and the folders it lies in, where it really lies."""
+    real = Path(os.path.realpath(path))
+    yield real
+    yield from real.parents
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return os.path.realpath(one) == os.path.realpath(other)
