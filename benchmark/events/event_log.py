@@ -39,6 +39,10 @@ class EventLog:
         """Wait a little until one of the sinks has every event; whether it has."""
         return all(entry.flush() for entry in self._sinks if entry.sink is sink)
 
+    def time_ms(self) -> int:
+        """Now, by the clock that events are stamped with: milliseconds since the epoch."""
+        return (self._clock_began_ns + _ticks_ns()) // 1_000_000
+
     def close(self) -> None:
         for sink in self._sinks:
             sink.close()
@@ -50,8 +54,7 @@ class EventLog:
         file = Path(caller.f_code.co_filename)
         if file.is_relative_to(REPOSITORY):
             file = file.relative_to(REPOSITORY)
-        time_ms = (self._clock_began_ns + _ticks_ns()) // 1_000_000
-        event = Event(key, kind, value, metadata, time_ms, file.as_posix(), caller.f_lineno, mlperf)
+        event = Event(key, kind, value, metadata, self.time_ms(), file.as_posix(), caller.f_lineno, mlperf)
         self._send(event)
         for follower in tuple(self._followers):
             self._follow(follower, event)

@@ -17,9 +17,8 @@ from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import TrainState
-
-AT_ONCE = 1 << 24
-"""Values fingerprinted at once, which bounds the memory it takes: 24 bytes for each."""
+from benchmark.training.witness.tensor_fingerprint import fingerprint
+from checkpoint_convert.formats.boxes import whole_box
 
 
 @dataclass(frozen=True)
@@ -47,17 +46,6 @@ def audit_replicas(state: TrainState, world: World) -> list[str]:
     return sorted({line for lines in everywhere for line in lines or ()})
 
 
-def fingerprint(tensor: Tensor) -> Tensor:
-    """64 bits, int64, that change with any bit of an FP32 tensor and with the order of its values."""
-    bits = tensor.contiguous().view(torch.int32).flatten()
-    total = torch.zeros((), dtype=torch.int64, device=tensor.device)
-    for start in range(0, bits.numel(), AT_ONCE):
-        some = bits[start : start + AT_ONCE]
-        place = torch.arange(start + 1, start + 1 + some.numel(), dtype=torch.int64, device=tensor.device)
-        total += ((some + place * 0x9E3779B1) * (2 * place + 1)).sum()  # wraps around
-    return total
-
-
 def _copies(state: TrainState, world: World) -> list[Copies]:
     """By axis of the mesh along which there are copies, and the two ends of the pipeline."""
     tensors = {name: value for name, value in state.tensors().items() if isinstance(value, DTensor)}
@@ -81,7 +69,9 @@ def _is_copied_along(tensor: DTensor, axis: str) -> bool:
 
 
 def _differences(copies: Copies, world: World) -> list[str]:
-    own = torch.stack([fingerprint(tensor) for tensor in copies.tensors.values()])
+    own = torch.stack(
+        [fingerprint(tensor, whole_box(tensor.shape), tensor.shape) for tensor in copies.tensors.values()]
+    )
     ranks = dist.get_process_group_ranks(copies.group)
     every = [torch.empty_like(own) for _ in ranks]
     dist.all_gather(every, own, group=copies.group)

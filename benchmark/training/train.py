@@ -36,11 +36,12 @@ from benchmark.training.guards.state_soundness import StateSoundness, check_stat
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
 from benchmark.training.restore_state import restore_state
-from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, result_path, write_summary
+from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, result_path, write_summary
 from benchmark.training.run_requests import RunRequests, seconds_since_process_start
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.step_flags import StepFlags, StopReason
 from benchmark.training.warm_up import warm_up
+from benchmark.training.witness.run_evidence import RunEvidence
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
 
@@ -82,6 +83,7 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             if config.deterministic:
                 folder.events.note("message", "only kernels that give the same bits each time (--deterministic)")
             run = TimedRun(config, world, folder, state, data, requests, phases, hosts)
+            run.begin_evidence()
             warmed_up = warm_up(state, world, phases)
             if warmed_up is not None:
                 folder.events.note("message", warmed_up.line())
@@ -113,19 +115,42 @@ class TimedRun:
         """Between copies, as the last audit found them."""
         self.soundness = StateSoundness(())
         """Of weights and moments, as the last check found them."""
-        self._batches = TrainingBatches(data.training, config, rank=world.data_rank, reads=world.reads_tokens)
+        self._evidence: RunEvidence | None = None
+        training = data.training
+        if config.evidence:
+            self._evidence = RunEvidence(config, world, state, training, folder.events)
+            training = self._evidence.windows
+        self._batches = TrainingBatches(training, config, rank=world.data_rank, reads=world.reads_tokens)
         self.requests = requests
         self.stop_by: StopReason | None = None
         """What asked for the end of the run."""
         self.saves = RunSaves(config, world, state, requests, folder.events, self.enter)
         self._speed = SpeedReports(config, state.forward_backward, hosts, folder.events)
 
+    def begin_evidence(self) -> None:
+        """Before the clock: what the run starts with. Collective."""
+        if self._evidence is not None:
+            benchmark = as_json(self.config.benchmark)
+            inputs = provenance(self.config) if self.world.rank == 0 else {}
+            self._evidence.begin(resumed=self.folder.resumed, benchmark=benchmark, inputs=inputs)
+
+    def close(self, status: Status) -> None:
+        """The clock stops. The log ends with the evidence's last digest, the evidence with the log's. Collective."""
+        if self._evidence is not None:
+            self._evidence.stop()
+        self.folder.close_run(status)
+        if self._evidence is not None:
+            self._evidence.close(status, self.folder.mlperf_log)
+
     def step(self) -> StepResult:
         self.enter("data")
         started = time.perf_counter()
         self._speed.begin(self.state.progress.steps)
-        batches = self._batches.at(self.state.progress.consumed_samples)
+        first_sample = self.state.progress.consumed_samples
+        batches = self._batches.at(first_sample)
         result = train_step(self.state, batches, self.enter, flags=self.saves.flags())
+        if self._evidence is not None:
+            self._evidence.stepped(result, step=self.state.progress.steps + 1, first_sample=first_sample)
         self._speed.end(self.state.progress.iteration + 1, disturbed=self.saves.busy)
         self.garbage.step_ended()
         self.saves.stepped(time.perf_counter() - started)
@@ -138,6 +163,8 @@ class TimedRun:
         self.enter("evaluation")
         result = evaluate(self.state, self.world, self._data.validation)
         self.garbage.evaluated()
+        if self._evidence is not None:
+            self._evidence.evaluated(result)
         return result
 
     def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
@@ -145,6 +172,8 @@ class TimedRun:
 
     def save(self, since: float) -> None:
         self.folder.mark_log()
+        if self._evidence is not None:
+            self._evidence.checkpoint()
         self.saves.save(since)
 
     def is_finite(self) -> bool:
@@ -181,7 +210,7 @@ def _run_and_summarize(run: TimedRun) -> Status:
     tokens_before = progress.trained_tokens
     with run.garbage:
         status = run_loop(run.config, progress, run.folder.events, run)
-    run.folder.close_run(status)
+    run.close(status)
     saved = run.saves.finish(STOP_PATIENCE_S)
     if status == "replicas differ":
         more = f" and {len(run.differences) - 1} more" if len(run.differences) > 1 else ""

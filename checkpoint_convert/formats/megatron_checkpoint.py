@@ -87,7 +87,7 @@ def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int
     waiting: deque[tuple[Tensor, Future[Values]]] = deque()
     with ThreadPoolExecutor(READS_IN_FLIGHT) as pool:
         for name, target in targets.items():
-            local, box = _owned(target)
+            local, box = own_part(target)
             waiting.append((local, pool.submit(read, name, tuple(target.shape), box)))
             if len(waiting) > READS_IN_FLIGHT:
                 _copy(*waiting.popleft())
@@ -103,7 +103,7 @@ def _array_of(name: str) -> tuple[str, int | None]:
     return LAYERS + rest, int(layer)
 
 
-def _owned(target: Tensor) -> tuple[Tensor, Box]:
+def own_part(target: Tensor) -> tuple[Tensor, Box]:
     """This process's part of ``target`` and its place in the whole."""
     if not isinstance(target, DTensor):
         return target, whole_box(target.shape)

@@ -32,7 +32,7 @@ from benchmark.training import train as training
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.loop import Status
-from checkpoint_convert.formats.megatron_checkpoint import _owned
+from checkpoint_convert.formats.megatron_checkpoint import own_part
 from stage.digest import md5_file
 from stage.manifest import ASKED_AT_ONCE, record_of
 from tests.benchmark.runs import system_of
@@ -146,7 +146,7 @@ def _start_of_rank(config: RunConfig, rank: int) -> _RankStart:
         times.append(time.perf_counter())
         state = empty_state(config, world, starting_progress(config.benchmark, 0), within=fake_tensors())
         times.append(time.perf_counter())
-        parts = [part for part, _ in map(_owned, state.tensors().values())]
+        parts = [part for part, _ in map(own_part, state.tensors().values())]
         times.append(time.perf_counter())
         mesh_s, empty_s, plan_s = (after - before for before, after in itertools.pairwise(times))
         sizes = sum(part.numel() * 4 for part in parts)

@@ -1,0 +1,84 @@
+"""The evidence of whole runs: beginning, interruption, end."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmark.config.run_config import RunConfig
+from benchmark.evidence.chain_links import read_chain
+from benchmark.evidence.link_contents import Dropped, ResumeLink, StepLink
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
+from benchmark.training.train import train
+from benchmark.training.witness.evidence_log import sha256_of
+from benchmark.training.witness.run_evidence import digests_by_name
+from tests.benchmark.runs import mlperf
+from tests.benchmark.tiny import SHORT, Inputs, in_processes
+
+
+@pytest.fixture(scope="module")
+def finished(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    config = inputs.config(tmp_path_factory.mktemp("finished") / "run", SHORT, evidence=True, save_interval=2)
+    assert in_processes(1, train, config) == ["completed"]
+    return config
+
+
+def test_log_and_chain_hold_each_other(finished: RunConfig) -> None:
+    chain, log = read_chain(finished.run_dir / "evidence.jsonl"), mlperf(finished.run_dir)
+    assert chain.end is not None
+    assert (chain.end.status, chain.end.step) == ("completed", 6)
+    assert chain.end.log_sha256 == sha256_of(finished.run_dir / "result_0.txt")
+    keys = [event["key"] for event in log]
+    assert keys.index("evidence") == keys.index("run_stop") - 1
+    assert log[keys.index("evidence")]["value"] == chain.links[-1].previous
+
+
+def test_beginning_names_the_run(finished: RunConfig) -> None:
+    begin = read_chain(finished.run_dir / "evidence.jsonl").begin
+    assert begin is not None
+    config = json.loads((finished.run_dir / "config.json").read_text())
+    assert (begin.seed, begin.precision, begin.benchmark) == (17, "fp32", config["benchmark"])
+    assert begin.machinery.layout["devices"] == 1
+    assert begin.machinery.kernels["deterministic"] is True
+    datasets = [f"{name}.{kind}" for name in ("train_0", "train_1", "valid") for kind in ("bin", "idx")]
+    assert set(begin.inputs) == {*datasets, "checkpoint"}
+    assert sum(begin.sizes) > 70_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["at its end", "within a line"])
+def test_a_continued_run_continues_its_chain(killed: str, finished: RunConfig, tmp_path: Path) -> None:
+    """As after kill -9 behind the checkpoint of step 4: two more steps are there, and count no more."""
+    shutil.copytree(finished.run_dir, tmp_path / "run")
+    evidence = tmp_path / "run" / "evidence.jsonl"
+    whole = read_chain(evidence)
+    (tmp_path / "run" / "summary.json").unlink()
+    shutil.rmtree(checkpoint_path(tmp_path / "run", 6))
+    if killed == "within a line":
+        evidence.write_bytes(evidence.read_bytes()[:-10])
+    config = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None)
+    assert in_processes(1, train, config) == ["completed"]
+    chain = read_chain(evidence)
+    assert (chain.problem, chain.torn) == (None, False)
+    (resumed,) = chain.of(ResumeLink)
+    head = read_progress(checkpoint_path(tmp_path / "run", 4)).evidence_head
+    assert resumed.step == 4
+    place = [type(link.content) for link in chain.links].index(ResumeLink)
+    assert chain.links[place].previous == head
+    lost = 5 if killed == "at its end" else 4
+    dropped = {5: whole.head, 4: whole.links[-1].previous}
+    assert resumed.dropped == Dropped(lost, dropped[lost])
+    assert resumed.state.weights == whole.steps[4].weights
+    assert [link.step for link in chain.of(StepLink)] == [1, 2, 3, 4, 5, 6]
+    assert {step: link.weights for step, link in chain.steps.items()} == {
+        step: link.weights for step, link in whole.steps.items()
+    }
+    assert chain.end is not None
+    assert chain.end.log_sha256 == sha256_of(tmp_path / "run" / "result_0.txt")
+
+
+def test_names_of_inputs_are_without_their_folders() -> None:
+    inputs = {"/data/a": {"manifest": "/data/a.manifest.json", "md5": {"a.bin": "1", "a.idx": "2"}}, "/data/b": None}
+    assert digests_by_name(inputs) == {"a.bin": "1", "a.idx": "2", "b": None}
