@@ -17,7 +17,7 @@ from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.witness.tensor_fingerprint import fingerprint
+from benchmark.training.guards.witness.tensor_fingerprint import fingerprint
 from checkpoint_convert.formats.boxes import whole_box
 
 

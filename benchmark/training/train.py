@@ -33,6 +33,7 @@ from benchmark.training.guards.skip_diagnosis import describe_state
 from benchmark.training.guards.speed_reports import SpeedReports
 from benchmark.training.guards.spike_detector import Spike
 from benchmark.training.guards.state_soundness import StateSoundness, check_state
+from benchmark.training.guards.witness.run_evidence import RunEvidence
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
 from benchmark.training.restore_state import restore_state
@@ -41,7 +42,6 @@ from benchmark.training.run_requests import RunRequests, seconds_since_process_s
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.step_flags import StepFlags, StopReason
 from benchmark.training.warm_up import warm_up
-from benchmark.training.witness.run_evidence import RunEvidence
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed
 
@@ -164,7 +164,7 @@ class TimedRun:
         result = evaluate(self.state, self.world, self._data.validation)
         self.garbage.evaluated()
         if self._evidence is not None:
-            self._evidence.evaluated(result)
+            self._evidence.evaluated(result.log_perplexity, result.scored_tokens)
         return result
 
     def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:

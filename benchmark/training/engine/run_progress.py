@@ -84,7 +84,7 @@ class Progress:
     mlperf_log_bytes: int = 0
     """Length of the MLPerf log when the checkpoint was written; what is beyond it never happened."""
     evidence_head: str = ""
-    """Digest of the last link of the evidence then (witness/evidence_log.py); empty without evidence."""
+    """Digest of the last link of the evidence then (guards/witness/evidence_log.py); empty without evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)
     watch: SpikeWatch = field(default_factory=SpikeWatch)
     rollbacks: list[Rollback] = field(default_factory=list)

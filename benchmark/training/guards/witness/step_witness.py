@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,13 +14,28 @@ from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import training_sample_ids
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.step import EvaluationResult, StepResult
-from benchmark.training.witness.later_sum import LaterSum
-from benchmark.training.witness.state_prints import StatePrints
-from benchmark.training.witness.witnessed_samples import WitnessedSamples
+from benchmark.training.guards.witness.later_sum import LaterSum
+from benchmark.training.guards.witness.state_prints import StatePrints
+from benchmark.training.guards.witness.witnessed_samples import WitnessedSamples
 from data_prep.sample_order.token_windows import TokenWindows
 
 LOWER = (1 << 32) - 1
+
+
+class StepFigures(Protocol):
+    """Of a step, equal on all processes (``StepResult``)."""
+
+    @property
+    def loss(self) -> float: ...
+
+    @property
+    def grad_norm(self) -> float: ...
+
+    @property
+    def learning_rate(self) -> float: ...
+
+    @property
+    def skipped(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -29,12 +45,12 @@ class _Done:
     step: int
     time_ms: int
     first_sample: int
-    result: StepResult
+    result: StepFigures
     sums: LaterSum
 
 
 class StepWitness:
-    """All methods but :meth:`evaluated` are collective."""
+    """All methods are collective."""
 
     def __init__(
         self,
@@ -54,7 +70,7 @@ class StepWitness:
         self._counts_samples = pipeline.get_local_rank() == 0 and tensor.get_local_rank() == 0
         """Of the processes that read the same samples, one counts."""
 
-    def stepped(self, result: StepResult, *, step: int, first_sample: int) -> None:
+    def stepped(self, result: StepFigures, *, step: int, first_sample: int) -> None:
         """A step is done. Its link is given out with the next call: nobody waits for the fingerprints."""
         self.finish()
         halves = [part for number in self._samples(first_sample) for part in (number & LOWER, number >> 32)]
@@ -89,10 +105,11 @@ class StepWitness:
             )
         )
 
-    def evaluated(self, result: EvaluationResult, *, step: int) -> None:
-        """The step before is finished."""
+    def evaluated(self, log_perplexity: float, scored_tokens: int, *, step: int) -> None:
+        """The validation set was evaluated after ``step`` steps."""
+        self.finish()
         if self._world.rank == 0:
-            self._give(EvaluationLink(step, self._clock_ms(), result.log_perplexity, result.scored_tokens))
+            self._give(EvaluationLink(step, self._clock_ms(), log_perplexity, scored_tokens))
 
     def checkpoint(self, *, step: int) -> None:
         """A checkpoint is about to be begun. Training waits for the device, as it does for the checkpoint anyway."""

@@ -9,7 +9,7 @@ from torch.distributed.tensor import DTensor
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.witness.tensor_fingerprint import fingerprint, fingerprint_and_projection
+from benchmark.training.guards.witness.tensor_fingerprint import fingerprint, fingerprint_and_projection
 from checkpoint_convert.formats.megatron_checkpoint import own_part
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config

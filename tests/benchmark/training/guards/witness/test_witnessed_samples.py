@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from benchmark.training.witness.witnessed_samples import WitnessedSamples, sample_print, token_print
+from benchmark.training.guards.witness.witnessed_samples import WitnessedSamples, sample_print, token_print
 from data_prep.sample_order.token_windows import open_token_windows
 from tests.benchmark.tiny import Inputs
 

@@ -11,9 +11,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.evidence.chain_links import read_chain
 from benchmark.evidence.link_contents import Dropped, ResumeLink, StepLink
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
+from benchmark.training.guards.witness.evidence_log import sha256_of
+from benchmark.training.guards.witness.run_evidence import digests_by_name
 from benchmark.training.train import train
-from benchmark.training.witness.evidence_log import sha256_of
-from benchmark.training.witness.run_evidence import digests_by_name
 from tests.benchmark.runs import mlperf
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 

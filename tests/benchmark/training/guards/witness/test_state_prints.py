@@ -11,9 +11,9 @@ from benchmark.evidence.tensor_prints import joined_halves
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
-from benchmark.training.witness.later_sum import LaterSum
-from benchmark.training.witness.state_prints import StatePrints, parameter_sizes
-from benchmark.training.witness.tensor_fingerprint import fingerprint
+from benchmark.training.guards.witness.later_sum import LaterSum
+from benchmark.training.guards.witness.state_prints import StatePrints, parameter_sizes
+from benchmark.training.guards.witness.tensor_fingerprint import fingerprint
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import system_of

@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.witness.later_sum import LaterSum
+from benchmark.training.guards.witness.later_sum import LaterSum
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import in_processes
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.training.witness import tensor_fingerprint
-from benchmark.training.witness.tensor_fingerprint import fingerprint, fingerprint_and_projection
+from benchmark.training.guards.witness import tensor_fingerprint
+from benchmark.training.guards.witness.tensor_fingerprint import fingerprint, fingerprint_and_projection
 from checkpoint_convert.formats.boxes import Box, whole_box
 
 WHOLE = 1 << 64

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmark.evidence.chain_links import EVIDENCE, NOTHING, read_chain
 from benchmark.evidence.link_contents import Dropped
-from benchmark.training.witness.evidence_log import EvidenceLog, sha256_of
+from benchmark.training.guards.witness.evidence_log import EvidenceLog, sha256_of
 from tests.benchmark.evidence.test_chain_links import CONTENTS, write
 
 

@@ -9,9 +9,8 @@ from benchmark.evidence.link_contents import VERSION, BeginLink, Content, EndLin
 from benchmark.machine.kernel_facts import kernel_facts
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.step import EvaluationResult, StepResult
-from benchmark.training.witness.evidence_log import EvidenceLog, sha256_of
-from benchmark.training.witness.step_witness import StepWitness
+from benchmark.training.guards.witness.evidence_log import EvidenceLog, sha256_of
+from benchmark.training.guards.witness.step_witness import StepFigures, StepWitness
 from data_prep.sample_order.token_windows import TokenWindows
 
 LAYOUT = (
@@ -67,14 +66,13 @@ class RunEvidence:
         )
         self._log.add(begin)
 
-    def stepped(self, result: StepResult, *, step: int, first_sample: int) -> None:
+    def stepped(self, result: StepFigures, *, step: int, first_sample: int) -> None:
         """Collective."""
         self._witness.stepped(result, step=step, first_sample=first_sample)
 
-    def evaluated(self, result: EvaluationResult) -> None:
+    def evaluated(self, log_perplexity: float, scored_tokens: int) -> None:
         """Collective."""
-        self._witness.finish()
-        self._witness.evaluated(result, step=self._state.progress.steps)
+        self._witness.evaluated(log_perplexity, scored_tokens, step=self._state.progress.steps)
 
     def checkpoint(self) -> None:
         """A checkpoint is about to be begun, which will know where in the chain it is. Collective."""
