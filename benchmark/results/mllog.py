@@ -7,14 +7,15 @@ after the last of these tokens. Where those tools stop with a traceback, or sile
 
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmark.results.printable import shortened
+from benchmark.results.regular_files import UnfitFile, read_regular
 
 TOKEN = ":::MLLOG "
 BARE_TOKEN = ":::MLLOG"
@@ -22,6 +23,15 @@ MOST_BYTES = 256 << 20
 """The largest published GPT-3 log has 5 MB; a file beyond this is not read into memory."""
 MOST_RECORD_CHARACTERS = 1 << 20
 """The largest published record has under 1,000."""
+MOST_CHARACTERS = 64 << 20
+"""Of all records of a file."""
+MOST_VALUES = 2_000_000
+"""In all records of a file, each of which takes some hundred bytes of memory; published logs have at most 300,000."""
+MOST_EXACT = 1 << 53
+"""Beyond it a float does not tell whole numbers apart."""
+PIECE = 1 << 20
+MOST_NAMES = 8
+"""Of the names that are listed in one problem."""
 MOST_SHOWN = 80
 """Characters of a line that a problem quotes."""
 MOST_PROBLEMS = 200
@@ -118,45 +128,46 @@ class ResultLog:
 
 
 def as_number(value: Any) -> float | None:
-    """``value`` if it is a finite JSON number; an integer stays one."""
+    """``value`` if it is a finite JSON number; an integer stays one, as far as a float can tell it from the next."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
+    if isinstance(value, int) and abs(value) <= MOST_EXACT:
+        return value
     try:
-        return value if math.isfinite(value) else None
+        return float(value) if math.isfinite(value) else None
     except OverflowError:  # an integer beyond a float's range
         return None
 
 
 def read_log(path: Path) -> ResultLog:
-    """Read a result file. Whatever is in it, the answer is a log, perhaps an empty one with problems.
-
-    Raises OSError if the file cannot be opened.
-    """
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        found = f"{size:,} bytes"
-        problem = Problem(
-            None, found, f"at most {MOST_BYTES:,} bytes", "log from rank 0 only, and without other programs' output"
-        )
-        return ResultLog(path, size, 0, (), (problem,))
-    return parse_log(path, path.read_bytes())
+    """Read a result file. Whatever is there, the answer is a log, perhaps an empty one with problems."""
+    try:
+        return parse_log(path, read_regular(path, MOST_BYTES))
+    except OSError as error:
+        found = str(error) if isinstance(error, UnfitFile) else (error.strerror or str(error))
+        expected = f"a regular file that can be read, of at most {MOST_BYTES:,} bytes"
+        mend = "give the result_*.txt that the run wrote, from rank 0 only and without other programs' output"
+        return ResultLog(path, 0, 0, (), (Problem(None, found, expected, mend),))
 
 
 def parse_log(path: Path, content: bytes) -> ResultLog:
     """The log that ``content`` is; ``path`` is for messages."""
-    # latin-1 and universal newlines, as the official tools read; every byte sequence is text then
-    lines = re.split("\r\n|\r|\n", content.decode("latin-1"))
-    if lines and not lines[-1]:
-        lines.pop()
+    size, content = len(content), with_plain_newlines(content)
     events: list[LogEvent] = []
     problems: list[Problem] = []
-    for number, line in enumerate(lines, 1):
-        if BARE_TOKEN not in line:
-            continue
-        event, found = _read_line(number, line)
+    characters = values = 0
+    for number, line in _lines_with(BARE_TOKEN.encode(), content):
+        characters += len(line)
+        values += line.count(",") + line.count("[")
+        if characters > MOST_CHARACTERS or values > MOST_VALUES:
+            found = f"more than {MOST_VALUES:,} values, or {MOST_CHARACTERS:,} characters of records, up to this line"
+            mend = "log from rank 0 only: the rest of the file was not read"
+            problems.insert(0, Problem(number, found, "a log like the published ones, of 5 MB at most", mend))
+            break
+        event, found_here = _read_line(number, line)
         if event is not None:
             events.append(event)
-        problems += found
+        problems += found_here
     if not events:
         expected = "lines that begin with ':::MLLOG '"
         problems.append(Problem(None, "no MLLOG record", expected, "give the result_*.txt that the run wrote"))
@@ -164,7 +175,49 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
     if left_out > 0:
         problems = problems[:MOST_PROBLEMS]
         problems.append(Problem(None, f"{left_out} more lines that cannot be read", "records", "see the first ones"))
-    return ResultLog(path, len(content), len(lines), tuple(events), tuple(problems))
+    lines = content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
+    return ResultLog(path, size, lines, tuple(events), tuple(problems))
+
+
+def with_plain_newlines(content: bytes) -> bytes:
+    """Universal newlines, as the official tools read."""
+    return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in content else content
+
+
+def _lines_with(token: bytes, content: bytes) -> Iterator[tuple[int, str]]:
+    """Numbers, from 1, and text of the lines that hold ``token``: others are only counted, however many they are.
+
+    The text is read as latin-1, as the official tools do: every byte sequence is text then.
+    """
+    number, counted = 1, 0
+    place = content.find(token)
+    while place >= 0:
+        start = content.rfind(b"\n", counted, place) + 1 or counted
+        end = content.find(b"\n", place)
+        end = len(content) if end < 0 else end
+        number += content.count(b"\n", counted, start)
+        yield number, content[start:end].decode("latin-1")
+        counted = start
+        place = content.find(token, end)
+
+
+def lines_by_number(content: bytes, numbers: Collection[int]) -> dict[int, str]:
+    """The text of the lines of these numbers, as far as they are there, for files of any number of lines."""
+    content = with_plain_newlines(content)
+    found: dict[int, str] = {}
+    before = start = 0
+    while start < len(content) and len(found) < len(numbers):
+        end = content.find(b"\n", start + PIECE) + 1 or len(content)  # whole lines
+        block = content[start:end]
+        here = block.count(b"\n") + (not block.endswith(b"\n"))
+        wanted = [number for number in numbers if before < number <= before + here]
+        if wanted:
+            lines = block.split(b"\n")
+            found |= {number: lines[number - before - 1].decode("latin-1") for number in wanted}
+        before, start = before + here, end
+        if before >= max(numbers):
+            break
+    return found
 
 
 def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
@@ -188,9 +241,10 @@ def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
         found = f"{shortened(record, MOST_SHOWN)} ({_why(error)})"
         mend = "the line is cut or mixed with other output: keep stdout out of the file, and flush at each event"
         return None, [*problems, Problem(number, found, "one JSON object after the token", mend)]
-    for name in repeated:
-        mend = "write each field once"
-        problems.append(Problem(number, f"field {name!r} twice in a record", "every field once", mend))
+    if repeated:
+        names = shortened(", ".join(repr(name) for name in repeated[:MOST_NAMES]), MOST_SHOWN)
+        found = f"field {names} twice in a record" if len(repeated) == 1 else f"fields {names} twice in a record"
+        problems.append(Problem(number, found, "every field once", "write each field once"))
     event = _as_event(number, record, fields, problems)
     return event, problems
 
@@ -215,6 +269,10 @@ def _as_event(number: int, record: str, fields: Any, problems: list[Problem]) ->
         expected = f"event_type {', '.join(EVENT_TYPES)}"
         mend = "write it with mllog's start, end or event"
         problems.append(Problem(number, f"event_type {shortened(repr(kind), MOST_SHOWN)}", expected, mend, fatal=False))
+    if fields["time_ms"] != int(fields["time_ms"]):
+        found = f"time_ms {fields['time_ms']!r}, with a fraction"
+        mend = "log whole milliseconds, as mllog does; the official tools accept it"
+        problems.append(Problem(number, found, "a whole number of milliseconds", mend, fatal=False))
     time_ms = int(fields["time_ms"])
     return LogEvent(number, fields["key"], fields["value"], time_ms, str(kind), fields["metadata"], record)
 
@@ -224,7 +282,7 @@ def _wrong_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not isinstance(fields["key"], str):
         yield "key", "a string"
     time = as_number(fields["time_ms"])
-    if time is None or time != int(time):
+    if time is None or abs(time) > MOST_EXACT:
         yield "time_ms", "milliseconds since the epoch, a whole number"
     if not isinstance(fields["metadata"], dict):
         yield "metadata", "an object"
@@ -233,8 +291,7 @@ def _wrong_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _object(pairs: Sequence[tuple[str, Any]], repeated: list[str]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated += sorted({name for name in names if names.count(name) > 1})
+        repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     return content
 
 

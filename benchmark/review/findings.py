@@ -7,11 +7,14 @@ from typing import Generic, Literal, TypeVar
 
 from benchmark.results.mllog import LogEvent
 from benchmark.results.run_summary import RunSummary
+from benchmark.review.reviewer_words import family_question, public_rules, question_to_submitter
 
 Severity = Literal["error", "warning", "note"]
 """error: not acceptable, the review fails; warning: a reviewer will ask; note: good to know."""
 Subject = TypeVar("Subject")
 Run = RunSummary
+PARTS_IN_QUESTION = 3
+"""SYSTEM/gpt3/result_0.txt: what a submitter knows of a path."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,13 @@ class Deviation:
     found: str
     due: str
     mend: str
+    question: str = ""
+    """For the submitter, where that of the rule is too general."""
 
 
-def at(run: Run, event: LogEvent, found: str, due: str, mend: str) -> Deviation:
+def at(run: Run, event: LogEvent, found: str, due: str, mend: str, question: str = "") -> Deviation:
     """A deviation in the line of one record."""
-    return Deviation(run.log.path, event.line, found, due, mend)
+    return Deviation(run.log.path, event.line, found, due, mend, question)
 
 
 @dataclass(frozen=True)
@@ -36,15 +41,20 @@ class Rule(Generic[Subject]):
     """One check of ours, as data."""
 
     name: str
+    """FAMILY.TOPIC, unique."""
     severity: Severity
     source: str
     """Where the rule stands: sections of docs/facts/mlperf_review.md, and their topic in words."""
     check: Callable[[Subject], Iterable[Deviation]]
+    question: str = ""
+    """What to ask the submitter; empty: what is asked about its family (reviewer_words.py)."""
+    explains: tuple[str, ...] = ()
+    """Beginnings of the names of rules whose findings in the same file follow from a finding of this one: left out."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of a review."""
+    """One thing to act on."""
 
     rule: str
     severity: Severity
@@ -54,6 +64,14 @@ class Finding:
     found: str
     due: str
     mend: str
+    text: str = ""
+    """The line itself, without control characters and cut to a bound; empty: no line, or a file that is not read."""
+    question: str = ""
+    """Ready to be sent to the submitter; empty for a note."""
+    rules: str = ""
+    """Where the public rules say so: document and section."""
+    also: tuple[str, ...] = ()
+    """Other places of one system where the same was found, as ``path:line``."""
 
     @property
     def place(self) -> str:
@@ -64,4 +82,18 @@ def apply(rules: Iterable[Rule[Subject]], subject: Subject) -> Iterator[Finding]
     """What every rule finds in ``subject``."""
     for rule in rules:
         for one in rule.check(subject):
-            yield Finding(rule.name, rule.severity, rule.source, str(one.path), one.line, one.found, one.due, one.mend)
+            yield as_finding(rule, one)
+
+
+def as_finding(rule: Rule[Subject], one: Deviation) -> Finding:
+    """Of a deviation; its line is quoted later, when all of a file are known (merged_findings.py)."""
+    asked = ""
+    if rule.severity != "note":
+        where = "/".join(one.path.parts[-PARTS_IN_QUESTION:]) + ("" if one.line is None else f", line {one.line}")
+        asked = question_to_submitter(
+            where, one.found, one.due, one.question or rule.question or family_question(rule.name)
+        )
+    return Finding(
+        rule.name, rule.severity, rule.source, str(one.path), one.line, one.found, one.due, one.mend,
+        question=asked, rules=public_rules(rule.source),
+    )  # fmt: skip

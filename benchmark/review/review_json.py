@@ -1,22 +1,37 @@
 """A review for machines: ``review --json F``. docs/review.md documents the shape; ``format`` changes with it."""
 
+import math
 from dataclasses import asdict
 from typing import Any
 
 from benchmark.results.convergence import Convergence, ReferencePoint
+from benchmark.review.findings import Finding
 from benchmark.review.verdict import Review, SubjectReview
 
-FORMAT = 1
+FORMAT = 2
 
 
 def review_as_json(review: Review) -> dict[str, Any]:
-    """Verdict, then one entry per package or set of runs."""
-    return {
-        "format": FORMAT,
-        "passed": review.passed,
-        "seconds": round(review.seconds, 3),
-        "subjects": [_subject(subject) for subject in review.subjects],
-    }
+    """Verdict, then one entry per package or set of runs; null for what is no finite number."""
+    content: dict[str, Any] = finite(
+        {
+            "format": FORMAT,
+            "passed": review.passed,
+            "verdict": review.verdict,
+            "seconds": round(review.seconds, 3),
+            "subjects": [_subject(subject) for subject in review.subjects],
+        }
+    )
+    return content
+
+
+def finite(value: Any) -> Any:
+    """The same with None for NaN and infinities, which are no JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: finite(one) for name, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _subject(subject: SubjectReview) -> dict[str, Any]:
@@ -25,15 +40,22 @@ def _subject(subject: SubjectReview) -> dict[str, Any]:
         "path": subject.path,
         "ruleset": subject.ruleset,
         "passed": subject.passed,
+        "verdict": subject.verdict,
         "counts": {severity: len(subject.of(severity)) for severity in ("error", "warning", "note")},
         "official": [asdict(check) for check in subject.checks],
         "not_applicable": list(subject.not_applicable),
-        "findings": [asdict(finding) for finding in subject.findings],
+        "findings": [_finding(subject, finding) for finding in subject.findings],
         "results": [
             {**asdict(score), "convergence": _convergence(one.convergence)}
             for score, one in zip(subject.scores, subject.sets, strict=True)
         ],
     }
+
+
+def _finding(subject: SubjectReview, finding: Finding) -> dict[str, Any]:
+    """With paths told from the subject's folder."""
+    near = {"path": subject.near(finding.path), "also": [subject.near(place) for place in finding.also]}
+    return {**asdict(finding), **near}
 
 
 def _convergence(result: Convergence) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """A review for people: the verdict first, then the result, then what to mend."""
 
 import os
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -9,16 +11,26 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmark.results.convergence import Convergence, ReferencePoint, prune
-from benchmark.results.printable import printable
+from benchmark.results.printable import printable, shortened
 from benchmark.results.score import RunScore, Score
 from benchmark.review.findings import Finding
-from benchmark.review.verdict import SEVERITIES, Review, SubjectReview
+from benchmark.review.verdict import SEVERITIES, WORST_FIRST, Review, SubjectReview, Verdict
 
+VERDICT_STYLES: Mapping[Verdict, str] = {
+    "acceptable": "bold green",
+    "acceptable with questions": "bold yellow",
+    "rejected": "bold red",
+}
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-WIDTH_WITHOUT_TERMINAL, NARROWEST = 140, 125
+WIDTH_WITHOUT_TERMINAL, NARROWEST = 120, 120
+NARROWEST_TEXT = 40
 RUN_COLUMNS = "seed status minutes tokens evals last init_s init step_s eval restarts".split()
 MOST_OF_A_RULE = 5
 """Findings of one rule that are shown; --json has all."""
+MOST_CELL = 30
+"""Characters of a cell."""
+MOST_PLACES = 4
+"""Of one finding, besides the first."""
 
 
 def review_console() -> Console:
@@ -31,10 +43,10 @@ def review_console() -> Console:
 def print_review(review: Review, out: Console, comparison: Table | None = None) -> None:
     """The verdict over all first; ``comparison`` after it."""
     if len(review.subjects) > 1:
-        passed = sum(subject.passed for subject in review.subjects)
-        style = "bold green" if review.passed else "bold red"
-        words = f"{_verdict(review.passed)}  {passed} of {len(review.subjects)} pass, in {review.seconds:.1f} s"
-        _say(out, words, style)
+        counts = Counter(subject.verdict for subject in review.subjects)
+        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
+        words = f"{review.verdict.upper()}  of {len(review.subjects)} results {told}, in {review.seconds:.1f} s"
+        _say(out, words, VERDICT_STYLES[review.verdict])
         out.print()
     if comparison is not None:
         out.print(comparison)
@@ -47,23 +59,23 @@ def _print_subject(subject: SubjectReview, out: Console) -> None:
     counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
     files = sum(len(one.files) for one in subject.sets)
     what = "package" if subject.kind == "package" else _count(files, "run")
-    heading = f"{_verdict(subject.passed)}  {_near(subject.path)}  ({what}, ruleset {subject.ruleset})"
-    style = "bold green" if subject.passed else "bold red"
-    _say(out, heading + (f": {counts}" if counts else ""), style)
-    _print_findings(subject.of("error"), out)
+    heading = printable(f"{subject.verdict.upper()}  {_below_here(subject.path)}")
+    out.print(Text(heading, VERDICT_STYLES[subject.verdict]), soft_wrap=True)  # a path is not folded
+    _say(out, f"  {what}, ruleset {subject.ruleset}" + (f": {counts}" if counts else ""), "bold")
+    _print_findings(subject.of("error"), subject, out)
     _print_official(subject, out)
     for score, one in zip(subject.scores, subject.sets, strict=True):
         _print_score(score, one.convergence, out)
-    _print_findings([*subject.of("warning"), *subject.of("note")], out)
+    _print_findings([*subject.of("warning"), *subject.of("note")], subject, out)
     out.print()
 
 
 def _print_official(subject: SubjectReview, out: Console) -> None:
     for check in subject.checks:
         if not check.passed:
-            _say(out, f"  {check.outcome}: {check.tool}, {_near(check.subject)}", "red")
+            _say(out, f"  {check.outcome}: {check.tool}, {subject.near(check.subject)}", "red")
             for complaint in check.complaints:
-                _say(out, f"           {_near(complaint)}")
+                _say(out, f"           {subject.near(complaint)}")
     tools = dict.fromkeys(check.tool for check in subject.checks)
     words = []
     for tool in tools:
@@ -87,7 +99,8 @@ def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
     for title in RUN_COLUMNS:
         table.add_column(title.replace("_", " "), justify="right")
     for run in score.runs:
-        table.add_row(f"  {Path(run.path).name}", *_cells(run))
+        cells = (shortened(cell, MOST_CELL) for cell in (Path(run.path).name, *_cells(run)))
+        table.add_row(*(Text(f"  {cell}" if place == 0 else cell) for place, cell in enumerate(cells)))
     out.print(table)
     if convergence.batch_size is not None and convergence.tokens:
         out.print(reference_table(convergence))
@@ -175,39 +188,53 @@ def _cells(run: RunScore) -> Iterator[str]:
     yield str(run.restarts)
 
 
-def _print_findings(findings: Sequence[Finding], out: Console) -> None:
-    """One line per finding; what is the same in several files of a folder, once."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in findings:
-        folder = str(Path(finding.path).parent)
-        groups.setdefault((folder, finding.rule, finding.found, finding.due, finding.mend), []).append(finding)
+def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
+    """Each with its places, the line, what is due, the rule and the question; the first ones of a rule."""
     shown: dict[str, int] = {}
-    for same in groups.values():
-        first = same[0]
-        count = shown[first.rule] = shown.get(first.rule, 0) + 1
+    for finding in findings:
+        count = shown[finding.rule] = shown.get(finding.rule, 0) + 1
         if count <= MOST_OF_A_RULE:
-            others = [finding.place.rpartition(os.sep)[2] for finding in same[1:]]
-            also = f" (also {', '.join(others[:4])}{' …' if len(others) > 4 else ''})" if others else ""
-            line = f"  {first.severity:8} {_near(first.place)}{also}: {first.found}; due: {first.due}."
-            _say(out, f"{line} Mend: {first.mend} [{first.rule}: {first.source}]", COLOURS[first.severity])
+            _print_finding(finding, subject, out)
     for rule, count in shown.items():
         if count > MOST_OF_A_RULE:
             severity = next(finding.severity for finding in findings if finding.rule == rule)
             _say(out, f"  {severity:8} {rule}: {count - MOST_OF_A_RULE} more; --json has all", COLOURS[severity])
 
 
-def _say(out: Console, text: str, style: str = "") -> None:
-    """One line as it is: no markup, no control characters from a stranger's file."""
-    out.print(Text(printable(text), style=style), soft_wrap=True)
+def _print_finding(finding: Finding, subject: SubjectReview, out: Console) -> None:
+    places = [subject.near(place) for place in (finding.place, *finding.also[:MOST_PLACES])]
+    if len(finding.also) > MOST_PLACES:
+        places.append(f"and {len(finding.also) - MOST_PLACES} more")
+    told = (
+        ("", f"{', '.join(places)}: {finding.found}; due: {finding.due}"),
+        ("line", finding.text),
+        ("mend", finding.mend),
+        ("rule", f"{finding.rule}: {finding.rules}; {finding.source}"),
+        ("ask", finding.question),
+    )
+    for title, words in told:
+        if words:
+            first = f"  {finding.severity:8} " if not title else f"           {title:5}"
+            style = COLOURS[finding.severity] if not title else ""
+            _say(out, f"{first}{words}", style, indent=11 if not title else 16, whole_words=False)
 
 
-def _near(text: str) -> str:
+def _say(out: Console, text: str, style: str = "", indent: int = 4, whole_words: bool = True) -> None:
+    """Text as it is: no markup, no control characters from a stranger's file; folded to the console's width."""
+    lines = textwrap.wrap(
+        printable(text),
+        max(out.width, NARROWEST_TEXT),
+        subsequent_indent=" " * indent,
+        break_long_words=not whole_words,
+        break_on_hyphens=False,
+    )
+    for line in lines:
+        out.print(Text(line, style=style), soft_wrap=True)
+
+
+def _below_here(path: str) -> str:
     """Paths below the current folder without it."""
-    return text.replace(f"{Path.cwd()}{os.sep}", "")
-
-
-def _verdict(passed: bool) -> str:
-    return "PASS" if passed else "FAIL"
+    return path.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,5 +1,6 @@
 """``review``: the official checkers and the rules of our own on results and packages, and what they come to."""
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ from typing import Literal
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
 from benchmark.review.findings import Finding, Severity, apply
+from benchmark.review.merged_findings import merged, quoted, without_consequences
 from benchmark.review.official_checkers import TOOLS, run_checkers
 from benchmark.review.official_tools import ToolVerdict
 from benchmark.review.rules.rule_table import CONVERGENCE_RULES, LOG_RULES, PACKAGE_RULES, SET_RULES, SYSTEM_RULES
 from benchmark.review.rules.system_rules import Described
 
+Verdict = Literal["acceptable", "acceptable with questions", "rejected"]
+WORST_FIRST: tuple[Verdict, ...] = ("rejected", "acceptable with questions", "acceptable")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
@@ -31,9 +35,29 @@ class SubjectReview:
     """One per set."""
 
     @property
+    def verdict(self) -> Verdict:
+        """rejected: an error, or an official tool that failed or did not run; questions: warnings."""
+        if not self.passed:
+            return "rejected"
+        return "acceptable with questions" if self.of("warning") else "acceptable"
+
+    @property
     def passed(self) -> bool:
         """Every official tool that applies ran and passed, and no rule of ours has an error."""
         return bool(self.checks) and all(check.passed for check in self.checks) and not self.of("error")
+
+    @property
+    def root(self) -> Path:
+        """The folder that paths are told from: the package, or where all files of the runs lie."""
+        if self.kind == "package":
+            return Path(self.path)
+        folders = {str(path.parent) for one in self.sets for path in one.files}
+        return Path(os.path.commonpath(folders)) if folders else Path(self.path)
+
+    def near(self, text: str) -> str:
+        """A path of it, or a text with such paths, without the folder that all of them share."""
+        root = str(self.root)
+        return "." if text == root else text.replace(f"{root}{os.sep}", "")
 
     def of(self, severity: Severity) -> list[Finding]:
         return [finding for finding in self.findings if finding.severity == severity]
@@ -63,6 +87,12 @@ class Review:
     seconds: float
 
     @property
+    def verdict(self) -> Verdict:
+        """The worst of its subjects'; rejected where there is none."""
+        verdicts = {subject.verdict for subject in self.subjects}
+        return next((one for one in WORST_FIRST if one in verdicts), "rejected")
+
+    @property
     def passed(self) -> bool:
         return bool(self.subjects) and all(subject.passed for subject in self.subjects)
 
@@ -80,17 +110,21 @@ def review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
 
 
 def own_findings(subject: Subject) -> tuple[Finding, ...]:
-    """What the rules of our own say, errors first; no process is started."""
+    """What the rules of our own say, errors first; no process is started.
+
+    A finding stands once per system, without what only follows from another, and with the line it is about.
+    """
     found: list[Finding] = []
     for one in _sets(subject):
-        found += (finding for run in one.runs for finding in apply(LOG_RULES, run))
-        found += apply(SET_RULES, one.runs)
-        found += apply(CONVERGENCE_RULES, one)
+        mine = [finding for run in one.runs for finding in apply(LOG_RULES, run)]
+        mine += apply(SET_RULES, one.runs)
+        mine += apply(CONVERGENCE_RULES, one)
+        found += merged(without_consequences(mine, LOG_RULES))
     if isinstance(subject, SubmissionPackage):
         for description in subject.descriptions:
-            found += apply(SYSTEM_RULES, Described(description, subject.ruleset))
-        found += apply(PACKAGE_RULES, subject)
-    return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+            found += merged(apply(SYSTEM_RULES, Described(description, subject.ruleset)))
+        found += merged(apply(PACKAGE_RULES, subject))
+    return tuple(quoted(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))))
 
 
 def _review(subject: Subject, checks: Iterable[ToolVerdict]) -> SubjectReview:

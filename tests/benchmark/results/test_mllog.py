@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.results.mllog import MOST_BYTES, MOST_PROBLEMS, as_number, misleading_words, parse_log, read_log
+from benchmark.results import mllog
+from benchmark.results.mllog import (
+    MOST_BYTES,
+    MOST_PROBLEMS,
+    as_number,
+    lines_by_number,
+    misleading_words,
+    parse_log,
+    read_log,
+)
 from tests.benchmark.review.fixture import as_text, records
 
 RECORD = '{"key": "seed", "value": 7, "time_ms": 1, "event_type": "POINT_IN_TIME", "metadata": {"epoch_num": 8}}'
@@ -36,7 +45,17 @@ def test_values_by_key() -> None:
 
 @pytest.mark.parametrize(
     ("value", "number"),
-    [(3, 3), (2.5, 2.5), (True, None), ("3", None), (None, None), (math.nan, None), (math.inf, None), (10**400, None)],
+    [
+        (3, 3),
+        (2.5, 2.5),
+        (True, None),
+        ("3", None),
+        (None, None),
+        (math.nan, None),
+        (math.inf, None),
+        (10**400, None),
+        (10**300, 1e300),
+    ],
     ids=repr,
 )
 def test_numbers_are_finite_and_no_booleans(value: object, number: float | None) -> None:
@@ -68,19 +87,54 @@ def test_file_too_large_is_not_read(tmp_path: Path) -> None:
         file.truncate(MOST_BYTES + 1)
     log = read_log(path)
     assert (log.events, log.num_lines) == ((), 0)
-    assert [(problem.line, problem.found) for problem in log.problems] == [(None, "268,435,457 bytes")]
-    with pytest.raises(FileNotFoundError):
-        read_log(tmp_path / "nothing")
+    assert [(problem.line, problem.found) for problem in log.problems] == [
+        (None, "268,435,457 bytes, more than 268,435,456")
+    ]
+    assert [problem.found for problem in read_log(tmp_path / "nothing").problems] == ["No such file or directory"]
 
 
 def test_fields_of_another_type_lose_the_record() -> None:
-    text = RECORD.replace('"seed"', "5").replace('"time_ms": 1', '"time_ms": 1.5').replace('{"epoch_num": 8}', "[]")
+    text = RECORD.replace('"seed"', "5").replace('"time_ms": 1', '"time_ms": 1e18').replace('{"epoch_num": 8}', "[]")
     log = parse_log(Path("x"), f":::MLLOG {text}\n".encode())
     assert log.events == ()
     assert [(problem.found, problem.expected) for problem in log.problems[:-1]] == [
         ("key 5", "key: a string"),
-        ("time_ms 1.5", "time_ms: milliseconds since the epoch, a whole number"),
+        ("time_ms 1e+18", "time_ms: milliseconds since the epoch, a whole number"),
         ("metadata []", "metadata: an object"),
     ]
     (whole,) = parse_log(Path("x"), f":::MLLOG {RECORD.replace('1,', '1.0,', 1)}\n".encode()).events
     assert whole.time_ms == 1
+
+
+def test_fractions_of_milliseconds_are_read_as_the_official_tools_do() -> None:
+    log = parse_log(Path("x"), f":::MLLOG {RECORD.replace('1,', '1.75,', 1)}\n".encode())
+    assert [event.time_ms for event in log.events] == [1]
+    assert [(problem.fatal, problem.found) for problem in log.problems] == [(False, "time_ms 1.75, with a fraction")]
+
+
+def test_lines_without_records_are_only_counted() -> None:
+    content = b"\n" * 3_000_000 + f"x:::MLLOG {RECORD}".encode() + b"\r\r\n" + b"\n" * 1_000_000
+    log = parse_log(Path("x"), content)
+    assert ([event.line for event in log.events], log.num_lines) == ([3_000_001], 4_000_002)
+    assert lines_by_number(content, {1, 3_000_001, 4_000_002, 4_000_003}) == {
+        1: "",
+        3_000_001: f"x:::MLLOG {RECORD}",
+        4_000_002: "",
+    }
+    assert lines_by_number(b"", {1}) == {}
+
+
+def test_many_fields_twice_are_one_problem() -> None:
+    fields = ", ".join(f'"k{number % 30_000}": 1' for number in range(60_000))
+    log = parse_log(Path("x"), f":::MLLOG {RECORD[:-1]}, {fields}}}\n".encode())
+    (problem,) = log.problems
+    assert problem.found.startswith("fields 'k0', 'k1', 'k10'")
+    assert len(problem.found) < 200
+
+
+def test_values_are_bounded_over_the_whole_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mllog, "MOST_VALUES", 25)
+    log = parse_log(Path("x"), f":::MLLOG {RECORD}\n".encode() * 9)
+    assert len(log.events) == 6
+    assert (log.problems[0].line, log.problems[0].fatal) == (7, True)
+    assert "the rest of the file was not read" in log.problems[0].mend

@@ -14,8 +14,22 @@ def test_each_deviation_becomes_a_finding_of_its_rule() -> None:
 
     rule = Rule("a.rule", "warning", "docs", check)
     first, second = apply([rule], [0, 7])
-    assert first == Finding("a.rule", "warning", "docs", "a/b.txt", None, "found 0", "due", "mend")
+    asked = "a/b.txt: found 0; due: due. How did this come about? Please explain it, or correct it."
+    assert first == Finding("a.rule", "warning", "docs", "a/b.txt", None, "found 0", "due", "mend", question=asked)
     assert (first.place, second.place) == ("a/b.txt", "a/b.txt:7")
+
+
+def test_question_is_the_deviations_the_rules_or_the_familys_and_a_note_has_none() -> None:
+    def check(question: str) -> Iterator[Deviation]:
+        yield Deviation(Path("x/ORG/results/SYSTEM/gpt3/a.txt"), 3, "1", "2", "mend", question)
+
+    source = "docs/facts/mlperf_review.md 7.3; timing"
+    (one,) = apply([Rule("clock.x", "error", source, check, "Why?")], "Who?")
+    assert one.question == "SYSTEM/gpt3/a.txt, line 3: 1; due: 2. Who?"
+    assert one.rules == 'mlcommons/training_policies, training_rules.adoc, "Run Results"'
+    assert next(apply([Rule("clock.x", "error", source, check, "Why?")], "")).question.endswith(" Why?")
+    assert "the job's own log" in next(apply([Rule("clock.x", "error", source, check)], "")).question
+    assert next(apply([Rule("clock.x", "note", source, check)], "Who?")).question == ""
 
 
 def test_deviation_at_a_record_has_its_line() -> None:

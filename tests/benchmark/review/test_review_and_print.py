@@ -11,6 +11,8 @@ from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import SYSTEM, records, write_package, write_run
 from tests.support import assert_refused, command
 
+VERDICTS = ("ACCEPTABLE", "REJECTED")
+
 
 @pytest.mark.slow
 def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Path) -> None:
@@ -23,13 +25,13 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
     both = command("benchmark", "review", tmp_path / "good" / "result_0.txt", tmp_path / "bad", "--json", output)
     assert both.returncode == 1, both.stderr
     lines = both.stdout.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith(("PASS", "FAIL"))] == ["FAIL"]
-    assert lines[0].startswith("FAIL")
+    assert [line.split()[0] for line in lines if line.startswith(VERDICTS)] == ["REJECTED"]
+    assert lines[0].startswith("REJECTED")
     assert "Failed checks for eval_accuracy" in both.stdout
     assert "bad/result_0.txt" in both.stdout
-    assert "2 runs, ruleset 4.1.0" in lines[0]
+    assert "  2 runs, ruleset 4.1.0: " in both.stdout
     content = json.loads(output.read_text())
-    assert (content["format"], content["passed"]) == (1, False)
+    assert (content["format"], content["passed"]) == (2, False)
     (subject,) = content["subjects"]
     assert [check["outcome"] for check in subject["official"] if check["tool"] == "compliance"] == ["passed", "failed"]
     error = next(finding for finding in subject["findings"] if finding["rule"] == "eval.target")
@@ -42,7 +44,7 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
 def test_command_passes_one_run(tmp_path: Path) -> None:
     write_run(tmp_path / "good", records(1))
     good = command("benchmark", "review", tmp_path / "good")
-    assert (good.returncode, good.stdout.split()[0]) == (0, "PASS")
+    assert (good.returncode, good.stdout.split()[0]) == (0, "ACCEPTABLE")
     assert "no score: a score takes 3 runs, there is 1" in good.stdout
 
 
@@ -57,9 +59,9 @@ def test_two_results_side_by_side(tmp_path: Path) -> None:
     output = tmp_path / "review.json"
     done = command("benchmark", "review", "--compare", a, b, "--json", output)
     assert done.returncode == 0, done.stdout + done.stderr
-    verdicts = [line for line in done.stdout.splitlines() if line.startswith(("PASS", "FAIL"))]
-    assert [line.split()[0] for line in verdicts] == ["PASS", "PASS", "PASS"]
-    assert verdicts[0].startswith("PASS  2 of 2 pass")
+    verdicts = [line for line in done.stdout.splitlines() if line.startswith(VERDICTS)]
+    assert [line.split()[0] for line in verdicts] == ["ACCEPTABLE"] * 3
+    assert verdicts[0].startswith("ACCEPTABLE  of 2 results 2 acceptable")
     content = json.loads(output.read_text())
     rows = {row["name"]: (row["a"], row["b"], row["ratio"]) for row in content["comparison"]}
     assert rows["evaluations"] == ("24", "25", "1.042")
@@ -87,7 +89,7 @@ def test_empty_package_does_not_pass(tmp_path: Path) -> None:
     (tmp_path / "ACME" / "results").mkdir(parents=True)
     (tmp_path / "ACME" / "systems").mkdir()
     done = command("benchmark", "review", tmp_path / "ACME")
-    assert (done.returncode, done.stdout.split()[0]) == (1, "FAIL")
+    assert (done.returncode, done.stdout.split()[0]) == (1, "REJECTED")
     assert "no gpt3 results" in done.stdout
 
 

@@ -22,7 +22,7 @@ def printed(review: Review) -> list[str]:
 def test_result_without_fault(tmp_path: Path) -> None:
     results = write_package(tmp_path) / "results" / SYSTEM / "gpt3"
     lines = printed(review_of([results], verdict(notes=("a note",))))
-    assert lines[0] == f"PASS  {results}  (3 runs, ruleset 4.1.0)"
+    assert lines[:2] == [f"ACCEPTABLE  {results}", "  3 runs, ruleset 4.1.0"]
     assert "  official checkers that ran and passed: compliance 1/1" in lines
     assert "  nothing to check for system description, package, repository, summarizer: for submission folders" in lines
     assert "  compliance: a note" in lines
@@ -42,14 +42,21 @@ def test_what_is_wrong_is_told_once_with_place_mend_and_source(tmp_path: Path) -
         log.set("opt_name", "adamw")
         (results / f"result_{number}.txt").write_text(as_text(log.records))
     lines = printed(review_of([results], verdict("it is wrong")))
-    assert lines[0].startswith("FAIL  ")
-    assert lines[0].endswith("(3 runs, ruleset 4.1.0): 3 errors")
-    assert lines[1] == (
-        f"  error    {results / 'result_0.txt'}:14 (also result_1.txt:14, result_2.txt:14): "
-        "opt_name 'adamw'; due: 'adam'. Mend: train with Adam, and log it as 'adam' "
-        "[value.fixed: docs/facts/mlperf_review.md 3.2; training rules, hyperparameters]"
+    assert lines[:2] == [f"REJECTED  {results}", "  3 runs, ruleset 4.1.0: 1 error"]
+    error, rest = lines[2:10], lines[8:]
+    assert error[0] == "  error    result_0.txt:14, result_1.txt:14, result_2.txt:14: opt_name 'adamw'; due: 'adam'"
+    assert error[1].startswith('           line :::MLLOG {"namespace": "", "time_ms": ')
+    assert error[2].strip().startswith('"value": "adamw", "metadata": ')
+    assert error[3].startswith("           mend train with Adam, and log it as 'adam'")
+    assert error[4].startswith(
+        "           rule value.fixed: mlperf-logging, compliance_checker/training_*/closed_gpt3.yaml"
     )
-    assert lines[2:4] == ["  failed: compliance, /x/result_0.txt", "           it is wrong"]
+    assert "docs/facts/mlperf_review.md 3.2" in " ".join(error[4:])
+    assert any(
+        line.startswith(f"           ask  {SYSTEM}/gpt3/result_0.txt, line 14: opt_name 'adamw'") for line in error
+    )
+    assert "  failed: compliance, /x/result_0.txt" in rest
+    assert all(len(line) <= WIDTH_WITHOUT_TERMINAL for line in lines[1:])
 
 
 def test_only_the_first_findings_of_a_rule_are_shown(tmp_path: Path) -> None:
@@ -58,16 +65,16 @@ def test_only_the_first_findings_of_a_rule_are_shown(tmp_path: Path) -> None:
         log.metadata("block_stop", number, remove=("first_epoch_num",))
         log.records[log.place("block_stop", number)]["metadata"]["lineno"] = number
     lines = printed(review_of([write_run(tmp_path, log.records)]))
-    assert sum("[block.metadata: " in line for line in lines) == 5
-    assert "  error    block.metadata: 4 more; --json has all" in lines
+    assert sum("rule block.metadata: " in line for line in lines) == 1
+    assert any(line.startswith("  error    result_0.txt:") and "and 4 more" in line for line in lines)
     assert any("no score: a score takes 3 runs, there is 1" in line for line in lines)
     assert "  convergence: not tested, 1 run: the test takes 3" in lines
 
 
 def test_several_results_begin_with_how_many_pass(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / str(size), records(1, batch_size=size)) for size in (1536, 2048)]
-    assert printed(review_of(paths))[0] == "PASS  2 of 2 pass, in 1.2 s"
-    assert printed(review_of(paths, verdict("no")))[0] == "FAIL  0 of 2 pass, in 1.2 s"
+    assert printed(review_of(paths))[0] == "ACCEPTABLE  of 2 results 2 acceptable, in 1.2 s"
+    assert printed(review_of(paths, verdict("no")))[0] == "REJECTED  of 2 results 2 rejected, in 1.2 s"
 
 
 def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -> None:
