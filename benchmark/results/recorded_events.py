@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.regular_files import is_regular
 from stage.errors import InputError
 
 MOST_BYTES = 512 << 20
@@ -32,7 +33,7 @@ class RecordedEvent:
 def read_events(path: Path) -> Sequence[RecordedEvent]:
     """The events in their order; none where there is no file. Lines that are not whole, as a killed run leaves one,
     are left out. Raises InputError for a file too large to read."""
-    if not path.is_file():
+    if not is_regular(path):
         return ()
     if path.stat().st_size > MOST_BYTES:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}; move it away")

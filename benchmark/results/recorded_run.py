@@ -9,8 +9,11 @@ from typing import Any
 
 from benchmark.results.mllog import as_number, read_log
 from benchmark.results.recorded_events import RecordedEvent, last_note, read_events
+from benchmark.results.regular_files import children, is_regular, read_regular
 from benchmark.results.run_summary import RunSummary, summarize
 from stage.errors import InputError
+
+MOST_CONFIG_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,9 @@ def settings(run: RecordedRun) -> dict[str, Any]:
 
 
 def _log_in(path: Path) -> Path:
-    if path.is_file():
+    if is_regular(path):
         return path
-    found = sorted(path.glob("result_*.txt"))
+    found = [inside for inside in children(path) if inside.match("result_*.txt") and is_regular(inside)]
     if len(found) != 1:
         raise InputError(f"{path}: expected a result file, or a folder with one result_*.txt, not {len(found)} of them")
     return found[0]
@@ -95,11 +98,11 @@ def _log_in(path: Path) -> Path:
 def _config_beside(log: Path) -> dict[str, Any]:
     """The configuration of the run that wrote ``log``; empty where there is none."""
     path = log.with_name("config.json")
-    if not path.is_file():
+    if not is_regular(path):
         return {}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        config = json.loads(read_regular(path, MOST_CONFIG_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a run's configuration ({error}); mend it or move it away") from error
     ours = isinstance(config, dict) and log.name == f"result_{config.get('result_number')}.txt"
     return config if ours else {}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
+from benchmark.results.regular_files import read_regular
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
@@ -157,12 +158,10 @@ def _accelerators(one: ResultSet) -> tuple[int | None, str | None]:
 
 def _devices(path: Path) -> tuple[int, str] | None:
     try:
-        if path.stat().st_size > MOST_CONFIG_BYTES:
-            return None
-        system = json.loads(path.read_text("utf-8"))["system"]
+        system = json.loads(read_regular(path, MOST_CONFIG_BYTES))["system"]
         model = system.get("accelerator") or system["device"]
         return int(system["nodes"]) * int(system["devices_per_node"]), str(model)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

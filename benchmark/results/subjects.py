@@ -1,8 +1,8 @@
 """What there is to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
 
+import itertools
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmark.results.convergence import Convergence, judge_convergence, points_for
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.mllog import read_log
+from benchmark.results.regular_files import Entry, children, is_folder, is_regular, walk
 from benchmark.results.run_summary import RunSummary, summarize
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError
@@ -62,16 +63,6 @@ class ResultSet:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A file, folder or link of a package."""
-
-    path: Path
-    kind: str
-    """file, folder, link or other."""
-    size: int
-
-
-@dataclass(frozen=True)
 class SubmissionPackage:
     """A submission package: ORG/{systems,benchmarks,results}."""
 
@@ -88,8 +79,8 @@ class SubmissionPackage:
 
     @cached_property
     def entries(self) -> Sequence[Entry]:
-        """Everything in it, links not followed."""
-        return tuple(_walk(self.path))
+        """What is in it, links not followed, up to one more than MOST_FILES."""
+        return tuple(itertools.islice(walk(self.path), MOST_FILES + 1))
 
     @cached_property
     def result_folders(self) -> Sequence[Path]:
@@ -104,15 +95,13 @@ class SubmissionPackage:
             if folder.name == BENCHMARK:
                 system = self.systems / f"{folder.parent.name}.json"
                 files = result_files(folder)
-                path = system if system.exists() else None
+                path = system if is_regular(system) else None
                 found.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path))
         return tuple(found)
 
     @cached_property
     def descriptions(self) -> Sequence[SystemDescription]:
-        if not self.systems.is_dir():
-            return ()
-        return tuple(read_system(path) for path in sorted(self.systems.glob("*.json")))
+        return tuple(read_system(path) for path in children(self.systems) if path.suffix == ".json")
 
 
 Subject = ResultSet | SubmissionPackage
@@ -131,44 +120,42 @@ def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
         if is_package(path):
             packages.append(SubmissionPackage(path, ruleset_for(path, ruleset)))
             continue
-        if path.is_dir():
+        if is_folder(path):
             below = [folder for folder in subfolders(path) if is_package(folder)]
             packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset)) for folder in below]
             found = [] if below else _results_below(path, DEEPEST)
             if not found and not below:
                 raise InputError(f"{path}: no {RESULT_FILES} there; give a result file, a run folder or a package")
             loose += found
-        elif path.is_file():
+        elif is_regular(path):
             loose.append(path)
         else:
-            what = "not a regular file" if path.exists() else "no such file or folder"
+            what = "not a regular file" if os.path.lexists(path) else "no such file or folder"
             raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
     return [*_sets(list(dict.fromkeys(loose)), ruleset), *packages]
 
 
 def ruleset_for(path: Path, given: str | None) -> str:
-    """The ruleset given, that of the round in the path (``training_results_v4.0``, ``v3.1``), or the newest."""
+    """The ruleset given, that of a round with gpt3 in the path (``training_results_v4.0``, ``v3.1``), or the newest."""
     if given is None:
-        rounds = [found[1] for part in path.parts if (found := re.search(r"(?:^|_)v(\d\.\d)$", part))]
-        given = f"{rounds[-1]}.0" if rounds else NEWEST_RULESET
+        rounds = [f"{found[1]}.0" for part in path.parts if (found := re.search(r"(?:^|_)v(\d\.\d)$", part))]
+        return next((ruleset for ruleset in reversed(rounds) if ruleset in RULESETS), NEWEST_RULESET)
     if given not in RULESETS:
         raise InputError(f"--ruleset {given}: gpt3 is in {', '.join(RULESETS)} only")
     return given
 
 
 def is_package(path: Path) -> bool:
-    return path.is_dir() and ((path / "results").is_dir() or (path / "systems").is_dir())
+    return is_folder(path / "results") or is_folder(path / "systems")
 
 
 def result_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob(RESULT_FILES) if path.is_file())
+    return [path for path in children(folder) if path.match(RESULT_FILES) and is_regular(path)]
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """Folders in a folder, links to folders left out."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    """Folders in a folder, links to folders left out; none of what may not be read."""
+    return [path for path in children(folder) if is_folder(path) and not path.is_symlink()]
 
 
 def _results_below(folder: Path, depth: int) -> list[Path]:
@@ -206,19 +193,4 @@ def _system_of(folder: Path) -> Path | None:
     if folder.parent.parent.name != "results":
         return None
     path = folder.parent.parent.parent / "systems" / f"{folder.parent.name}.json"
-    return path if path.is_file() else None
-
-
-def _walk(folder: Path) -> Iterator[Entry]:
-    count = 0
-    for root, folders, names in os.walk(folder):
-        for name in sorted(folders + names):
-            path = Path(root, name)
-            status = path.lstat()
-            mode = status.st_mode
-            kind = "link" if stat.S_ISLNK(mode) else "folder" if stat.S_ISDIR(mode) else "other"
-            kind = "file" if stat.S_ISREG(mode) else kind
-            yield Entry(path, kind, status.st_size)
-            count += 1
-            if count > MOST_FILES:
-                raise InputError(f"{folder}: more than {MOST_FILES:,} files; give the package, not a whole disk")
+    return path if is_regular(path) else None

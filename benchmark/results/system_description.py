@@ -2,12 +2,17 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.regular_files import UnfitFile, read_regular
+
 MOST_BYTES = 1 << 20
+MOST_COUNT = 10**9
+"""Of machines, or of anything in one."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def as_count(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return value
+        return value if abs(value) < MOST_COUNT else None
     if isinstance(value, str) and re.fullmatch(r"\s*\d{1,9}\s*", value):
         return int(value)
     return None
@@ -54,11 +59,9 @@ def as_count(value: Any) -> int | None:
 def read_system(path: Path) -> SystemDescription:
     """Read a system description; never raises for what is in it."""
     try:
-        if not path.is_file():
-            return SystemDescription(path, {}, "not a file")
-        if path.stat().st_size > MOST_BYTES:
-            return SystemDescription(path, {}, f"{path.stat().st_size:,} bytes, more than {MOST_BYTES:,}")
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, MOST_BYTES).decode("utf-8")
+    except UnfitFile as error:
+        return SystemDescription(path, {}, str(error))
     except OSError as error:
         return SystemDescription(path, {}, error.strerror or str(error))
     except UnicodeDecodeError as error:
@@ -66,8 +69,8 @@ def read_system(path: Path) -> SystemDescription:
     repeated: list[str] = []
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        repeated.extend(sorted({name for name in names if names.count(name) > 1}))
+        counts = Counter(name for name, _ in pairs)
+        repeated.extend(sorted(name for name, times in counts.items() if times > 1))
         return dict(pairs)
 
     try:

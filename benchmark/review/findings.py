@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from benchmark.results.mllog import LogEvent
+from benchmark.results.printable import shortened
 from benchmark.results.run_summary import RunSummary
 from benchmark.review.reviewer_words import family_question, public_rules, question_to_submitter
 
@@ -13,6 +14,9 @@ Severity = Literal["error", "warning", "note"]
 """error: not acceptable, the review fails; warning: a reviewer will ask; note: good to know."""
 Subject = TypeVar("Subject")
 Run = RunSummary
+STOPPED = "review.rule_stopped"
+MOST_SHOWN = 200
+"""Characters of an error of ours."""
 PARTS_IN_QUESTION = 3
 """SYSTEM/gpt3/result_0.txt: what a submitter knows of a path."""
 
@@ -78,11 +82,19 @@ class Finding:
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
-def apply(rules: Iterable[Rule[Subject]], subject: Subject) -> Iterator[Finding]:
-    """What every rule finds in ``subject``."""
+def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path = Path()) -> Iterator[Finding]:
+    """What every rule finds in ``subject``, which lies at ``place``.
+
+    A rule that stops on something is a fault of ours: an error of its own, and the others are applied all the same.
+    """
     for rule in rules:
-        for one in rule.check(subject):
-            yield as_finding(rule, one)
+        try:
+            for one in rule.check(subject):
+                yield as_finding(rule, one)
+        except Exception as error:
+            found = shortened(f"the rule {rule.name} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
+            mend = "report it with this file: the fault is this program's, and the other rules were applied"
+            yield Finding(STOPPED, "error", rule.source, str(place), None, found, "a rule that comes to its end", mend)
 
 
 def as_finding(rule: Rule[Subject], one: Deviation) -> Finding:

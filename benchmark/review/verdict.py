@@ -116,14 +116,15 @@ def own_findings(subject: Subject) -> tuple[Finding, ...]:
     """
     found: list[Finding] = []
     for one in _sets(subject):
-        mine = [finding for run in one.runs for finding in apply(LOG_RULES, run)]
-        mine += apply(SET_RULES, one.runs)
-        mine += apply(CONVERGENCE_RULES, one)
+        mine = [finding for run in one.runs for finding in apply(LOG_RULES, run, run.log.path)]
+        place = Path(_place(one))
+        mine += apply(SET_RULES, one.runs, place)
+        mine += apply(CONVERGENCE_RULES, one, place)
         found += merged(without_consequences(mine, LOG_RULES))
     if isinstance(subject, SubmissionPackage):
         for description in subject.descriptions:
-            found += merged(apply(SYSTEM_RULES, Described(description, subject.ruleset)))
-        found += merged(apply(PACKAGE_RULES, subject))
+            found += merged(apply(SYSTEM_RULES, Described(description, subject.ruleset), description.path))
+        found += merged(apply(PACKAGE_RULES, subject, subject.path))
     return tuple(quoted(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))))
 
 

@@ -1,13 +1,15 @@
 """The folder of a submission: layout, names, files (docs/facts/mlperf_review.md 4.1, 4.2, 4.12, 7.12)."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
-from benchmark.results.subjects import BENCHMARK, SubmissionPackage, result_files, subfolders
+from benchmark.results.regular_files import children, is_folder, is_regular, read_regular
+from benchmark.results.subjects import BENCHMARK, MOST_FILES, SubmissionPackage, result_files, subfolders
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.set_rules import RUNS, copies
 
@@ -24,15 +26,15 @@ SMALL = 1 << 16
 
 def layout(package: SubmissionPackage) -> Iterator[Deviation]:
     for name in ("systems", "results"):
-        if not (package.path / name).is_dir():
+        if not is_folder(package.path / name):
             yield Deviation(package.path, None, f"no {name}/", f"{', '.join(TOP)}", f"add {name}/ with its files")
-    if (package.path / "results").is_dir() and not package.sets:
+    if is_folder(package.path / "results") and not package.sets:
         due, mend = f"results/SYSTEM/{BENCHMARK}/{RUNS} result files", "put the result files there"
         yield Deviation(package.results, None, f"no {BENCHMARK} results", due, mend)
 
 
 def top_level(package: SubmissionPackage) -> Iterator[Deviation]:
-    if not (package.path / "benchmarks").is_dir():
+    if not is_folder(package.path / "benchmarks"):
         mend = "add the code: no official checker looks for it, but the submission rules and reviewers do"
         yield Deviation(package.path, None, "no benchmarks/", ", ".join(TOP), mend)
     for folder in subfolders(package.path):
@@ -44,14 +46,15 @@ def top_level(package: SubmissionPackage) -> Iterator[Deviation]:
 def code(package: SubmissionPackage) -> Iterator[Deviation]:
     """README and scripts to reproduce the result (submission rules)."""
     root = package.path / "benchmarks" / BENCHMARK / "implementations"
-    if not (package.path / "benchmarks").is_dir():
+    if not is_folder(package.path / "benchmarks"):
         return
     implementations = subfolders(root)
+    below = {entry.path.name for entry in package.entries if entry.path.is_relative_to(root)}
     if not implementations:
         mend = "add the code that made the results, with README.md and scripts"
         yield Deviation(root, None, "no implementation", "benchmarks/gpt3/implementations/NAME/", mend)
     for name in SCRIPTS:
-        if implementations and not any(True for folder in implementations for _ in folder.rglob(name)):
+        if implementations and name not in below:
             yield Deviation(root, None, f"no {name}", ", ".join(SCRIPTS), f"add {name}, so that strangers can run it")
 
 
@@ -97,8 +100,8 @@ def file_count(package: SubmissionPackage) -> Iterator[Deviation]:
 def unknown_files(package: SubmissionPackage) -> Iterator[Deviation]:
     for one in package.sets:
         known = {path.name for path in one.files} | set(KNOWN_FILES)
-        for path in sorted(one.folder.iterdir()) if one.folder is not None else ():
-            if path.is_file() and path.name not in known:
+        for path in children(one.folder) if one.folder is not None else ():
+            if is_regular(path) and path.name not in known:
                 due, mend = "result_*.txt", "rename it if it is a result, or move it out of results/"
                 yield Deviation(path, None, f"file {path.name}", due, mend)
 
@@ -116,6 +119,9 @@ def friendly_names(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def sizes(package: SubmissionPackage) -> Iterator[Deviation]:
+    if len(package.entries) > MOST_FILES:
+        due = f"at most {MOST_FILES:,}"
+        yield Deviation(package.path, None, "more files than are looked at", due, "leave out what no result needs")
     for entry in package.entries:
         if entry.kind == "file" and entry.size > MOST_FILE_BYTES:
             found, due = f"{entry.size:,} bytes", f"at most {MOST_FILE_BYTES:,}"
@@ -123,14 +129,18 @@ def sizes(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def links(package: SubmissionPackage) -> Iterator[Deviation]:
-    root = package.path.resolve()
+    root = Path(os.path.realpath(package.path))
     for entry in package.entries:
-        if entry.kind == "other":
-            yield Deviation(entry.path, None, "a special file", "files and folders", "remove it")
+        if entry.kind == "unreadable":
+            yield Deviation(entry.path, None, "it cannot be read", "files and folders that can be", "mend its rights")
+        elif entry.kind not in ("file", "folder", "link"):
+            yield Deviation(entry.path, None, f"a {entry.kind}", "files and folders", "remove it")
         elif entry.kind == "link":
-            target = entry.path.resolve()
-            if not entry.path.exists():
-                yield Deviation(entry.path, None, "a broken link", "a file", "copy the file there, or remove the link")
+            target = Path(os.path.realpath(entry.path))
+            if not (is_regular(entry.path) or is_folder(entry.path)):
+                yield Deviation(
+                    entry.path, None, "a link to no file or folder", "a file", "copy the file there, or remove the link"
+                )
             elif not target.is_relative_to(root):
                 found = "a link out of the package"
                 yield Deviation(entry.path, None, found, "a file of the package", "copy the file there")
@@ -139,7 +149,7 @@ def links(package: SubmissionPackage) -> Iterator[Deviation]:
 def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
     for entry in package.entries:
         if entry.path.name == PARAMETERS and entry.kind == "file" and entry.size < SMALL:
-            for number, line in enumerate(entry.path.read_text("latin-1").splitlines(), 1):
+            for number, line in enumerate(_text(entry.path).splitlines(), 1):
                 if line.strip() in BYPASSES:
                     mend = "remove it: it lets the upload through, not the result"
                     yield Deviation(entry.path, number, line.strip(), "no bypass", mend)
@@ -149,7 +159,7 @@ def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
     """The factor in scaling.json against the test recomputed."""
     for one in package.sets:
         path = None if one.folder is None else one.folder / "scaling.json"
-        if path is None or not path.is_file():
+        if path is None or not is_regular(path):
             continue
         due = one.convergence.factor
         factor = _factor(path)
@@ -199,8 +209,16 @@ def misnamed_results(package: SubmissionPackage) -> Iterator[Deviation]:
 
 def _factor(path: Path) -> float | None:
     try:
-        content = json.loads(path.read_text("utf-8")) if path.stat().st_size < SMALL else None
+        content = json.loads(read_regular(path, SMALL))
         factor = content["scaling_factor"] if isinstance(content, dict) else None
         return float(factor) if isinstance(factor, int | float) else None
-    except (ValueError, KeyError, RecursionError):
+    except (OSError, ValueError, OverflowError, KeyError, RecursionError):
         return None
+
+
+def _text(path: Path) -> str:
+    """Of a small file, as the official tools read it; empty where it cannot be read."""
+    try:
+        return read_regular(path, SMALL).decode("latin-1")
+    except OSError:
+        return ""

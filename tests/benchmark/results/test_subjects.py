@@ -16,7 +16,13 @@ def test_ruleset_is_found_in_the_path() -> None:
     assert ruleset_for(Path("/x/run"), None) == "4.1.0"
     assert ruleset_for(Path("/x/v3.1/Google"), "4.0.0") == "4.0.0"
     with pytest.raises(InputError, match=r"--ruleset 5\.0\.0: gpt3 is in"):
-        ruleset_for(Path("/x/v5.0/Google"), None)
+        ruleset_for(Path("/x/v4.0/Google"), "5.0.0")
+
+
+def test_ruleset_that_was_not_given_is_not_blamed() -> None:
+    """Folders may be called v2.0 for any reason, and a round without gpt3 has no ruleset for it."""
+    assert ruleset_for(Path("/x/v5.0/Google"), None) == "4.1.0"
+    assert ruleset_for(Path("/x/training_results_v3.1/v2.0/Google"), None) == "3.1.0"
 
 
 def test_runs_of_several_folders_are_one_result(tmp_path: Path) -> None:
@@ -63,9 +69,22 @@ def test_parts_of_a_package(tmp_path: Path) -> None:
     assert [folder.name for folder in package.result_folders] == ["gpt3"]
     assert [description.string("system_name") for description in package.descriptions] == [SYSTEM]
     kinds = {entry.path.name: entry.kind for entry in package.entries}
-    assert (kinds["pipe"], kinds["link"], kinds["systems"], kinds["README.md"]) == ("other", "link", "folder", "file")
+    assert (kinds["pipe"], kinds["link"], kinds["systems"], kinds["README.md"]) == ("pipe", "link", "folder", "file")
     assert is_package(path)
     assert not is_package(path / "systems")
+
+
+def test_what_cannot_be_looked_at_hides_nothing_else(tmp_path: Path) -> None:
+    path = write_package(tmp_path)
+    (path / "systems" / "loop.json").symlink_to("loop.json")
+    (path / "results" / "loop").symlink_to("loop")
+    os.mkfifo(path / "results" / SYSTEM / "gpt3" / "result_9.txt")
+    (path / "results" / SYSTEM / "gpt3" / "result_8.txt").symlink_to("/dev/zero")
+    package = SubmissionPackage(path, "4.1.0")
+    assert [len(one.files) for one in package.sets] == [3]
+    assert [one.problem for one in package.descriptions] == [None, "Too many levels of symbolic links"]
+    (other,) = find_subjects([tmp_path], None)
+    assert isinstance(other, SubmissionPackage)
 
 
 def test_paths_without_results_are_refused(tmp_path: Path) -> None:

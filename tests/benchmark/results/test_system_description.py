@@ -34,7 +34,7 @@ def test_what_cannot_be_read_is_told(content: bytes, problem: str, tmp_path: Pat
     path.write_bytes(content)
     found = read_system(path)
     assert (found.content, found.problem, found.accelerators) == ({}, problem, None)
-    assert read_system(tmp_path).problem == "not a file"
+    assert read_system(tmp_path).problem == "folder, not a regular file"
 
 
 def test_fields_that_stand_twice(tmp_path: Path) -> None:
@@ -44,7 +44,8 @@ def test_fields_that_stand_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "count"), [(8, 8), (" 8 ", 8), ("8.0", None), (True, None), (None, None), ("", None), ("1" * 10, None)]
+    ("value", "count"),
+    [(8, 8), (" 8 ", 8), ("8.0", None), (True, None), (None, None), ("", None), ("1" * 10, None), (10**400, None)],
 )
 def test_counts(value: object, count: int | None) -> None:
     assert as_count(value) == count

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmark.review.findings import Deviation, Finding, Rule, apply, at
+from benchmark.review.findings import MOST_SHOWN, STOPPED, Deviation, Finding, Rule, apply, at
 from tests.benchmark.review.fixture import records, summary_of
 
 
@@ -30,6 +30,21 @@ def test_question_is_the_deviations_the_rules_or_the_familys_and_a_note_has_none
     assert next(apply([Rule("clock.x", "error", source, check, "Why?")], "")).question.endswith(" Why?")
     assert "the job's own log" in next(apply([Rule("clock.x", "error", source, check)], "")).question
     assert next(apply([Rule("clock.x", "note", source, check)], "Who?")).question == ""
+
+
+def test_rule_that_stops_is_an_error_and_the_others_go_on() -> None:
+    def stops(_: int) -> Iterator[Deviation]:
+        yield Deviation(Path("a"), None, "before", "due", "mend")
+        raise ZeroDivisionError("\x1b[31m" + "x" * 1000)
+
+    def goes_on(_: int) -> Iterator[Deviation]:
+        yield Deviation(Path("a"), None, "after", "due", "mend")
+
+    rules = [Rule("a.stops", "note", "docs", stops), Rule("a.goes_on", "note", "docs", goes_on)]
+    before, stopped, after = apply(rules, 1, Path("log"))
+    assert (before.found, after.found, stopped.rule, stopped.severity) == ("before", "after", STOPPED, "error")
+    assert stopped.found.startswith("the rule a.stops stopped: ZeroDivisionError: ?[31mxxx")
+    assert (len(stopped.found), stopped.path) == (MOST_SHOWN, "log")
 
 
 def test_deviation_at_a_record_has_its_line() -> None:
