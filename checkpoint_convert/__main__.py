@@ -147,24 +147,40 @@ class MegatronToPaxmlCommand:
 
 @dataclass(frozen=True)
 class ToHuggingfaceCommand:
-    """Export the weights to Hugging Face's GPT-2 format, in FP32.
+    """Export the weights to Hugging Face's GPT-2 format.
 
     Example: python -m checkpoint_convert to-huggingface --input RUN_DIR/checkpoints/step_00000192 --output gpt3_hf
+    --dtype bf16 --tokenizer sentencepiece.model
     """
 
     input: Path
     """A checkpoint in the Megatron zarr layout, or a run's own (RUN_DIR/checkpoints/step_XXXXXXXX)."""
     output: Path
     """Folder to write: config.json and safetensors shards. A list of MD5 sums and a manifest are written beside it."""
+    dtype: Literal["fp32", "bf16"] = "fp32"
+    """Of the weights that are written."""
+    tokenizer: Path | None = None
+    """SentencePiece model of kind BPE: written too, so that AutoTokenizer reads it."""
     heads: int | None = None
     """Attention heads; only needed where no manifest or config.json near the input tells."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Processes that write; each holds a tensor or two."""
     force: bool = False
     """Replace what is there."""
 
     def run(self) -> None:
         from checkpoint_convert.export.to_huggingface import to_huggingface
 
-        print_exported(self.output, to_huggingface(self.input, self.output, heads=self.heads, force=self.force))
+        written = to_huggingface(
+            self.input,
+            self.output,
+            heads=self.heads,
+            dtype=self.dtype,
+            tokenizer=self.tokenizer,
+            workers=self.workers,
+            force=self.force,
+        )
+        print_exported(self.output, written)
 
 
 @dataclass(frozen=True)
@@ -178,13 +194,15 @@ class ToDcpCommand:
     """A checkpoint in the Megatron zarr layout."""
     output: Path
     """Folder to write. A list of MD5 sums and a manifest are written beside it."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Processes that write; each holds a tensor or two."""
     force: bool = False
     """Replace what is there."""
 
     def run(self) -> None:
         from checkpoint_convert.export.to_dcp import to_dcp
 
-        print_exported(self.output, to_dcp(self.input, self.output, force=self.force))
+        print_exported(self.output, to_dcp(self.input, self.output, workers=self.workers, force=self.force))
 
 
 @dataclass(frozen=True)

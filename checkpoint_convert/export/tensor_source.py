@@ -6,6 +6,7 @@
 Two formats: the Megatron zarr layout, and PyTorch's distributed checkpoint (DCP) that a run saves.
 """
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -55,13 +56,20 @@ def open_tensor_source(folder: Path) -> TensorSource:
     )
 
 
+@lru_cache(maxsize=1)
+def opened_source(folder: Path) -> TensorSource:
+    """The same, opened once in a worker's process; whoever started it has compared the source with its manifest, and
+    has forgotten (``cache_clear``) what it had opened itself."""
+    return ZarrSource(folder, check=False) if (folder / "metadata.json").is_file() else DcpSource(folder, check=False)
+
+
 class ZarrSource:
     """The Megatron zarr layout: all layers of a parameter lie in one array."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, check: bool = True) -> None:
         self.folder = folder
         self._checkpoint = MegatronCheckpoint(folder)
-        self._files_are_counted = require_intact(folder) is not None
+        self._files_are_counted = check and require_intact(folder) is not None
         self._prefixes = {MODEL: self._checkpoint.weights, "exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
 
     def shapes(self, group: str) -> Shapes:
@@ -95,9 +103,10 @@ class ZarrSource:
 class DcpSource:
     """A run's own checkpoint, whatever number of processes wrote it, read by this process alone."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, check: bool = True) -> None:
         self.folder = folder
-        require_intact(folder)
+        if check:
+            require_intact(folder)
         self._arrays = dcp_arrays(folder)
 
     def shapes(self, group: str) -> Shapes:

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
+from sentencepiece import SentencePieceProcessor
 
 from checkpoint_convert.export.to_huggingface import qkv_bias, qkv_weight, shards, to_huggingface
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS
@@ -18,6 +19,7 @@ from model.gpt3 import GPT3
 from stage.errors import InputError
 from stage.manifest import manifest_path, read_manifest, require_intact
 from tests.benchmark.tiny import MODEL
+from tests.checkpoint_convert.export.sentencepiece_models import model_bytes
 from tests.checkpoint_convert.tiny import CONFIG
 from tests.support import assert_refused, command
 
@@ -45,12 +47,49 @@ def test_logits_are_those_of_our_model(megatron: dict[str, Path], trained: Path,
         assert largest_difference(model, tmp_path / dtype) < 1e-5, dtype
     to_huggingface(megatron["fp32"], tmp_path / "shards", heads=4, shard_bytes=20_000)
     assert largest_difference(ours["fp32"], tmp_path / "shards") < 1e-5
+    bf16_and_tokenizer_are_as_they_should_be(ours["bf16"], megatron["bf16"], tmp_path)
     done = command("checkpoint_convert", "to-huggingface", "--input", trained, "--output", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     model = GPT3(MODEL)
     with pytest.warns(UserWarning, match="single process"):
         dcp.load({f"model/{name}": value.detach() for name, value in model.named_parameters()}, checkpoint_id=trained)
     assert largest_difference(model, tmp_path / "run") < 1e-5
+
+
+def bf16_and_tokenizer_are_as_they_should_be(ours: GPT3, source: Path, tmp_path: Path) -> None:
+    """Weights rounded to BF16, a tokenizer with SentencePiece's ids, and a continuation of a text."""
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "tokenizer.model").write_bytes(
+        model_bytes(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)  # fewer pieces than the model has rows
+    )
+    out = tmp_path / "bf16_out"
+    words = ["to-huggingface", "--input", source, "--output", out, "--dtype", "bf16"]
+    done = command("checkpoint_convert", *words, "--tokenizer", tmp_path / "tokenizer.model")
+    assert done.returncode == 0, done.stderr
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(out)
+    assert theirs.dtype == torch.bfloat16
+    weights = dict(ours.named_parameters())
+    assert torch.equal(theirs.transformer.wte.weight, weights["embedding.word_embeddings.weight"].bfloat16())
+    gain = 1 + weights["encoder.layers.1.input_layernorm.weight"].detach()
+    assert torch.equal(theirs.transformer.h[1].ln_1.weight, gain.bfloat16())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(out)
+    ids = tokenizer("seen on the road", return_tensors="pt").input_ids
+    assert ids[0].tolist() == SentencePieceProcessor(model_file=str(out / "sentencepiece.model")).encode(
+        "seen on the road"
+    )
+    longer = theirs.generate(ids, max_new_tokens=5)
+    assert torch.equal(longer[:, : ids.shape[1]], ids)
+    assert (theirs.generation_config.eos_token_id, theirs.generation_config.do_sample) == (1, False)
+
+
+def test_a_tokenizer_of_another_model_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.model"
+    with pytest.raises(InputError, match=r"--tokenizer .*tokenizer\.model: no such file"):
+        to_huggingface(megatron["fp32"], tmp_path / "out", heads=4, tokenizer=path)
+    path.write_bytes(model_bytes(vocab_size=300, byte_fallback=True))
+    with pytest.raises(InputError, match="pieces, but the model has 208 rows; it is another's"):
+        to_huggingface(megatron["fp32"], tmp_path / "out", heads=4, tokenizer=path)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -70,7 +109,7 @@ def test_shards_hold_the_same_tensors_as_one_file(megatron: dict[str, Path], tmp
 
 def test_a_shard_is_full_or_holds_one_larger_tensor() -> None:
     shapes = {"a": (2, 5), "b": (5,), "c": (30,), "d": (5,), "e": (10,), "f": (1,)}
-    assert list(shards(shapes, 60)) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
+    assert list(shards(shapes, 60, 4)) == [["a", "b"], ["c"], ["d", "e"], ["f"]]
 
 
 def test_query_key_and_value_of_each_head_find_their_place() -> None:
@@ -105,7 +144,7 @@ def test_command_writes_configuration_sums_and_manifest(megatron: dict[str, Path
     assert command("checksums", "verify", tmp_path / "out", "--manifest", tmp_path / "out.md5").returncode == 0
     manifest = require_intact(tmp_path / "out")
     assert manifest is not None
-    assert (manifest.stage, manifest.options) == ("to-huggingface", {"heads": 4})
+    assert (manifest.stage, manifest.options) == ("to-huggingface", {"heads": 4, "dtype": "fp32"})
     again = command("checkpoint_convert", *words)
     assert (again.returncode, "already made" in again.stdout) == (0, True)
 
@@ -198,7 +237,11 @@ def test_other_work_is_not_overwritten_without_force(megatron: dict[str, Path], 
     assert_refused(command(*words), "exists and was made from another source", "--force")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes"]
     assert to_huggingface(megatron["fp32"], tmp_path / "out", heads=None, force=True)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+    ]
     assert read_manifest(tmp_path / "out") is not None
 
 

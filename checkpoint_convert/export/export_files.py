@@ -1,0 +1,272 @@
+"""Write the files of an export: several at a time in processes of their own, each noted once it is on the disk.
+
+    OUTPUT.partial/           while it is written; after a kill or a full disk the same command goes on from there
+    OUTPUT.partial/.export/   what is made of what, and for each finished file its MD5
+    OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json
+
+A file that an earlier call has finished is read again and made again if it is not what it was noted to be.
+"""
+
+import errno
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
+from checksums.md5_list import format_list
+from stage.child_processes import end_with_parent
+from stage.digest import md5_file
+from stage.errors import InputError
+from stage.lock import only_one_in
+from stage.manifest import read_manifest, record_of
+from stage.progress import progress
+from stage.publish import partial_path, sync_folder, sync_to_disk, write_text
+
+NOTES = ".export"
+PURPOSE = "purpose.json"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+BYTES_PER_WORKER = 1 << 28
+"""Less is written sooner than a process has loaded PyTorch."""
+
+
+class Unfinished(InputError):
+    """The same command goes on from here."""
+
+
+class ExportFile(Protocol):
+    """One file to write. It goes to another process by pickling: it holds names and paths, and opens what it reads."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bytes(self) -> int:
+        """About its size."""
+        ...
+
+    def write(self, file: "HashingFile") -> None:
+        """Raises InputError where the source cannot be read."""
+        ...
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is made of what."""
+
+    stage: str
+    options: Mapping[str, Any]
+    """What the result depends on besides the source: JSON values."""
+    source: Path
+    output: Path
+    packages: Sequence[str]
+    """Whose versions the manifest names."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished file."""
+
+    md5: str
+    bytes: int
+
+
+class HashingFile:
+    """A file that is written from its beginning to its end, and its MD5."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, path.open("wb")
+        self._digest = hashlib.md5(usedforsecurity=False)
+        self._bytes = 0
+
+    def write(self, data: Any) -> int:
+        """Append bytes. Raises OSError, which names the file, as when the disk is full."""
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
+        self._digest.update(data)
+        size = memoryview(data).nbytes
+        self._bytes += size
+        return size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def finish(self) -> Made:
+        """Bring it to the disk."""
+        self.flush()
+        os.fsync(self._file.fileno())
+        return Made(self._digest.hexdigest(), self._bytes)
+
+    def close(self) -> None:
+        with suppress(OSError):  # of a full disk, which write has reported
+            self._file.close()
+
+
+def run_export(
+    export: Export,
+    files: Sequence[ExportFile],
+    write_small_files: Callable[[Path, Mapping[str, Made]], None],
+    *,
+    workers: int,
+    force: bool,
+) -> int | None:
+    """Make the output; returns the bytes written, None where it is there already.
+
+    ``write_small_files(folder, made)`` writes what is left once all others are there. Raises InputError for a source
+    that is damaged or changes meanwhile, a full disk, and for other work under the output's name.
+    """
+    started = time.monotonic()
+    output = export.output
+    if workers < 1:
+        raise InputError(f"--workers {workers}: expected at least 1")
+    require_apart(export.source, output)
+    if already_made(export.source, output, stage=export.stage, options=export.options, force=force):
+        return None
+    output.parent.mkdir(parents=True, exist_ok=True)
+    as_of = record_of(export.source, export.source.name, None)
+    purpose = {**_purpose(export), "as of": as_of.__dict__}
+    with _lock(output):
+        if not force and already_made(export.source, output, stage=export.stage, options=export.options, force=False):
+            return None  # by the one that we waited for
+        with _partial(output, purpose, force=force) as partial:
+            made = _make_all(files, partial, workers)
+            write_small_files(partial, made)
+            if record_of(export.source, export.source.name, None) != as_of:
+                raise InputError(f"{export.source}: changed while it was read; run the command again")
+            listing = _listing(partial, made)
+            shutil.rmtree(partial / NOTES)
+            _publish(partial, output)
+        total = write_sums_and_manifest(
+            output,
+            listing,
+            stage=export.stage,
+            options=export.options,
+            source=export.source,
+            source_made_by=read_manifest(export.source),
+            packages=export.packages,
+            started=started,
+        )
+    return total
+
+
+@contextmanager
+def _lock(output: Path) -> Iterator[None]:
+    name = f"{output.name}.lock"
+    with only_one_in(output.parent, "wait for it to end", name=name):
+        try:
+            yield
+        finally:
+            (output.parent / name).unlink(missing_ok=True)
+
+
+def _purpose(export: Export) -> dict[str, Any]:
+    return {"stage": export.stage, "options": dict(export.options), "source": str(export.source.resolve())}
+
+
+@contextmanager
+def _partial(output: Path, purpose: Mapping[str, Any], *, force: bool) -> Iterator[Path]:
+    """The partial folder, that of a killed call if it was to make the same.
+
+    It stays where an error leaves finished files, unless that was the source's fault.
+    """
+    partial = partial_path(output)
+    text = json.dumps(purpose, sort_keys=True)
+    noted = partial / NOTES / PURPOSE
+    if force or not noted.is_file() or noted.read_text() != text:
+        shutil.rmtree(partial, ignore_errors=True)
+        (partial / NOTES).mkdir(parents=True)
+        write_text(noted, text)
+    try:
+        yield partial
+    except BaseException as error:
+        is_the_sources = isinstance(error, InputError) and not isinstance(error, Unfinished)
+        if is_the_sources or not any(path.name != PURPOSE for path in (partial / NOTES).glob("*")):
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _make_all(files: Sequence[ExportFile], partial: Path, workers: int) -> dict[str, Made]:
+    total = sum(file.bytes for file in files)
+    workers = max(1, min(workers, len(files), total // BYTES_PER_WORKER))
+    made: dict[str, Made] = {}
+    with progress("export", total, "bytes") as advance:
+        if workers == 1:
+            for file in files:
+                made[file.name] = _make(file, partial)
+                advance(file.bytes)
+            return made
+        context = multiprocessing.get_context("spawn")  # threads of TensorStore and PyTorch do not survive a fork
+        with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+            waiting = {pool.submit(_make, file, partial): file for file in files}
+            try:
+                for done in as_completed(waiting):
+                    made[waiting[done].name] = done.result()
+                    advance(waiting[done].bytes)
+            except BrokenProcessPool as error:
+                raise Unfinished(
+                    "a worker was killed, perhaps for want of memory; lower --workers and run the command again, it "
+                    "goes on from here"
+                ) from error
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return made
+
+
+def _make(file: ExportFile, partial: Path) -> Made:
+    """Write one file, or find it finished."""
+    note, path = partial / NOTES / f"{file.name}.json", partial / file.name
+    finished = _finished(note, path)
+    if finished is not None:
+        return finished
+    try:
+        writer = HashingFile(path)
+        try:
+            file.write(writer)
+            made = writer.finish()
+        finally:
+            writer.close()
+        write_text(note, json.dumps(made.__dict__))
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        path.unlink(missing_ok=True)
+        where = f"{error.filename or path}: {error.strerror}"
+        raise Unfinished(f"{where}; make room and run the command again, it goes on from here") from error
+    return made
+
+
+def _finished(note: Path, path: Path) -> Made | None:
+    """What an earlier call noted of a file, if it is still so."""
+    try:
+        made = Made(**json.loads(note.read_text()))
+        return made if path.stat().st_size == made.bytes and md5_file(path) == made.md5 else None
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def _listing(partial: Path, made: Mapping[str, Made]) -> str:
+    digests = {name: file.md5 for name, file in made.items()}
+    digests.update(
+        {path.name: md5_file(path) for path in partial.iterdir() if path.is_file() and path.name not in made}
+    )
+    return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))
+
+
+def _publish(partial: Path, output: Path) -> None:
+    sync_folder(partial)
+    if output.exists():
+        shutil.rmtree(output)
+    os.replace(partial, output)
+    sync_to_disk(output.parent)

@@ -1,0 +1,145 @@
+"""The files by which ``transformers.AutoTokenizer`` tokenises as a SentencePiece model of kind BPE does.
+
+    tokenizer.json            the model, in the form of the library ``tokenizers``
+    tokenizer_config.json     which class reads it, and the special tokens
+    sentencepiece.model       the model itself
+
+What SentencePiece leaves to the order of its vocabulary is written out: a pair of pieces is merged where the two
+together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are recognised
+where they stand in a text, as Hugging Face's tokenizers do and SentencePiece does not; and where several combining
+marks follow one character, the library normalises them as one cluster.
+"""
+
+import base64
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from stage.errors import InputError
+
+NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
+SPACE = "\u2581"
+LARGEST_MODEL = 1 << 28
+
+
+def write_tokenizer(model_path: Path, folder: Path) -> None:
+    """Write the files of NAMES into ``folder``.
+
+    Raises InputError where the model is none, or one that cannot be written in this form.
+    """
+    model = read_model(model_path)
+    trainer = model.trainer_spec
+    pieces = [piece.piece for piece in model.pieces]
+    unknown = next((piece.piece for piece in model.pieces if piece.type == piece.UNKNOWN), None)
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            _added(number, piece.piece) for number, piece in enumerate(model.pieces) if piece.type == piece.CONTROL
+        ],
+        "normalizer": _normalizer(model),
+        "pre_tokenizer": _metaspace(model),
+        "post_processor": None,
+        "decoder": _decoder(model),
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": unknown,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": True,
+            "byte_fallback": bool(trainer.byte_fallback),
+            "ignore_merges": False,
+            "vocab": {piece: number for number, piece in enumerate(pieces)},
+            "merges": _merges(model),
+        },
+    }
+    # No unk_token here: Hugging Face would take the letters <unk> of a text for it.
+    special = {"pad_token": trainer.pad_id, "eos_token": trainer.eos_id, "bos_token": trainer.bos_id}
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{name: pieces[number] for name, number in special.items() if 0 <= number < len(pieces)},
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
+    for name, value in zip(NAMES, (tokenizer, config), strict=False):
+        (folder / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    shutil.copyfile(model_path, folder / NAMES[2])
+
+
+def read_model(path: Path) -> Any:
+    """The model's own description. Raises InputError where the file is no SentencePiece model of kind BPE."""
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2
+
+    if path.is_file() and path.stat().st_size > LARGEST_MODEL:
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any tokenizer has")
+    model = sentencepiece_model_pb2.ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+    except DecodeError as error:
+        raise InputError(f"{path}: not a SentencePiece model ({error})") from error
+    if not model.pieces:
+        raise InputError(f"{path}: not a SentencePiece model (it has no pieces)")
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    for refused, what in (
+        (trainer.model_type != trainer.BPE, "of a kind other than BPE"),
+        (trainer.treat_whitespace_as_suffix, "with spaces behind the words"),
+        (not normalizer.escape_whitespaces, "that keeps spaces as they are"),
+        (any(piece.type == piece.USER_DEFINED for piece in model.pieces), "with pieces defined by its user"),
+        (len({piece.piece for piece in model.pieces}) != len(model.pieces), "with a piece that occurs twice"),
+    ):
+        if refused:
+            raise InputError(
+                f"{path}: a model {what}, which is not written in Hugging Face's form; leave --tokenizer out"
+            )
+    return model
+
+
+def _merges(model: Any) -> list[list[str]]:
+    """Pairs of pieces by the score of what they make, the best first; of the same score, by its place."""
+    whole = {
+        piece.piece: (-piece.score, number) for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL
+    }
+    found = []
+    for piece, rank in whole.items():
+        found += [
+            (rank, len(piece[:at]), piece[:at], piece[at:])
+            for at in range(1, len(piece))
+            if piece[:at] in whole and piece[at:] in whole
+        ]
+    return [[left, right] for _, _, left, right in sorted(found)]
+
+
+def _normalizer(model: Any) -> dict[str, Any] | None:
+    steps: list[dict[str, Any]] = []
+    if model.normalizer_spec.precompiled_charsmap:
+        rules = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+        steps.append({"type": "Precompiled", "precompiled_charsmap": rules})
+    if model.normalizer_spec.remove_extra_whitespaces:
+        steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
+        steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+    return {"type": "Sequence", "normalizers": steps} if steps else None
+
+
+def _metaspace(model: Any) -> dict[str, Any]:
+    first = "always" if model.normalizer_spec.add_dummy_prefix else "never"
+    split = bool(model.trainer_spec.split_by_whitespace)
+    return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": first, "split": split}
+
+
+def _decoder(model: Any) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = [{"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]
+    if model.trainer_spec.byte_fallback:
+        steps.append({"type": "ByteFallback"})
+    steps.append({"type": "Fuse"})
+    if model.normalizer_spec.add_dummy_prefix:
+        steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    return {"type": "Sequence", "decoders": steps}
+
+
+def _added(number: int, piece: str) -> dict[str, Any]:
+    off = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    return {"id": number, "content": piece, **off, "special": True}
