@@ -22,15 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
+from checkpoint_convert.conversion.output_records import already_made, write_sums_and_manifest
 from checksums.md5_list import format_list
 from stage.child_processes import end_with_parent
+from stage.claims.claim_file import Claim
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.replacing import require_apart, require_replaceable
+from stage.limits.sizes import require_workers
 from stage.lock import only_one_in
 from stage.manifest import read_manifest, record_of
 from stage.progress import progress
-from stage.publish import partial_path, sync_folder, sync_to_disk, write_text
+from stage.publish import partial_path, replace_folder, sync_folder, sync_handle, write_text
 
 NOTES = ".export"
 PURPOSE = "purpose.json"
@@ -105,7 +108,7 @@ class HashingFile:
     def finish(self) -> Made:
         """Bring it to the disk."""
         self.flush()
-        os.fsync(self._file.fileno())
+        sync_handle(self._file.fileno(), self._path)
         return Made(self._digest.hexdigest(), self._bytes)
 
     def close(self) -> None:
@@ -128,25 +131,26 @@ def run_export(
     """
     started = time.monotonic()
     output = export.output
-    if workers < 1:
-        raise InputError(f"--workers {workers}: expected at least 1")
-    require_apart(export.source, output)
-    if already_made(export.source, output, stage=export.stage, options=export.options, force=force):
+    require_workers(workers)
+    require_apart(output, [export.source])
+    if _is_made(export, force=force):
         return None
     output.parent.mkdir(parents=True, exist_ok=True)
     as_of = record_of(export.source, export.source.name, None)
     purpose = {**_purpose(export), "as of": as_of.__dict__}
-    with _lock(output):
-        if not force and already_made(export.source, output, stage=export.stage, options=export.options, force=False):
+    with _lock(output) as claim:
+        if _is_made(export, force=force):
             return None  # by the one that we waited for
-        with _partial(output, purpose, force=force) as partial:
+        with _partial(output, purpose) as partial:
             made = _make_all(files, partial, workers)
             write_small_files(partial, made)
             if record_of(export.source, export.source.name, None) != as_of:
                 raise InputError(f"{export.source}: changed while it was read; run the command again")
             listing = _listing(partial, made)
+            claim.require_held()
             shutil.rmtree(partial / NOTES)
-            _publish(partial, output)
+            sync_folder(partial)
+            replace_folder(partial, output)
         total = write_sums_and_manifest(
             output,
             listing,
@@ -160,12 +164,20 @@ def run_export(
     return total
 
 
+def _is_made(export: Export, *, force: bool) -> bool:
+    """Raises InputError where the output is something that may not be replaced."""
+    if force:
+        require_replaceable(export.output, stage=export.stage, inputs=[export.source])
+        return False
+    return already_made(export.source, export.output, stage=export.stage, options=export.options, force=False)
+
+
 @contextmanager
-def _lock(output: Path) -> Iterator[None]:
+def _lock(output: Path) -> Iterator[Claim]:
     name = f"{output.name}.lock"
-    with only_one_in(output.parent, "wait for it to end", name=name):
+    with only_one_in(output.parent, "wait for it to end", name=name) as claim:
         try:
-            yield
+            yield claim
         finally:
             (output.parent / name).unlink(missing_ok=True)
 
@@ -175,7 +187,7 @@ def _purpose(export: Export) -> dict[str, Any]:
 
 
 @contextmanager
-def _partial(output: Path, purpose: Mapping[str, Any], *, force: bool) -> Iterator[Path]:
+def _partial(output: Path, purpose: Mapping[str, Any]) -> Iterator[Path]:
     """The partial folder, that of a killed call if it was to make the same.
 
     It stays where an error leaves finished files, unless that was the source's fault.
@@ -183,7 +195,7 @@ def _partial(output: Path, purpose: Mapping[str, Any], *, force: bool) -> Iterat
     partial = partial_path(output)
     text = json.dumps(purpose, sort_keys=True)
     noted = partial / NOTES / PURPOSE
-    if force or not noted.is_file() or noted.read_text() != text:
+    if not noted.is_file() or noted.read_text() != text:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / NOTES).mkdir(parents=True)
         write_text(noted, text)
@@ -200,11 +212,11 @@ def _make_all(files: Sequence[ExportFile], partial: Path, workers: int) -> dict[
     total = sum(file.bytes for file in files)
     workers = max(1, min(workers, len(files), total // BYTES_PER_WORKER))
     made: dict[str, Made] = {}
-    with progress("export", total, "bytes") as advance:
+    with progress("export", total, "bytes", files=len(files)) as advance:
         if workers == 1:
             for file in files:
                 made[file.name] = _make(file, partial)
-                advance(file.bytes)
+                advance(file.bytes, 1)
             return made
         context = multiprocessing.get_context("spawn")  # threads of TensorStore and PyTorch do not survive a fork
         with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
@@ -212,7 +224,7 @@ def _make_all(files: Sequence[ExportFile], partial: Path, workers: int) -> dict[
             try:
                 for done in as_completed(waiting):
                     made[waiting[done].name] = done.result()
-                    advance(waiting[done].bytes)
+                    advance(waiting[done].bytes, 1)
             except BrokenProcessPool as error:
                 raise Unfinished(
                     "a worker was killed, perhaps for want of memory; lower --workers and run the command again, it "
@@ -262,11 +274,3 @@ def _listing(partial: Path, made: Mapping[str, Made]) -> str:
         {path.name: md5_file(path) for path in partial.iterdir() if path.is_file() and path.name not in made}
     )
     return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))
-
-
-def _publish(partial: Path, output: Path) -> None:
-    sync_folder(partial)
-    if output.exists():
-        shutil.rmtree(output)
-    os.replace(partial, output)
-    sync_to_disk(output.parent)

@@ -116,7 +116,7 @@ def test_a_finished_file_that_a_crash_damaged_is_made_again(place: Path, damage:
     require_whole(place)
 
 
-@pytest.mark.parametrize("change", ["options", "source", "note", "force"])
+@pytest.mark.parametrize("change", ["options", "source", "note"])
 def test_what_was_begun_of_something_else_is_not_gone_on_with(place: Path, change: str) -> None:
     with pytest.raises(Unfinished):
         run(place, b_does="full disk")
@@ -126,8 +126,20 @@ def test_what_was_begun_of_something_else_is_not_gone_on_with(place: Path, chang
     if change == "note":
         (partial_path(place / "out") / ".export" / "purpose.json").unlink()
     options: dict[str, Any] = {"heads": 4} if change == "options" else {}
-    assert run(place, force=change == "force", **options)
+    assert run(place, **options)
     assert written(place) == list(NAMES)
+    require_whole(place)
+
+
+def test_force_goes_on_where_force_was_stopped(place: Path) -> None:
+    assert run(place, heads=4)
+    before = {path.name: path.stat().st_ino for path in (place / "out").iterdir()}
+    with pytest.raises(Unfinished):
+        run(place, b_does="full disk", force=True)
+    assert {path.name: path.stat().st_ino for path in (place / "out").iterdir()} == before
+    written(place)
+    assert run(place, force=True)
+    assert written(place) == ["b", "c"]
     require_whole(place)
 
 
@@ -161,5 +173,5 @@ def test_several_processes_write_and_one_may_be_killed(place: Path, monkeypatch:
 
 
 def test_numbers_of_workers_that_do_not_exist_are_refused(place: Path) -> None:
-    with pytest.raises(InputError, match="--workers 0: expected at least 1"):
+    with pytest.raises(InputError, match="--workers 0: expected 1 to"):
         run(place, workers=0)

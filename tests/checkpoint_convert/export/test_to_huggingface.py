@@ -235,7 +235,12 @@ def test_other_work_is_not_overwritten_without_force(megatron: dict[str, Path], 
     (tmp_path / "out" / "notes").write_text("mine")
     words = ["checkpoint_convert", "to-huggingface", "--input", megatron["fp32"], "--output", tmp_path / "out"]
     assert_refused(command(*words), "exists and was made from another source", "--force")
+    assert_refused(command(*words, "--force"), "no manifest says what it is, and only what to-huggingface made")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["notes"]
+    (tmp_path / "out" / "notes").unlink()
+    (tmp_path / "out").rmdir()
+    assert to_huggingface(megatron["bf16"], tmp_path / "out", heads=None)
+    assert_refused(command(*words), "exists and was made from another source", "--force")
     assert to_huggingface(megatron["fp32"], tmp_path / "out", heads=None, force=True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "config.json",
