@@ -13,7 +13,7 @@ from benchmark.review.findings import Finding, Severity, apply
 from benchmark.review.merged_findings import merged, quoted, without_consequences
 from benchmark.review.official_checkers import TOOLS, run_checkers
 from benchmark.review.official_tools import ToolVerdict
-from benchmark.review.rules.rule_table import CONVERGENCE_RULES, LOG_RULES, PACKAGE_RULES, SET_RULES, SYSTEM_RULES
+from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, RESULT_RULES, SET_RULES, SYSTEM_RULES
 from benchmark.review.rules.system_rules import Described
 
 Verdict = Literal["acceptable", "acceptable with questions", "rejected"]
@@ -119,7 +119,7 @@ def own_findings(subject: Subject) -> tuple[Finding, ...]:
         mine = [finding for run in one.runs for finding in apply(LOG_RULES, run, run.log.path)]
         place = Path(_place(one))
         mine += apply(SET_RULES, one.runs, place)
-        mine += apply(CONVERGENCE_RULES, one, place)
+        mine += apply(RESULT_RULES, one, place)
         found += merged(without_consequences(mine, LOG_RULES))
     if isinstance(subject, SubmissionPackage):
         for description in subject.descriptions:

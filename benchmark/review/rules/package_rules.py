@@ -11,7 +11,7 @@ from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 from benchmark.results.regular_files import children, is_folder, is_regular, read_regular
 from benchmark.results.subjects import BENCHMARK, MOST_FILES, SubmissionPackage, result_files, subfolders
 from benchmark.review.findings import Deviation
-from benchmark.review.rules.set_rules import RUNS, copies
+from benchmark.review.rules.set_rules import RUNS
 
 TOP = ("systems", "benchmarks", "results")
 SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
@@ -167,15 +167,6 @@ def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
             found = "no number scaling_factor" if factor is None else f"scaling_factor {factor:.4f}"
             mend = "remove it, and let the package checker write it; a committee's own factor needs its decision"
             yield Deviation(path, 1, found, f"{due:.4f}, from the reference points", mend)
-
-
-def same_run_twice(package: SubmissionPackage) -> Iterator[Deviation]:
-    """One run submitted for two systems; within one system the rules about its runs find it."""
-    for run, other in copies([run for one in package.sets for run in one.runs]):
-        if run.log.path.parent != other.log.path.parent:
-            found = f"the evaluations and times of {other.log.path.relative_to(package.path)}"
-            line = run.log.all("eval_accuracy")[0].line
-            yield Deviation(run.log.path, line, found, "a run of its own", "submit a run for one system only")
 
 
 def same_division(package: SubmissionPackage) -> Iterator[Deviation]:

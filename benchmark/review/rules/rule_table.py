@@ -5,6 +5,7 @@ from benchmark.review.findings import Rule, Run
 from benchmark.review.rules import (
     clock_rules,
     convergence_rules,
+    copy_rules,
     evaluation_rules,
     hyperparameter_rules,
     key_rules,
@@ -81,12 +82,17 @@ SET_RULES: tuple[Rule[Runs], ...] = (
     Rule("runs.same_settings", "error", facts("7.9", "submission rules"), set_rules.same_settings),
     Rule("runs.same_names", "warning", facts("7.9", "submission rules"), set_rules.same_names),
     Rule("runs.seeds", "error", facts("7.10", "seeds"), set_rules.different_seeds),
-    Rule("runs.different", "error", facts("7.9", "runs and scoring"), set_rules.different_logs),
+    Rule("runs.different", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_system),
+    Rule("runs.alike", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_system),
     Rule("runs.converged", "error", facts("4.3, 7.9", "runs and scoring"), set_rules.one_may_fail),
     Rule("runs.at_once", "note", facts("7.9", "runs and scoring"), set_rules.not_at_once),
 )
 
-CONVERGENCE_RULES: tuple[Rule[ResultSet], ...] = (
+RESULT_RULES: tuple[Rule[ResultSet], ...] = (
+    Rule("published.copy", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.published_copy),
+    Rule("published.other_name", "error", facts("6.8, 7.9", "runs"), copy_rules.published_under_other_name),
+    Rule("published.alike", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.published_alike),
+    Rule("published.itself", "note", facts("6.8, 7.9", "logs of an earlier round"), copy_rules.published_itself),
     Rule("rcp.test", "error", facts("5.4", "convergence test"), convergence_rules.test),
     Rule("rcp.only_by_void_data", "error", facts("5.10", "the entry at 3072"), convergence_rules.only_by_void_data),
     Rule("rcp.void_data", "warning", facts("5.10", "the entry at 3072"), convergence_rules.void_data),
@@ -120,7 +126,8 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.links", "error", facts("4.12", "repo_checker"), package_rules.links),
     Rule("package.bypass", "error", facts("4.9, 7.11", "bypass"), package_rules.bypass),
     Rule("package.scaling", "warning", facts("4.15, 5.6", "scaling.json"), package_rules.scaling),
-    Rule("package.same_run", "error", facts("7.9", "runs and scoring"), package_rules.same_run_twice),
+    Rule("package.same_run", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_package),
+    Rule("package.alike_run", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_package),
     Rule("package.division", "error", facts("4.8", "division"), package_rules.same_division),
     Rule("package.submitter", "warning", facts("4.1", "submission rules"), package_rules.same_submitter),
 )

@@ -1,6 +1,5 @@
 """What the runs of one result have in common, and what they must not (docs/facts/mlperf_review.md 4.4, 7.9)."""
 
-import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -58,25 +57,6 @@ def different_seeds(runs: Runs) -> Iterator[Deviation]:
                 mend = "draw every run's seed anew, and run again"
                 found = f"seed {event.value}, that of {other.log.path.name}"
                 yield Deviation(run.log.path, event.line, found, "another seed in every run", mend)
-
-
-def different_logs(runs: Runs) -> Iterator[Deviation]:
-    """The same run under two names, whether copied whole or with a changed seed."""
-    for run, other in copies(runs):
-        found = f"the evaluations and times of {other.log.path.name}"
-        line = run.log.all("eval_accuracy")[0].line
-        yield Deviation(run.log.path, line, found, "a run of its own", "submit three different runs")
-
-
-def copies(runs: Runs) -> Iterator[tuple[Run, Run]]:
-    """Runs with the evaluations and times of an earlier one, and that one."""
-    seen: dict[str, Run] = {}
-    for run in runs:
-        timed = [f"{event.time_ms} {event.value!r}" for event in run.log.all("eval_accuracy")]
-        if timed:
-            other = seen.setdefault(hashlib.sha256("\n".join(timed).encode()).hexdigest(), run)
-            if other is not run:
-                yield run, other
 
 
 def one_may_fail(runs: Runs) -> Iterator[Deviation]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.review.rules.key_rules import CONFIGURATION
-from tests.benchmark.review.fixture import SYSTEM, Record, as_text, records, write_package
+from tests.benchmark.review.fixture import SEEDS, SYSTEM, Record, as_text, records, write_package
 
 RESULTS = f"results/{SYSTEM}/gpt3"
 LOG = f"{RESULTS}/result_1.txt"
@@ -72,7 +72,7 @@ class Log:
 
 def in_log(change: Callable[[Log], int | None]) -> Callable[[Path], int | None]:
     def spoil(package: Path) -> int | None:
-        log = Log(records(1002))
+        log = Log(records(SEEDS[1]))
         line = change(log)
         (package / LOG).write_text(as_text(log.records))
         return line
@@ -95,7 +95,7 @@ def in_runs(make: Callable[[int], list[Record]]) -> Callable[[Path], int | None]
 
     def spoil(package: Path) -> None:
         for number in range(3):
-            (package / RESULTS / f"result_{number}.txt").write_text(as_text(make(1001 + number)))
+            (package / RESULTS / f"result_{number}.txt").write_text(as_text(make(SEEDS[number])))
 
     return spoil
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.benchmark.review.damage import LOG, RESULTS, Damage, Log, T, in_log, in_runs, in_text, missing_keys
-from tests.benchmark.review.fixture import Record, as_text, records
+from tests.benchmark.review.fixture import SEEDS, Record, as_text, records
 
 Change = Callable[[Log], int | None]
 FIRST, COUNT = ("first_epoch_num",), ("epoch_count",)
@@ -308,35 +308,35 @@ def _run(number: int, make: Callable[[], list[Record]]) -> Callable[[Path], int 
 
 
 def _other_seed() -> list[Record]:
-    log = Log(records(1001))
+    log = Log(records(SEEDS[0]))
     log.set("seed", 7)
     return log.records
 
 
 def _other_rate() -> list[Record]:
-    log = Log(records(1002))
+    log = Log(records(SEEDS[1]))
     log.set("opt_learning_rate_warmup_steps", 200)
     return log.records
 
 
 def _same_seed() -> list[Record]:
-    log = Log(records(1002))
-    log.set("seed", 1001)
+    log = Log(records(SEEDS[1]))
+    log.set("seed", SEEDS[0])
     return log.records
 
 
 def _failed(package: Path) -> None:
     for number in (1, 2):
-        log = Log(records(1001 + number))
+        log = Log(records(SEEDS[number]))
         log.metadata("run_stop", status="aborted")
         (package / RESULTS / f"result_{number}.txt").write_text(as_text(log.records))
 
 
 RUNS: tuple[tuple[str, str, str, Callable[[Path], int | None]], ...] = (
-    ("batch size differs between runs", "runs.same_settings", LOG, _run(1, lambda: records(1002, batch_size=1536))),
+    ("batch size differs between runs", "runs.same_settings", LOG, _run(1, lambda: records(SEEDS[1], batch_size=1536))),
     ("warm-up differs between runs", "runs.same_settings", LOG, _run(1, _other_rate)),
     ("a seed used twice", "runs.seeds", LOG, _run(1, _same_seed)),
-    ("a log submitted twice", "runs.different", LOG, _run(1, lambda: records(1001))),
+    ("a log submitted twice", "runs.different", LOG, _run(1, lambda: records(SEEDS[0]))),
     ("a log submitted twice with another seed", "runs.different", LOG, _run(1, _other_seed)),
     ("two runs did not converge", "runs.converged", LOG, _failed),
     ("faster than the reference can", "rcp.test", LOG, in_runs(lambda seed: records(seed, evaluations=22))),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.results.mllog import parse_log
 from benchmark.results.run_summary import RunSummary, summarize
 
@@ -16,6 +17,8 @@ BLOCK_MS = 120_000
 EVALUATION_MS = 10_000
 SYSTEM = "acme_h100x512"
 ORG = "ACME"
+SEEDS = (1001, 20402, 7303)
+"""Of a package's runs, which follow each other in this order."""
 SOURCE = "benchmark/training/train.py"
 
 
@@ -24,10 +27,24 @@ def records(seed: int, *, batch_size: int = 2048, evaluations: int = 24, rate: f
     return list(_records(seed, batch_size, evaluations, rate))
 
 
+def log_perplexities(batch_size: int, evaluations: int, noise: random.Random) -> Iterator[float]:
+    """The median curve of published runs at the nearest batch size, stretched to so many evaluations, with noise."""
+    curve = min(REFERENCE_CURVES["gpt3_175b"], key=lambda one: abs(one.global_batch_size - batch_size))
+    values = curve.log_perplexities
+    for number in range(evaluations - 1):
+        place = number * (len(values) - 1) / (evaluations - 1)
+        before, share = int(place), place % 1
+        value = values[before] + share * (values[before + 1] - values[before]) + noise.gauss(0, 2e-4)
+        yield value if value > 2.6901 else 2.6901 + noise.uniform(0, 3e-4)
+    yield 2.6895 + noise.uniform(0, 4e-4)
+
+
 def _records(seed: int, batch_size: int, evaluations: int, rate: float) -> Iterator[Record]:
     interval = math.ceil(24576 / batch_size) * batch_size * 2048
-    now = START_MS + seed * 10_000_000
+    now = START_MS + seed % 100 * 10_000_000
     noise = random.Random(seed)
+    values = list(log_perplexities(batch_size, evaluations, noise))
+    jitter_ms = [round(noise.gauss(0, 60)) for _ in values]
 
     def record(key: str, value: Any = None, kind: str = "POINT_IN_TIME", after_ms: int = 1, **fields: Any) -> Record:
         nonlocal now
@@ -72,11 +89,11 @@ def _records(seed: int, batch_size: int, evaluations: int, rate: float) -> Itera
     for number in range(1, evaluations + 1):
         before, tokens = (number - 1) * interval, number * interval
         yield record("block_start", kind="INTERVAL_START", first_epoch_num=before, epoch_count=interval)
-        yield record("block_stop", None, "INTERVAL_END", BLOCK_MS, first_epoch_num=before, epoch_count=interval)
+        block_ms = BLOCK_MS + jitter_ms[number - 1] - (jitter_ms[number - 2] if number > 1 else jitter_ms[-1])
+        yield record("block_stop", None, "INTERVAL_END", block_ms, first_epoch_num=before, epoch_count=interval)
         yield record("eval_start", kind="INTERVAL_START", epoch_num=tokens)
-        to_go = (evaluations - number) / max(1, evaluations - 1)
-        value = 2.6897 + 0.0610 * to_go**1.5 + noise.uniform(0, 3e-5) + (0.0002 if number < evaluations else 0)
-        yield record("eval_accuracy", value, after_ms=EVALUATION_MS, epoch_num=tokens)
+        evaluation_ms = EVALUATION_MS + round(noise.gauss(0, 3))
+        yield record("eval_accuracy", values[number - 1], after_ms=evaluation_ms, epoch_num=tokens)
         yield record("eval_stop", kind="INTERVAL_END", epoch_num=tokens)
     yield record("run_stop", kind="INTERVAL_END", status="success")
     yield record("train_samples", evaluations * interval)
@@ -115,7 +132,7 @@ def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -
     results = package / "results" / SYSTEM / "gpt3"
     results.mkdir(parents=True)
     for number in range(3):
-        (results / f"result_{number}.txt").write_text(as_text(make(1001 + number)))
+        (results / f"result_{number}.txt").write_text(as_text(make(SEEDS[number])))
     (package / "systems").mkdir()
     (package / "systems" / f"{SYSTEM}.json").write_text(json.dumps(system_description(), indent=1) + "\n")
     code = package / "benchmarks" / "gpt3" / "implementations" / SYSTEM

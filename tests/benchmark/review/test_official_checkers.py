@@ -8,7 +8,7 @@ from benchmark.results.subjects import ResultSet
 from benchmark.review.official_checkers import RCP, TOOLS
 from benchmark.review.verdict import review
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import ORG, SYSTEM, as_text, records, write_package, write_run
+from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, as_text, records, write_package, write_run
 
 TOOLS_OF_A_PACKAGE = [
     "RCP",
@@ -93,11 +93,11 @@ def test_skipped_benchmark_and_crash_are_no_success(tmp_path: Path) -> None:
 def test_one_failed_run_of_three_has_a_score_and_no_pass(tmp_path: Path) -> None:
     """The official tools accept it under olympic scoring; the score is then the slower of the others."""
     package = write_package(tmp_path)
-    log = Log(records(1002))
+    log = Log(records(SEEDS[1]))
     log.set("eval_accuracy", 2.6901, -1)
     log.metadata("run_stop", status="aborted")
     (package / "results" / SYSTEM / "gpt3" / "result_1.txt").write_text(as_text(log.records))
-    slow = Log(records(1003))
+    slow = Log(records(SEEDS[2]))
     slow.shift(slow.place("run_stop"), 60_000)
     (package / "results" / SYSTEM / "gpt3" / "result_2.txt").write_text(as_text(slow.records))
     (subject,) = review([package], "4.1.0").subjects
@@ -110,7 +110,7 @@ def test_one_failed_run_of_three_has_a_score_and_no_pass(tmp_path: Path) -> None
 
 def test_scratch_paths_are_told_by_their_real_names(tmp_path: Path) -> None:
     package = write_package(tmp_path)
-    log = Log(records(1002))
+    log = Log(records(SEEDS[1]))
     log.without("opt_name")
     path = package / "results" / SYSTEM / "gpt3" / "result_1.txt"
     path.write_text(as_text(log.records))

@@ -8,7 +8,7 @@ from rich.console import Console
 from benchmark.review.review_screen import WIDTH_WITHOUT_TERMINAL, print_review, review_console
 from benchmark.review.verdict import Review
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package, write_run
+from tests.benchmark.review.fixture import SEEDS, SYSTEM, as_text, records, write_package, write_run
 from tests.benchmark.review.reviews import review_of, verdict
 
 
@@ -38,7 +38,7 @@ def test_what_is_wrong_is_told_once_with_place_mend_and_source(tmp_path: Path) -
     package = write_package(tmp_path)
     results = package / "results" / SYSTEM / "gpt3"
     for number in range(3):
-        log = Log(records(1001 + number))
+        log = Log(records(SEEDS[number]))
         log.set("opt_name", "adamw")
         (results / f"result_{number}.txt").write_text(as_text(log.records))
     lines = printed(review_of([results], verdict("it is wrong")))

@@ -41,8 +41,9 @@ def test_run_of_ours_at_another_batch_size_has_the_learning_rate_of_it(tmp_path:
 def test_rehearsals_have_no_finding_and_are_tested_against_their_own_points(tmp_path: Path) -> None:
     paths = []
     for number, evaluations in enumerate((13, 13, 14)):
-        values = [5.6 - place * 3.16 / evaluations + number * 1e-4 for place in range(evaluations)] + [2.42]
-        write_log(tmp_path / str(number), REHEARSAL, values[1:])
+        noise = random.Random(number)
+        values = [5.6 - place * 3.16 / evaluations + noise.gauss(0, 1e-2) for place in range(evaluations)]
+        write_log(tmp_path / str(number), REHEARSAL, [*values[1:], 2.42 + number * 1e-3])
         paths.append(tmp_path / str(number) / "result_0.txt")
     (subject,) = find_subjects(paths, None)
     assert isinstance(subject, ResultSet)

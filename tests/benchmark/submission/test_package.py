@@ -14,7 +14,7 @@ from benchmark.submission.package import make_package
 from benchmark.submission.system_fields import MARK
 from stage.errors import InputError
 from stage.git import commit_of
-from tests.benchmark.review.fixture import ORG, SYSTEM, Record, as_text, records, system_description
+from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, Record, as_text, records, system_description
 from tests.support import REPOSITORY, assert_refused, command
 
 PUBLISHED = REPOSITORY.parent / "shared" / "real_logs" / "v4.1"
@@ -32,7 +32,7 @@ def write_inputs(folder: Path, change: Callable[[list[Record]], None] = lambda _
     for number in range(3):
         run = folder / f"run_{number}"
         run.mkdir()
-        log = records(1001 + number)
+        log = records(SEEDS[number])
         change(log)
         (run / f"result_{number}.txt").write_text(as_text(log))
         (run / "config.json").write_text(json.dumps({**CONFIG, "result_number": number}))

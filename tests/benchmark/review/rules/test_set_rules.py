@@ -39,8 +39,3 @@ def test_one_run_of_three_may_fail() -> None:
     assert list(set_rules.one_may_fail([good, good, bad])) == []
     assert [at.found for at in set_rules.one_may_fail([good, bad, bad])] == ["did not converge, one of 2"] * 2
     assert list(set_rules.one_may_fail([bad, bad])) == []  # two runs are no result yet
-
-
-def test_copies_have_the_evaluations_and_times_of_another() -> None:
-    first, again = run_of(1), run_of(1, seed=2)
-    assert list(set_rules.copies([first, run_of(2), again])) == [(again, first)]
