@@ -55,7 +55,7 @@ INTERVAL_NOISE_MS = 1.5
 """By which rounding moves an interval and the one it is compared with."""
 SAME_INTERVALS = 0.85
 """Share of intervals that agree; published runs: at most 0.56."""
-INTERVAL_PATTERN = (0.03, 0.06)
+INTERVAL_PATTERN = (0.03, 0.05)
 """Spread of the difference of two runs' intervals by the spread of the intervals: a copy, a reason to ask.
 
 Published runs: at least 0.07, in three of one system whose speed stepped down at the same evaluation; else 0.14.

@@ -32,4 +32,4 @@ def test_runs_of_several_systems_have_each_their_own(tmp_path: Path) -> None:
     scores = [found.score_of(path) for path in paths]
     assert [score.batch_size for score in scores if score is not None] == [2048, 1536]
     assert found.score_of(tmp_path) is None
-    assert [one.severity for one in found.findings] == ["error", "warning"]
+    assert [one.severity for one in found.findings] == ["error", "note"]

@@ -11,10 +11,10 @@ from benchmark.review.reviewer_words import (
     public_rules,
     question_to_submitter,
 )
-from benchmark.review.rules.rule_table import CONVERGENCE_RULES, LOG_RULES, PACKAGE_RULES, SET_RULES, SYSTEM_RULES
+from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, RESULT_RULES, SET_RULES, SYSTEM_RULES
 from tests.support import REPOSITORY
 
-RULES: list[Rule[Any]] = [*LOG_RULES, *SET_RULES, *CONVERGENCE_RULES, *SYSTEM_RULES, *PACKAGE_RULES]
+RULES: list[Rule[Any]] = [*LOG_RULES, *SET_RULES, *RESULT_RULES, *SYSTEM_RULES, *PACKAGE_RULES]
 
 
 def test_public_text_of_a_rule() -> None:

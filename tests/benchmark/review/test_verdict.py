@@ -137,4 +137,4 @@ def test_errors_come_first(tmp_path: Path) -> None:
     log.set("opt_learning_rate_warmup_steps", 198)
     log.set("opt_name", "adamw")
     found = of_run(write_run(tmp_path, log.records))
-    assert [(one.severity, one.rule) for one in found] == [("error", "value.fixed"), ("warning", "schedule.rounding")]
+    assert [(one.severity, one.rule) for one in found] == [("error", "value.fixed"), ("note", "schedule.rounding")]
