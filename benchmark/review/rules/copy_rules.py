@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run
-from benchmark.review.published.published_runs import DECIMALS, PublishedRun, published_runs
+from benchmark.review.published.published_traces import DECIMALS, PublishedTrace, published_traces
 from benchmark.review.rules.fingerprint import (
     Collection,
     Fingerprint,
@@ -136,32 +136,32 @@ def _across_systems(package: SubmissionPackage) -> Iterator[tuple[Run, Run, Like
                     break
 
 
-def _like_published(run: Run) -> Iterator[tuple[PublishedRun, Likeness]]:
+def _like_published(run: Run) -> Iterator[tuple[PublishedTrace, Likeness]]:
     if run.judged is not None and not run.judged.official:
         return
-    for published, alike in zip(published_runs(), _published_likeness(of_run(run)), strict=True):
+    for published, alike in zip(published_traces(), _published_likeness(of_run(run)), strict=True):
         if alike is not None:
             yield published, alike
 
 
 @lru_cache(maxsize=1)
 def _published_collection() -> Collection:
-    return collection([of_published(run) for run in published_runs()])
+    return collection([of_published(run) for run in published_traces()])
 
 
 @lru_cache(maxsize=64)
 def _published_likeness(one: Fingerprint) -> tuple[Likeness | None, ...]:
     if not any(map(math.isfinite, one.log_perplexities)):
-        return (None,) * len(published_runs())
+        return (None,) * len(published_traces())
     return tuple(likeness(one, _published_collection()))
 
 
-def _published(run: Run) -> list[PublishedRun]:
+def _published(run: Run) -> list[PublishedTrace]:
     """The published runs that a log is, to the millisecond: several where one log was published more than once."""
     return [published for published, alike in _like_published(run) if alike.copied and _is(run, published)]
 
 
-def _is(run: Run, published: PublishedRun) -> bool:
+def _is(run: Run, published: PublishedTrace) -> bool:
     mine = of_run(run)
     return (
         run.run_start_ms == published.run_start_ms

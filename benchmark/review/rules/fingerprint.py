@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from benchmark.results.run_summary import RunSummary
-from benchmark.review.published.published_runs import DECIMALS, PublishedRun
+from benchmark.review.published.published_traces import DECIMALS, PublishedTrace
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -107,7 +107,7 @@ def of_run(run: RunSummary) -> Fingerprint:
     )
 
 
-def of_published(run: PublishedRun) -> Fingerprint:
+def of_published(run: PublishedTrace) -> Fingerprint:
     return Fingerprint(run.log_perplexities, tuple(map(float, run.intervals_ms[1:])))
 
 

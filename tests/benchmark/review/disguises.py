@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Callable
 
-from benchmark.review.published.published_runs import PublishedRun
+from benchmark.review.published.published_traces import PublishedTrace
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import Record, records
 
@@ -77,7 +77,7 @@ DISGUISES: dict[str, Disguise] = {
 }
 
 
-def as_run(published: PublishedRun, seed: int) -> list[Record]:
+def as_run(published: PublishedTrace, seed: int) -> list[Record]:
     """Records with the evaluations and times of a published run."""
     count = len(published.log_perplexities)
     run = records(seed, batch_size=int(published.global_batch_size), evaluations=count)

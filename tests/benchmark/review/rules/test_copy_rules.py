@@ -6,7 +6,7 @@ import pytest
 
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run
-from benchmark.review.published.published_runs import PublishedRun, published_runs
+from benchmark.review.published.published_traces import PublishedTrace, published_traces
 from benchmark.review.rules import copy_rules
 from benchmark.review.rules.copy_rules import like_name
 from tests.benchmark.review.damage import Log
@@ -24,7 +24,7 @@ def set_of(*runs: Run, description: Path | None = None) -> ResultSet:
     return one
 
 
-def published_log(published: PublishedRun) -> list[Record]:
+def published_log(published: PublishedTrace) -> list[Record]:
     """As it was published, in what the table has of it."""
     log = Log(as_run(published, 5))
     log.set("submission_org", published.org)
@@ -68,22 +68,22 @@ def test_run_of_another_submission_of_the_round() -> None:
     mine = [run_of(records(1)), run_of(DISGUISES["an hour later"](records(3)))]
     (found,) = copy_rules.copied_from_others(mine, theirs)
     assert found.found == "24 of its 24 values, as B/results/s/gpt3/result_0.txt"
-    published = [run_of(published_log(published_runs()[0]))]
+    published = [run_of(published_log(published_traces()[0]))]
     assert list(copy_rules.copied_from_others(published, published)) == []
 
 
 def test_published_log_is_a_note_at_its_own_place() -> None:
-    for published in published_runs()[::25]:
+    for published in published_traces()[::25]:
         assert list(rules_on(set_of(run_of(published_log(published))))) == ["published_itself"]
 
 
 def test_published_log_beside_another_submitters_description(tmp_path: Path) -> None:
     description = tmp_path / "s.json"
     description.write_text('{"submitter": "ACME"}')
-    found = rules_on(set_of(run_of(published_log(published_runs()[6])), description=description))
+    found = rules_on(set_of(run_of(published_log(published_traces()[6])), description=description))
     assert list(found) == ["published_under_other_name", "published_itself"]
     description.write_text('{"submitter": "NVIDIA"}')
-    assert list(rules_on(set_of(run_of(published_log(published_runs()[6])), description=description))) == [
+    assert list(rules_on(set_of(run_of(published_log(published_traces()[6])), description=description))) == [
         "published_itself"
     ]
 
@@ -91,7 +91,7 @@ def test_published_log_beside_another_submitters_description(tmp_path: Path) -> 
 @pytest.mark.parametrize("place", [0, 40, 125])
 @pytest.mark.parametrize("name", ["an hour later", "noise of 1e-5", "values rounded to 4 decimals"])
 def test_disguised_published_run(name: str, place: int) -> None:
-    published = published_runs()[place]
+    published = published_traces()[place]
     found = rules_on(set_of(run_of(DISGUISES[name](as_run(published, 5)))))
     assert list(found) == ["published_copy"]
     (copy,) = found["published_copy"]
@@ -99,13 +99,13 @@ def test_disguised_published_run(name: str, place: int) -> None:
 
 
 def test_published_log_with_one_value_changed_is_a_copy() -> None:
-    log = Log(published_log(published_runs()[50]))
+    log = Log(published_log(published_traces()[50]))
     log.set("eval_accuracy", 2.7512, 0)
     assert list(rules_on(set_of(run_of(log.records)))) == ["published_copy"]
 
 
 def test_runs_of_a_rehearsal_are_not_compared_with_published_ones() -> None:
-    log = Log(as_run(published_runs()[0], 5))
+    log = Log(as_run(published_traces()[0], 5))
     log.set("submission_benchmark", "gpt3_rehearsal")
     assert rules_on(set_of(run_of(log.records))) == {}
 

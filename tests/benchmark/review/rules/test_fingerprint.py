@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmark.review.published.published_runs import published_runs
+from benchmark.review.published.published_traces import published_traces
 from benchmark.review.rules.fingerprint import Fingerprint, collection, likeness, of_published, of_run
 from tests.benchmark.review.disguises import DISGUISES
 from tests.benchmark.review.fixture import records, summary_of
@@ -24,8 +24,8 @@ def test_other_runs_are_not_alike() -> None:
 
 
 @pytest.mark.slow
-def test_published_runs_are_alike_only_where_one_was_published_twice() -> None:
-    runs = published_runs()
+def test_published_traces_are_alike_only_where_one_was_published_twice() -> None:
+    runs = published_traces()
     prints = [of_published(run) for run in runs]
     for place, run in enumerate(runs):
         found = likeness(prints[place], collection(prints[:place]))

@@ -1,6 +1,6 @@
 """The 126 published GPT-3 runs as data: who, where, when, and their evaluations (docs/facts/mlperf_review.md 6).
 
-``published_runs.csv`` is written by :mod:`benchmark.review.published.collect_published`; it holds figures only.
+``published_traces.csv`` is written by :mod:`benchmark.review.published.collect_traces`; it holds figures only.
 """
 
 import csv
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-TABLE = Path(__file__).with_name("published_runs.csv")
+TABLE = Path(__file__).with_name("published_traces.csv")
 DECIMALS = 7
 """Of the log perplexities in the table: two honest runs differ by far more."""
 
 
 @dataclass(frozen=True)
-class PublishedRun:
+class PublishedTrace:
     """One published log. Field names are the table's columns."""
 
     round: str
@@ -46,14 +46,14 @@ class PublishedRun:
 
 
 @lru_cache(maxsize=1)
-def published_runs() -> tuple[PublishedRun, ...]:
+def published_traces() -> tuple[PublishedTrace, ...]:
     """All of them, in the order of round, submitter and system."""
     with TABLE.open(newline="", encoding="utf-8") as file:
         return tuple(_run(row) for row in csv.DictReader(file))
 
 
-def _run(row: dict[str, str]) -> PublishedRun:
-    return PublishedRun(
+def _run(row: dict[str, str]) -> PublishedTrace:
+    return PublishedTrace(
         round=row["round"],
         folder=row["folder"],
         system=row["system"],

@@ -1,4 +1,4 @@
-"""Write published_runs.csv anew: python -m benchmark.review.published.collect_published ROUNDS
+"""Write published_traces.csv anew: python -m benchmark.review.published.collect_traces ROUNDS
 
 ROUNDS holds v3.0, v3.1, v4.0 and v4.1, each with the SUBMITTER/{results,systems} of mlcommons/training_results_v….
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 from benchmark.results.mllog import read_log
 from benchmark.results.run_summary import RunSummary, summarize
 from benchmark.results.system_description import read_system
-from benchmark.review.published.published_runs import DECIMALS, TABLE, PublishedRun
+from benchmark.review.published.published_traces import DECIMALS, TABLE, PublishedTrace
 from stage.errors import InputError, run_command
 
 
-def collect(rounds: Path) -> Iterator[PublishedRun]:
+def collect(rounds: Path) -> Iterator[PublishedTrace]:
     """One entry per log. Raises InputError for a log without evaluations or without its system description."""
     for path in sorted(rounds.glob("v*/*/results/*/gpt3/result_*.txt")):
         run = summarize(read_log(path))
@@ -26,7 +26,7 @@ def collect(rounds: Path) -> Iterator[PublishedRun]:
         if description.accelerators is None or run.run_start_ms is None or not run.evaluations:
             raise InputError(f"{path}: no evaluations, or no system description; give folders as they were published")
         times = [run.run_start_ms, *(one.time_ms for one in run.evaluations)]
-        yield PublishedRun(
+        yield PublishedTrace(
             round=path.parts[-6].removeprefix("v"),
             folder=folder,
             system=system,
@@ -50,8 +50,8 @@ def _log_perplexities(run: RunSummary) -> Iterator[float]:
         yield round(one.log_perplexity, DECIMALS)
 
 
-def write_table(runs: Sequence[PublishedRun], path: Path) -> None:
-    names = [field.name for field in dataclasses.fields(PublishedRun)]
+def write_table(runs: Sequence[PublishedTrace], path: Path) -> None:
+    names = [field.name for field in dataclasses.fields(PublishedTrace)]
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(names)
