@@ -10,11 +10,11 @@ import tyro
 
 from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.conversion.memory_limit import parse_memory_limit
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.run_conversion import Converted
 from stage.cli import main
+from stage.limits.sizes import parse_bytes
 
 # Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.
 
@@ -79,7 +79,7 @@ class PaxmlToMegatronCommand:
             self.output,
             dtype=self.dtype,
             workers=self.workers,
-            memory_limit=parse_memory_limit(self.memory_limit),
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             missing_chunks_are_zeros=self.missing_chunks_are_zeros,
             force=self.force,
         )
@@ -87,7 +87,9 @@ class PaxmlToMegatronCommand:
 
 
 def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:
-    plans = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=parse_memory_limit(memory_limit))
+    plans = plan_paxml_to_megatron(
+        source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
+    )
     print(format_plan(plans, disk_mb_per_s))
 
 
@@ -139,7 +141,7 @@ class MegatronToPaxmlCommand:
             self.output,
             heads=self.heads,
             workers=self.workers,
-            memory_limit=parse_memory_limit(self.memory_limit),
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             force=self.force,
         )
         print_converted(self.output, written, self.json)
@@ -218,14 +220,25 @@ class InspectCheckpointCommand:
     """Only arrays with this in their name, a shell pattern."""
     md5: bool = False
     """Add the MD5 of each array's values in C order, little-endian."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks read at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
-        from checkpoint_convert.inspection.inspect_checkpoint import format_checkpoint_report, inspect_checkpoint
+        from checkpoint_convert.inspection.array_blocks import Threads
+        from checkpoint_convert.inspection.inspect_checkpoint import (
+            format_checkpoint_report,
+            inspect_checkpoint,
+            require_all_chunks,
+        )
 
-        report = inspect_checkpoint(self.checkpoint, self.array, md5=self.md5)
+        threads = Threads(self.workers, parse_bytes(self.memory_limit, "--memory-limit"))
+        report = inspect_checkpoint(self.checkpoint, self.array, md5=self.md5, threads=threads)
         print(json.dumps(asdict(report), indent=1) if self.json else format_checkpoint_report(report))
+        require_all_chunks(report)
 
 
 @dataclass(frozen=True)
@@ -242,17 +255,23 @@ class CompareCheckpointsCommand:
     """The other; of the same format, or one PAXML and one Megatron."""
     tolerance: float = 0.0
     """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks compared at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
+        from checkpoint_convert.inspection.array_blocks import Threads
         from checkpoint_convert.inspection.compare_checkpoints import (
             compare_checkpoints,
             format_checkpoint_comparison,
             require_same_checkpoints,
         )
 
-        comparison = compare_checkpoints(self.one, self.other, self.tolerance)
+        threads = Threads(self.workers, parse_bytes(self.memory_limit, "--memory-limit"))
+        comparison = compare_checkpoints(self.one, self.other, self.tolerance, threads=threads)
         print(json.dumps(asdict(comparison), indent=1) if self.json else format_checkpoint_comparison(comparison))
         require_same_checkpoints(comparison)
 

@@ -106,7 +106,7 @@ class StoredSource:
 
 def open_source(path: Path, expected: Sequence[int], *, like: str, readers: int) -> BlockSource:
     """Open an FP32 array of the expected shape. Raises InputError for another, saying it should be ``like``."""
-    opened = open_array(path, readers=readers)
+    opened = open_array(path, readers=readers, missing_are_zeros=True)
     if tuple(opened.shape) != tuple(expected):
         raise InputError(f"{path}: shape {list(opened.shape)}, expected {list(expected)} like {like}")
     if opened.dtype.numpy_dtype != np.float32:

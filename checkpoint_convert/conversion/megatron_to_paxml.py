@@ -2,6 +2,7 @@
 
 The FP32 weights are taken, which in a BF16 checkpoint are the master copy. Two things differ from the checkpoint that
 PAXML wrote: the position table has only the 2,048 rows that were kept, and chunks are uncompressed, one layer each.
+Its counters say Adam's step, where the checkpoint knows it.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ from checkpoint_convert.formats.array_table import (
     chunk_shape,
     groups,
 )
-from checkpoint_convert.formats.common_files import fp32_weights_prefix
+from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
+from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
 from stage.errors import InputError
@@ -68,6 +70,9 @@ class MegatronToPaxmlConversion:
                 shape = array.paxml_shape(self.sizes)
                 path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
                 create_array(path, shape, "float32", chunk_shape(shape))
+        step = adam_step(self.source)
+        if step is not None:
+            write_counters(folder, step, self.sizes["L"])
 
 
 def megatron_to_paxml(

@@ -26,6 +26,7 @@ from checkpoint_convert.formats.array_table import (
     groups,
 )
 from checkpoint_convert.formats.common_files import write_common
+from checkpoint_convert.formats.paxml_counters import paxml_adam_step
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
@@ -76,7 +77,7 @@ class PaxmlToMegatronConversion:
                 for prefix in group.megatron:
                     dtype = array_dtype(prefix, self.dtype)
                     create_array(folder / (prefix + array.megatron), shape, dtype, chunk_shape(shape))
-        write_common(folder, self.dtype)
+        write_common(folder, self.dtype, paxml_adam_step(self.source))
 
 
 def array_path(source: Path, group: ArrayGroup, array: Array, sizes: Mapping[str, int]) -> Path:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from checkpoint_convert.conversion.output_records import write_folder_manifest
 from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
+from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
@@ -22,6 +23,7 @@ from stage.publish import published_folder
 
 Values = npt.NDArray[np.float32]
 
+STEP = 4000
 GZIP = {"id": "gzip", "level": 1}
 MATRIX_RANGE = 2.0**-5
 """Weights are uniform in +-1/32, a standard deviation of 0.018."""
@@ -80,6 +82,7 @@ def write_random_paxml(
     by_axis = sizes.by_axis()
     with published_folder(output) as folder:
         _write_arrays(folder, np.random.RandomState(seed), by_axis, compress, layers_together)
+        write_counters(folder, STEP, sizes.layers)
     write_folder_manifest(
         output,
         format_list(digest_folder(output)),

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from checkpoint_convert.conversion.journal import Journal
 from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
 from checkpoint_convert.conversion.streaming import Job, run_jobs
-from checksums.md5_list import format_list
+from checksums.md5_list import files_below, format_list
 from stage.digest import md5_file
 from stage.manifest import read_manifest, record_of
 from stage.publish import partial_path
@@ -144,8 +144,8 @@ def _write_files(
 def _listing(folder: Path, journal: Journal) -> str:
     """The md5sum-style list of the output: chunks as they were written, small files as they are."""
     digests = dict(journal.digests)
-    small = [*folder.glob("*/.zarray"), *(path for path in folder.iterdir() if path.is_file())]
-    digests.update({str(path.relative_to(folder)): md5_file(path) for path in small})
+    others = [name for name in files_below(folder) if name not in digests]
+    digests.update({name: md5_file(folder / name) for name in others})
     return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))
 
 

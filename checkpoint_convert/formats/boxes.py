@@ -67,10 +67,12 @@ def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
 
 
 def divided(box: Box, extents: Sequence[int]) -> Iterator[Box]:
-    """Cut a box, in C order, into boxes of ``extents``; those at its ends may be smaller."""
-    return itertools.product(
-        *(
-            [slice(start, min(start + extent, part.stop)) for start in range(part.start, part.stop, extent)]
-            for part, extent in zip(box, extents, strict=True)
-        )
-    )
+    """Cut a box, in C order, into boxes of ``extents``; those at its ends may be smaller. One at a time: a damaged
+    file's array may have more of them than there is memory for."""
+    if not box:
+        yield ()
+        return
+    for start in range(box[0].start, box[0].stop, extents[0]):
+        first = slice(start, min(start + extents[0], box[0].stop))
+        for rest in divided(box[1:], extents[1:]):
+            yield (first, *rest)

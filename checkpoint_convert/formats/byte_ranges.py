@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoint_convert.formats.boxes import Box, shape_of
+from checkpoint_convert.formats.chunk_files import open_chunk
 from stage.errors import InputError
 
 Values = npt.NDArray[Any]
@@ -23,8 +24,8 @@ def read_box(
 ) -> Values:
     """The values of ``box`` in the array of ``shape`` whose first byte is byte ``start`` of the file.
 
-    Rows that lie one behind the other are one read. Raises InputError where the file ends too early, or where the
-    array is to be ``alone`` in it and the file has another size.
+    Rows that lie one behind the other are one read. Raises InputError where there is no such file, where it ends too
+    early, or where the array is to be ``alone`` in it and the file has another size.
     """
     wanted = shape_of(box)
     values = np.empty(wanted, dtype)
@@ -37,7 +38,7 @@ def read_box(
     keep = (slice(None), *box[axis + 1 :]) if wanted else ()
     first = box[axis].start * inner if wanted else 0
     length = math.prod(run_shape) * dtype.itemsize
-    handle = os.open(path, os.O_RDONLY)
+    handle = open_chunk(path)
     try:
         size, expected = os.fstat(handle).st_size, start + math.prod(shape) * dtype.itemsize
         if size < expected or (alone and size != expected):

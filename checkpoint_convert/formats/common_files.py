@@ -5,8 +5,10 @@ from typing import Any
 
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
 from stage.errors import InputError
+from stage.limits.sizes import require_between
 
 METADATA = '{"sharded_backend": "zarr"}'
+LARGEST_STEP = (1 << 31) - 1
 PARAM_GROUP = {
     "wd_mult": 1.0,
     "lr_mult": 1.0,
@@ -19,12 +21,13 @@ PARAM_GROUP = {
 }
 
 
-def write_common(folder: Path, dtype: str) -> None:
-    """Write both files. A ``bf16`` checkpoint nests the optimizer one level deeper."""
+def write_common(folder: Path, dtype: str, step: int | None = None) -> None:
+    """Write both files; ``step`` is Adam's, None the benchmark's. A ``bf16`` checkpoint nests the optimizer one level
+    deeper."""
     import torch  # takes a second or two, which a conversion spends beside its own work
 
     (folder / "metadata.json").write_text(METADATA)
-    optimizer: dict[str, Any] = {"param_groups": [dict(PARAM_GROUP)]}
+    optimizer: dict[str, Any] = {"param_groups": [PARAM_GROUP if step is None else {**PARAM_GROUP, "step": step}]}
     torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, folder / "common.pt")
 
 
@@ -49,6 +52,8 @@ def adam_step(folder: Path) -> int | None:
         content = torch.load(path, weights_only=True)
         optimizer = content["optimizer"]
         groups = optimizer.get("optimizer", optimizer)["param_groups"]
-        return int(groups[0]["step"])
+        step = int(groups[0]["step"])
     except Exception as error:  # torch.load raises what it likes for a damaged file
         raise InputError(f"{path}: not a checkpoint's common.pt ({str(error).splitlines()[0]})") from error
+    require_between(step, 0, LARGEST_STEP, f"{path}: Adam's step")
+    return step

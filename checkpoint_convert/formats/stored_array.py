@@ -11,11 +11,18 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
 from checkpoint_convert.formats.byte_ranges import Values, read_box
+from checkpoint_convert.formats.chunk_files import chunk_key, require_chunk
 from checkpoint_convert.formats.zarr_arrays import open_array
 from stage.errors import InputError
 
 LARGEST_CHUNK_BYTES = 1 << 30
 """Of a chunk that can only be decoded whole; the benchmark's are 40 MB."""
+NUMBERS = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
+)
+"""Dtypes that a checkpoint's values have, as TensorStore calls them."""
 RAW_METADATA = {"zarr_format": 2, "compressor": None, "filters": None, "order": "C"}
 """What a zarr array's metadata says where the files of its chunks are the values themselves."""
 LITTLE_ENDIAN = (*"<|", "bfloat16", "float8")
@@ -31,11 +38,16 @@ class StoredArray:
     chunks: tuple[int, ...]
     """Shape of the pieces that are best read whole."""
     on_disk: Callable[[], tuple[int, int]]
-    """Bytes of its files, and how many chunk files of a zarr array are missing: an all-zero chunk has none."""
+    """Bytes of its files, and how many chunk files of a zarr array are missing."""
     read: Callable[[Box], Values]
-    """The values of a box. Raises InputError where they cannot be read."""
+    """The values of a box. Raises InputError where they cannot be read, as where a chunk has no file."""
     in_part: bool = True
     """Whether a part of a chunk is read without the rest of it."""
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces it lies in; of a zarr array, files."""
+        return math.prod(-(-size // max(chunk, 1)) for size, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
     def bytes(self) -> int:
@@ -49,18 +61,20 @@ def zarr_array(path: Path) -> StoredArray:
     Raises InputError where there is none, its metadata is damaged, or a compressed chunk would take more than 1 GiB.
     """
     opened = open_array(path)
-    shape, chunks = tuple(opened.shape), tuple(opened.chunk_layout.read_chunk.shape)
-    dtype: np.dtype[Any] = opened.dtype.numpy_dtype
     metadata = opened.spec().to_json()["metadata"]
+    if opened.dtype.name not in NUMBERS or not isinstance(metadata["dtype"], str):
+        raise InputError(f"{path}: values of {opened.dtype.name}, expected numbers of one of {', '.join(NUMBERS)}")
+    shape, chunks = tuple(opened.shape), tuple(opened.chunk_layout.read_chunk.shape or ())
+    dtype: np.dtype[Any] = opened.dtype.numpy_dtype
+    separator = metadata.get("dimension_separator", ".")
     in_part = all(metadata.get(field) == value for field, value in RAW_METADATA.items())
     in_part = in_part and metadata["dtype"].startswith(LITTLE_ENDIAN)
     if in_part:
-        raw = _RawChunks(path, shape, chunks, dtype, metadata.get("dimension_separator", "."), metadata["fill_value"])
-        read: Callable[[Box], Values] = raw.read
+        read: Callable[[Box], Values] = _RawChunks(path, shape, chunks, dtype, separator).read
     elif math.prod(chunks) * dtype.itemsize > LARGEST_CHUNK_BYTES:
         raise InputError(f"{path}: chunks of {list(chunks)} {dtype.name}, more than 1 GiB each, cannot be read in part")
     else:
-        read = _DecodedChunks(path, opened).read
+        read = _DecodedChunks(path, chunks, separator, opened).read
     grid = math.prod(-(-length // chunk) for length, chunk in zip(shape, chunks, strict=True))
     return StoredArray(shape, dtype, chunks, lambda: _on_disk(path, grid), read, in_part)
 
@@ -76,10 +90,14 @@ def _on_disk(path: Path, grid: int) -> tuple[int, int]:
 @dataclass(frozen=True)
 class _DecodedChunks:
     path: Path
+    chunks: tuple[int, ...]
+    separator: str
     opened: Any
     """TensorStore."""
 
     def read(self, box: Box) -> Values:
+        for chunk in chunk_parts(box, self.chunks):
+            require_chunk(self.path / chunk_key(chunk.numbers, self.separator))
         try:
             values: Values = self.opened[box].read().result() if box else self.opened.read().result()
         except ValueError as error:  # what TensorStore raises for a damaged chunk
@@ -97,7 +115,6 @@ class _RawChunks:
     chunks: tuple[int, ...]
     dtype: np.dtype[Any]
     separator: str
-    fill_value: Any
 
     def read(self, box: Box) -> Values:
         values: Values = np.empty(shape_of(box), self.dtype)
@@ -106,8 +123,5 @@ class _RawChunks:
         return values
 
     def _chunk(self, numbers: Sequence[int], inside: Box) -> Any:
-        path = self.path / (self.separator.join(map(str, numbers)) if numbers else "0")
-        try:
-            return read_box(path, 0, self.chunks, self.dtype, inside, alone=True)
-        except FileNotFoundError:
-            return 0 if self.fill_value is None else self.dtype.type(self.fill_value)
+        path = self.path / chunk_key(numbers, self.separator)
+        return read_box(path, 0, self.chunks, self.dtype, inside, alone=True)

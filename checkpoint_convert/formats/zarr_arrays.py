@@ -1,34 +1,70 @@
 """Zarr v2 arrays, one per folder, through TensorStore."""
 
+import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorstore as ts
 
+from checkpoint_convert.formats.chunk_files import MEND, open_regular
 from stage.errors import InputError
+from stage.limits.sizes import require_array
+
+METADATA_FILE = ".zarray"
+LARGEST_METADATA_FILE = 1 << 20
+"""Bytes; the checkpoint's have some 300."""
+DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
+LARGEST_ITEM = 16
+"""Bytes of a value, complex ones included."""
 
 
-def open_array(path: Path, *, readers: int | None = None) -> Any:
-    """Open an existing array for reading, at most ``readers`` chunks at the same time.
+def open_array(path: Path, *, readers: int | None = None, missing_are_zeros: bool = False) -> Any:
+    """Open an existing array for reading, at most ``readers`` chunks at the same time. Reading a chunk that has no file
+    raises ValueError, unless ``missing_are_zeros``.
 
-    Raises InputError where there is none or its metadata is damaged.
+    Raises InputError where there is none, or its metadata is damaged or tells of an array that cannot be.
     """
-    if not (path / ".zarray").is_file():
-        raise InputError(f"{path}: array is missing (no .zarray in it)")
+    read_metadata(path)
+    spec = _spec(path, readers)
+    spec["fill_missing_data_reads"] = missing_are_zeros
     try:
-        return ts.open(_spec(path, readers), open=True, read=True).result()
+        return ts.open(spec, open=True, read=True).result()
     except ValueError as error:
-        raise InputError(f"{path}: not a zarr array ({str(error).splitlines()[0]})") from error
+        raise InputError(f"{path}: not a zarr array ({str(error).splitlines()[0][:200]})") from error
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The fields of an array's ``.zarray``. Raises InputError where there is none, it is damaged, or shape and chunks
+    are none that an array can have."""
+    try:
+        handle = open_regular(path / METADATA_FILE)
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: array is missing (no {METADATA_FILE} in it)") from error
+    with os.fdopen(handle, "rb") as file:
+        text = file.read(LARGEST_METADATA_FILE + 1)
+    try:
+        if len(text) > LARGEST_METADATA_FILE:
+            raise ValueError(f"more than {LARGEST_METADATA_FILE:,} bytes")
+        fields: dict[str, Any] = dict(json.loads(text))
+        shape, chunks = list(fields["shape"]), list(fields["chunks"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InputError(f"{path}: not a zarr array ({METADATA_FILE}: {str(error)[:80]})") from error
+    require_array(path, shape, LARGEST_ITEM, mend=MEND)
+    require_array(path, chunks, LARGEST_ITEM, mend=MEND)
+    if len(shape) != len(chunks) or 0 in chunks:
+        raise InputError(f"{path}: shape {shape} and chunks {chunks} do not go together; {MEND}")
+    return fields
 
 
 def create_array(
     path: Path, shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
 ) -> Any:
-    """Create an array, or open the same one; ``dtype`` is float32 or bfloat16."""
+    """Create an array, or open the same one; ``dtype`` is one of DTYPES."""
     spec = _spec(path)
     spec["metadata"] = {
-        "dtype": {"float32": "<f4", "bfloat16": "bfloat16"}[dtype],
+        "dtype": DTYPES[dtype],
         "shape": list(shape),
         "chunks": list(chunks),
         "compressor": compressor,

@@ -1,21 +1,38 @@
-"""Going through an array of any size in blocks, by several threads and within 1 GiB of memory."""
+"""Going through an array of any size in blocks, by several threads and within the memory they may take."""
 
 import math
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeVar
 
 from checkpoint_convert.formats.boxes import Box, divided, whole_box
 from checkpoint_convert.formats.stored_array import StoredArray
+from stage.limits.sizes import require_workers
 
 Result = TypeVar("Result")
 
-MEMORY_BYTES = 1 << 30
-BLOCK_BYTES = 64 << 20
+BLOCK_BYTES = 16 << 20
 COPIES = 3
 """Of a block: decoded chunks, the block itself, and what is computed of it."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """How many blocks are worked on at the same time."""
+
+    workers: int = len(os.sched_getaffinity(0))
+    memory_bytes: int = 8 << 30
+
+    def __post_init__(self) -> None:
+        """Raises InputError for numbers that cannot be."""
+        require_workers(self.workers)
+
+    def at_once(self, block_bytes: int) -> int:
+        """As many as memory holds, at least one; the results of one more wait to be taken."""
+        return max(1, min(self.workers, self.memory_bytes // (COPIES * block_bytes) - 1))
 
 
 def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> Iterator[Box]:
@@ -52,9 +69,8 @@ def block_bytes(array: StoredArray) -> int:
     return max(BLOCK_BYTES, 0 if array.in_part else math.prod(array.chunks) * array.dtype.itemsize)
 
 
-def results_in_order(work: Callable[[Box], Result], boxes: Iterable[Box], largest_bytes: int) -> Iterator[Result]:
-    """``work`` of every box, in the boxes' order, by as many threads as there are cores and memory for."""
-    threads = max(1, min(len(os.sched_getaffinity(0)), MEMORY_BYTES // (COPIES * largest_bytes) - 1))
+def results_in_order(work: Callable[[Box], Result], boxes: Iterable[Box], threads: int) -> Iterator[Result]:
+    """``work`` of every box, in the boxes' order, by so many threads."""
     with ThreadPoolExecutor(threads) as pool:
         running: deque[Future[Result]] = deque()
         try:

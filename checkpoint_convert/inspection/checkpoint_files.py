@@ -21,6 +21,7 @@ from checkpoint_convert.formats.array_table import (
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
+from checkpoint_convert.formats.paxml_counters import is_counter
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
 from stage.errors import InputError
@@ -66,7 +67,8 @@ def _zarr_format(path: Path, names: Sequence[str]) -> str:
 
 
 def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
-    """A PAXML checkpoint's arrays under Megatron's names, in its axis order; what the table lacks keeps its name.
+    """A PAXML checkpoint's arrays under Megatron's names, in its axis order; what the table lacks keeps its name,
+    and counters, which Megatron keeps elsewhere, are left out.
 
     Where ``like`` has FP32 master weights, the weights are rounded to BF16 and are their own master weights.
     """
@@ -84,7 +86,8 @@ def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
                 view = _reordered(paxml.path / name, paxml.arrays[name], array)
                 rounded = array_dtype(prefix, dtype) == "bfloat16"
                 arrays[prefix + array.megatron] = _rounded(view) if rounded else view
-    arrays.update({name: stored for name, stored in paxml.arrays.items() if name not in used})
+    others = (name for name in paxml.arrays if name not in used and not is_counter(name))
+    arrays.update({name: paxml.arrays[name] for name in others})
     return Checkpoint(paxml.path, f"{paxml.format} in Megatron's order", arrays)
 
 

@@ -1,7 +1,7 @@
 """Two checkpoints, array by array and value by value."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,15 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.common_files import adam_step
+from checkpoint_convert.formats.paxml_counters import is_counter, paxml_adam_step
 from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray
-from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, block_bytes, blocks, results_in_order
+from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import MEGATRON, PAXML, Checkpoint, as_megatron, open_checkpoint
 from checkpoint_convert.inspection.report_text import shape_text, table
 from checkpoint_convert.inspection.value_statistics import PIECE
 from stage.errors import CheckFailed, InputError
-from stage.progress import progress
+from stage.progress import Meter, progress
 
 NAMED = 5
 
@@ -74,11 +76,17 @@ class CheckpointComparison:
     tolerance: float
     only_in: tuple[list[str], list[str]]
     """Names that the first, and that the second alone has."""
+    counters_only_in: tuple[list[str], list[str]]
+    """The same of PAXML's counters (``paxml_counters.py``), which are no difference."""
+    adam_steps: tuple[int | None, int | None]
+    """Of a PAXML and a Megatron checkpoint: Adam's step in each, None where it has none."""
     arrays: list[ArrayComparison]
     """The largest differences first."""
 
 
-def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0) -> CheckpointComparison:
+def compare_checkpoints(
+    one: Path, other: Path, tolerance: float = 0.0, *, threads: Threads | None = None
+) -> CheckpointComparison:
     """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``array_table.py``.
 
     ``tolerance`` bounds the absolute difference; 0 asks for the same bits. Names, places and shapes are Megatron's
@@ -86,22 +94,46 @@ def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0) -> Check
     """
     if not 0 <= tolerance < math.inf:
         raise InputError(f"--tolerance {tolerance}: expected a number of 0 or more")
-    here, there = _side_by_side(open_checkpoint(one), open_checkpoint(other))
+    opened = open_checkpoint(one), open_checkpoint(other)
+    here, there = _side_by_side(*opened)
     common = [name for name in here.arrays if name in there.arrays]
     if not common:
         raise InputError(f"{one} ({here.format}) and {other} ({there.format}) have no array of the same name")
-    with progress("compare", sum(here.arrays[name].bytes for name in common), "bytes") as advance:
-        arrays = [_compare(name, here.arrays[name], there.arrays[name], tolerance, advance) for name in common]
+    pairs = {name: (here.arrays[name], there.arrays[name]) for name in common}
+    total, files = (sum(sum(figures) for figures in both) for both in zip(*map(_extent, pairs.values()), strict=True))
+    with progress("compare", total, "bytes", files=files) as meter:
+        arrays = [_compare(name, *pair, tolerance, threads or Threads(), meter) for name, pair in pairs.items()]
+    only_in = [
+        [name for name in mine.arrays if name not in others.arrays] for mine, others in ((here, there), (there, here))
+    ]
     return CheckpointComparison(
         (str(one), str(other)),
         (here.format, there.format),
         tolerance,
-        (
-            [name for name in here.arrays if name not in there.arrays],
-            [name for name in there.arrays if name not in here.arrays],
-        ),
+        _two(only_in, lambda name: not is_counter(name)),
+        _two(only_in, is_counter),
+        _adam_steps(*opened),
         sorted(arrays, key=_order),
     )
+
+
+def _extent(pair: tuple[StoredArray, StoredArray]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Bytes and files of both."""
+    return (pair[0].bytes, pair[1].bytes), (pair[0].pieces, pair[1].pieces)
+
+
+def _two(names: Sequence[Sequence[str]], wanted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    return [name for name in names[0] if wanted(name)], [name for name in names[1] if wanted(name)]
+
+
+def _adam_steps(one: Checkpoint, other: Checkpoint) -> tuple[int | None, int | None]:
+    """None where they are not a PAXML and a Megatron checkpoint: else the counters are arrays of both, or of none."""
+    if {one.format, other.format} != {PAXML, MEGATRON}:
+        return None, None
+    here, there = (
+        paxml_adam_step(side.path) if side.format == PAXML else adam_step(side.path) for side in (one, other)
+    )
+    return here, there
 
 
 def _side_by_side(here: Checkpoint, there: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
@@ -121,22 +153,25 @@ def _order(array: ArrayComparison) -> tuple[Any, ...]:
 
 
 def _compare(
-    name: str, here: StoredArray, there: StoredArray, tolerance: float, advance: Callable[[float], None]
+    name: str, here: StoredArray, there: StoredArray, tolerance: float, threads: Threads, meter: Meter
 ) -> ArrayComparison:
     shapes, dtypes = (here.shape, there.shape), (here.dtype.name, there.dtype.name)
     if here.shape != there.shape or here.dtype != there.dtype:
-        advance(here.bytes)
+        meter(here.bytes + there.bytes, files=here.pieces + there.pieces)
         return ArrayComparison(name, shapes, dtypes, None, None, None, None, None)
     cut = _both_cut(here, there)
 
     def work(box: Box) -> tuple[Largest, int]:
-        one, other = here.read(box), there.read(box)
-        return difference(one, other, tolerance, tuple(part.start for part in box)), one.nbytes
+        with meter.doing("reading"):
+            one, other = here.read(box), there.read(box)
+        with meter.doing("computing"):
+            return difference(one, other, tolerance, tuple(part.start for part in box)), one.nbytes + other.nbytes
 
     total = Largest()
-    for found, read in results_in_order(work, blocks(cut, BLOCK_BYTES), 2 * block_bytes(cut)):
+    for found, read in results_in_order(work, blocks(cut, BLOCK_BYTES), threads.at_once(2 * block_bytes(cut))):
         total += found
-        advance(read)
+        meter(read)
+    meter(0, files=here.pieces + there.pieces)
     finite = math.isfinite(total.difference)
     return ArrayComparison(
         name,
@@ -196,6 +231,9 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         if names:
             raise CheckFailed(f"{one} and {other} differ: {len(names)} arrays are only in {path}, first {names[0]}")
+    here, there = comparison.adam_steps
+    if None not in (here, there) and here != there:
+        raise CheckFailed(f"{one} and {other} differ: Adam's step is {here} in one and {there} in the other")
     worst = comparison.arrays[0]
     if worst.same:
         return
@@ -220,6 +258,10 @@ def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
+    for path, names in zip(comparison.paths, comparison.counters_only_in, strict=True):
+        lines += [f"only in {path}, and no difference: {len(names)} counters, {names[0]} …"] if names else []
+    if comparison.adam_steps != (None, None):
+        lines.append("Adam's step: {} and {}".format(*comparison.adam_steps))
     same = sum(array.same for array in comparison.arrays)
     how = f"within {comparison.tolerance:g}" if comparison.tolerance else "in every bit"
     lines.append(f"{same} of {len(comparison.arrays)} arrays that both have are the same {how}")

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,18 +10,19 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.chunk_files import MEND
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, block_bytes, blocks, results_in_order
+from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_checkpoint
 from checkpoint_convert.inspection.report_text import bytes_text, shape_text, table
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
-from stage.errors import InputError
-from stage.progress import progress
+from stage.errors import CheckFailed, InputError
+from stage.progress import Meter, progress
 
 
 @dataclass(frozen=True)
 class ArrayReport:
-    """Minimum to standard deviation are of the finite values, None where there is none."""
+    """Minimum to standard deviation are of the finite values, None where there is none or chunks are missing."""
 
     name: str
     shape: tuple[int, ...]
@@ -55,15 +55,21 @@ class CheckpointReport:
     inf: int
 
 
-def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False) -> CheckpointReport:
-    """Read every array whose name holds ``pattern``, a shell pattern.
+def inspect_checkpoint(
+    path: Path, pattern: str = "*", *, md5: bool = False, threads: Threads | None = None
+) -> CheckpointReport:
+    """Read every array whose name holds ``pattern``, a shell pattern; of one that lacks chunks nothing is read.
 
-    Takes about 1 GiB of memory, more only where a compressed chunk is larger than 256 MB. Raises InputError where
-    ``path`` is no checkpoint, no name holds the pattern, or values cannot be read.
+    Takes the memory of ``threads``, more only where one compressed chunk does. Raises InputError where ``path`` is no
+    checkpoint, no name holds the pattern, or values cannot be read.
     """
     arrays = chosen(open_checkpoint(path), pattern)
-    with progress("inspect", sum(array.bytes for array in arrays.arrays.values()), "bytes") as advance:
-        reports = [_array_report(name, array, md5, advance) for name, array in arrays.arrays.items()]
+    total = sum(array.bytes for array in arrays.arrays.values())
+    files = sum(array.pieces for array in arrays.arrays.values())
+    with progress("inspect", total, "bytes", files=files) as meter:
+        reports = [
+            _array_report(name, array, md5, threads or Threads(), meter) for name, array in arrays.arrays.items()
+        ]
     return CheckpointReport(
         str(path),
         arrays.format,
@@ -85,21 +91,25 @@ def chosen(checkpoint: Checkpoint, pattern: str) -> Checkpoint:
     return Checkpoint(checkpoint.path, checkpoint.format, arrays)
 
 
-def _array_report(name: str, array: StoredArray, md5: bool, advance: Callable[[float], None]) -> ArrayReport:
+def _array_report(name: str, array: StoredArray, md5: bool, threads: Threads, meter: Meter) -> ArrayReport:
     total = Statistics()
-    digest = hashlib.md5(usedforsecurity=False) if md5 else None
+    bytes_on_disk, missing_chunks = array.on_disk()
+    digest = hashlib.md5(usedforsecurity=False) if md5 and not missing_chunks else None
 
     def read(box: Box) -> tuple[Statistics, Values]:
-        values = array.read(box)
-        return statistics(values), values
+        with meter.doing("reading"):
+            values = array.read(box)
+        with meter.doing("computing"):
+            return statistics(values), values
 
-    for part, values in results_in_order(read, blocks(array, BLOCK_BYTES, in_order=md5), block_bytes(array)):
+    boxes = [] if missing_chunks else blocks(array, BLOCK_BYTES, in_order=md5)
+    for part, values in results_in_order(read, boxes, threads.at_once(block_bytes(array))):
         total += part
         if digest is not None:
             digest.update(np.ascontiguousarray(values).view(np.uint8).data if values.ndim else values.tobytes())
-        advance(values.nbytes)
+        meter(values.nbytes)
+    meter(0, files=array.pieces)
     known = total.finite > 0
-    bytes_on_disk, missing_chunks = array.on_disk()
     return ArrayReport(
         name=name,
         shape=array.shape,
@@ -126,7 +136,7 @@ def format_checkpoint_report(report: CheckpointReport) -> str:
     lines += table([array.name for array in report.arrays], head, rows)
     lines += [f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None]
     lines += [
-        f"  {array.name}: {array.missing_chunks} chunks have no file, their values are taken as zeros"
+        f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"
         for array in report.arrays
         if array.missing_chunks
     ]
@@ -135,6 +145,16 @@ def format_checkpoint_report(report: CheckpointReport) -> str:
         f"{report.zeros:,} zeros, {report.nan:,} NaN, {report.inf:,} infinite"
     )
     return "\n".join(lines)
+
+
+def require_all_chunks(report: CheckpointReport) -> None:
+    """Raise CheckFailed where chunks are missing, naming the first array that lacks some."""
+    lacking = [array for array in report.arrays if array.missing_chunks]
+    if lacking:
+        raise CheckFailed(
+            f"{report.path}: {sum(array.missing_chunks for array in lacking):,} chunks have no file, first of "
+            f"{lacking[0].name}; {MEND}"
+        )
 
 
 def _cells(array: ArrayReport) -> list[str]:

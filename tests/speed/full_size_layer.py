@@ -18,11 +18,11 @@ import numpy as np
 
 from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
 from checkpoint_convert.conversion.journal import Journal
-from checkpoint_convert.conversion.memory_limit import parse_memory_limit
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
 from checkpoint_convert.conversion.streaming import run_jobs
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from stage.limits.sizes import parse_bytes
 
 SIZES = {**BENCHMARK_SIZES, "L": 1}
 LARGEST = [array for array in ARRAYS if array.paxml.endswith(("ffn_layer1.linear.w", "combined_qkv.w"))]
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--convert", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.convert:
-        convert(chosen.folder, parse_memory_limit(chosen.memory_limit))
+        convert(chosen.folder, parse_bytes(chosen.memory_limit, "--memory-limit"))
         return
     make(chosen.folder / "paxml")
     arguments = [str(chosen.folder), "--memory-limit", chosen.memory_limit, "--convert"]

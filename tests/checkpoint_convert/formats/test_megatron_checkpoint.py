@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from checkpoint_convert.formats import byte_ranges
-from checkpoint_convert.formats.array_table import EXP_AVG, MASTER_WEIGHTS, WEIGHTS
+from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checkpoint_convert.formats.zarr_arrays import create_array
@@ -173,6 +173,22 @@ def test_loading_a_truncated_chunk_is_refused(megatron: dict[str, Path], tmp_pat
     (tmp_path / "copy" / f"{MASTER_WEIGHTS}embedding.word_embeddings.weight" / "0.0").write_bytes(b"short")
     with pytest.raises(InputError, match="a chunk cannot be read"):
         MegatronCheckpoint(tmp_path / "copy").load_weights({"embedding.word_embeddings.weight": torch.zeros(208, 36)})
+
+
+def test_loading_without_some_chunk_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    """Weights and moments alike: zeros in their place would not show at the gate."""
+    shutil.copytree(megatron["bf16"], tmp_path / "copy")
+    name = "encoder.final_layernorm.weight"
+    checkpoint = MegatronCheckpoint(tmp_path / "copy")
+    for number, prefix in enumerate((MASTER_WEIGHTS, EXP_AVG, EXP_AVG_SQ)):
+        chunk = min(path for path in (tmp_path / "copy" / (prefix + name)).iterdir() if path.name[0].isdigit())
+        data = chunk.read_bytes()
+        chunk.unlink()
+        targets = [{name: torch.ones(36)} if each == number else {} for each in range(3)]
+        with pytest.raises(InputError, match=rf"{name}: chunk {chunk.name} is missing"):
+            checkpoint.load_weights(targets[0])
+            checkpoint.load_moments(targets[1], targets[2])
+        chunk.write_bytes(data)
 
 
 def test_loading_from_something_else_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Stored arrays: any box is what it is, however the array is stored; what cannot be read is refused."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -34,13 +35,38 @@ def test_any_box_of_any_array_is_what_it_is(compressor: dict[str, Any] | None, d
         np.testing.assert_array_equal(array.read(box), expected[box])
 
 
-def test_missing_chunk_is_zeros(tmp_path: Path) -> None:
-    """As TensorStore has it, which writes no file for a chunk of zeros."""
-    create_array(tmp_path / "a", (4, 4), "float32", (2, 4)).write(np.ones((4, 4), np.float32)).result()
-    (tmp_path / "a" / "1.0").unlink()
+@pytest.mark.parametrize("compressor", [None, {"id": "gzip", "level": 1}], ids=["plain", "gzip"])
+def test_missing_chunk_is_not_zeros(compressor: dict[str, Any] | None, tmp_path: Path) -> None:
+    """As zarr has it: nobody leaves a chunk out of a checkpoint. Nor is one waited for that is a pipe."""
+    path = tmp_path / "a"
+    create_array(path, (4, 4), "float32", (2, 4), compressor).write(np.ones((4, 4), np.float32)).result()
+    array = zarr_array(path)
+    (path / "1.0").unlink()
+    assert array.on_disk()[1] == 1
+    assert array.read((slice(0, 2), slice(0, 4))).sum() == 8
+    with pytest.raises(InputError, match=r"a: chunk 1\.0 is missing; the checkpoint is not whole"):
+        array.read(whole_box((4, 4)))
+    os.mkfifo(path / "1.0")
+    with pytest.raises(InputError, match=r"1\.0: not a regular file"):
+        array.read(whole_box((4, 4)))
+
+
+@pytest.mark.parametrize("dtype", ["<c8", "|S4", [["a", "<f4"]], "<M8[s]"])
+def test_values_that_are_no_numbers_are_refused(dtype: Any, tmp_path: Path) -> None:
+    create_array(tmp_path / "a", (4,), "float32", (2,))
+    path = tmp_path / "a" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "dtype": dtype}))
+    with pytest.raises(InputError, match=r"a: (values of .*, expected numbers|not a zarr array)"):
+        zarr_array(tmp_path / "a")
+
+
+def test_a_number_without_axes(tmp_path: Path) -> None:
+    create_array(tmp_path / "a", (), "uint32", ()).write(np.uint32(4000)).result()
     array = zarr_array(tmp_path / "a")
-    assert array.read(whole_box((4, 4))).sum(axis=1).tolist() == [4, 4, 0, 0]
-    assert array.on_disk() == (32, 1)
+    assert (array.read(()).item(), array.pieces, array.on_disk()) == (4000, 1, (4, 0))
+    (tmp_path / "a" / "0").unlink()
+    with pytest.raises(InputError, match="a: chunk 0 is missing"):
+        array.read(())
 
 
 @pytest.mark.parametrize(

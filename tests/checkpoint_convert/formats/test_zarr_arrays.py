@@ -1,7 +1,9 @@
 """Zarr arrays: what is written is uncompressed bytes of its chunks, and what is no array is named."""
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -34,3 +36,37 @@ def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     (tmp_path / ".zarray").write_text("{")
     with pytest.raises(InputError, match="not a zarr array"):
         open_array(tmp_path)
+    (tmp_path / ".zarray").unlink()
+    os.mkfifo(tmp_path / ".zarray")
+    with pytest.raises(InputError, match="zarray: not a regular file"):
+        open_array(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"shape": [1] * 20_000, "chunks": [1] * 20_000}, "20,000 axes"),
+        ({"shape": [-1, 3]}, "expected whole numbers"),
+        ({"shape": [1 << 62, 3]}, "more than 1 EiB"),
+        ({"shape": [2.5, 3]}, "expected whole numbers"),
+        ({"shape": [None]}, "expected whole numbers"),
+        ({"shape": 7}, "not a zarr array"),
+        ({"chunks": [0, 3]}, "do not go together"),
+        ({"chunks": [2]}, "do not go together"),
+        ({"chunks": [2, 1 << 63]}, "more than 1 EiB"),
+        ({"dtype": "<f99"}, "not a zarr array"),
+        ({"compressor": {"id": "unheard of"}}, "not a zarr array"),
+        ({"zarr_format": 9}, "not a zarr array"),
+        ({"order": [1]}, "not a zarr array"),
+    ],
+)
+def test_metadata_that_cannot_be_is_refused_in_a_line(fields: dict[str, Any], complaint: str, tmp_path: Path) -> None:
+    create_array(tmp_path / "a", (4, 3), "float32", (2, 3))
+    path = tmp_path / "a" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    with pytest.raises(InputError, match=complaint) as error:
+        open_array(tmp_path / "a")
+    assert len(str(error.value)) < 500
+    path.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="not a zarr array"):
+        open_array(tmp_path / "a")

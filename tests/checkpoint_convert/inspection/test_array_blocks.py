@@ -9,7 +9,7 @@ import pytest
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, MEMORY_BYTES, block_bytes, blocks, results_in_order
+from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
 
 
 @pytest.mark.parametrize("in_order", [False, True])
@@ -36,7 +36,7 @@ def test_results_come_in_the_boxes_order() -> None:
         time.sleep(0.002 * (box[0].start % 3))
         return int(box[0].start)
 
-    assert list(results_in_order(work, boxes, BLOCK_BYTES)) == list(range(20))
+    assert list(results_in_order(work, boxes, 3)) == list(range(20))
 
 
 def test_blocks_that_fill_the_memory_are_worked_on_alone() -> None:
@@ -48,7 +48,9 @@ def test_blocks_that_fill_the_memory_are_worked_on_alone() -> None:
         time.sleep(0.002)
         working.release()
 
-    list(results_in_order(work, [(slice(0, 1),)] * 5, MEMORY_BYTES))
+    threads = Threads(workers=4, memory_bytes=1 << 30)
+    assert threads.at_once(1 << 20) == 4
+    list(results_in_order(work, [(slice(0, 1),)] * 5, threads.at_once(1 << 30)))
     assert at_once == [True] * 5
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.inspection.compare_checkpoints import compare_checkpoints
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_safetensors
@@ -44,6 +47,28 @@ def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, uncomp
     done = command("checkpoint_convert", "compare", paxml, output)
     assert done.returncode == 0, done.stderr
     assert "arrays that both have are the same in every bit" in done.stdout
+
+
+def test_counters_are_no_difference_but_adams_step_is(tmp_path: Path) -> None:
+    paxml, output = tmp_path / "p", tmp_path / "m"
+    sizes = ModelSizes(layers=2, hidden=16, heads=2, vocab=64, positions=16)
+    write_random_paxml(paxml, seed=1, sizes=sizes)
+    paxml_to_megatron(paxml, output, dtype="bf16", workers=1, memory_limit=1 << 30)
+    done = command("checkpoint_convert", "compare", paxml, output)
+    assert done.returncode == 0, done.stderr
+    assert "Adam's step: 4000 and 4000" in done.stdout
+    without = tmp_path / "without"
+    shutil.copytree(paxml, without)
+    for path in [*without.glob("*.count"), without / "step"]:
+        shutil.rmtree(path)
+    done = command("checkpoint_convert", "compare", without, paxml)
+    assert done.returncode == 0, done.stderr
+    assert f"only in {paxml}, and no difference: 9 counters" in done.stdout
+    assert command("checkpoint_convert", "compare", output, without).returncode == 0
+    write_counters(without, 3999, 2)
+    assert_refused(
+        command("checkpoint_convert", "compare", without, output), "Adam's step is 3999 in one and 4000", status=1
+    )
 
 
 @pytest.mark.slow

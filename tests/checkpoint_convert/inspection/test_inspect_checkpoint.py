@@ -58,7 +58,7 @@ def test_command_prints_a_table_or_json(tmp_path: Path) -> None:
     assert "\nmdl_vars.params.lm.\n" in done.stdout
     assert "total: 64 values, 256 bytes (" in done.stdout
     report = json.loads(command("checkpoint_convert", "inspect", tmp_path / "p", "--json").stdout)
-    assert (len(report["arrays"]), report["nan"], report["inf"]) == (48, 0, 0)
+    assert (len(report["arrays"]), report["nan"], report["inf"]) == (57, 0, 0)  # with PAXML's counters
     lines = format_checkpoint_report(inspect_checkpoint(tmp_path / "p")).splitlines()
     assert max(map(len, lines)) < 200
     assert_refused(
@@ -79,3 +79,15 @@ def test_values_that_are_not_finite_are_counted_and_left_out(tmp_path: Path) -> 
     assert (some.nan, some.inf, some.zeros, some.min, some.max, some.mean) == (1, 2, 2, 0.0, 3.0, 1.0)
     assert (none.nan, none.min, none.max, none.mean, none.sd) == (1, None, None, None, None)
     assert (empty.zeros, empty.min) == (0, None)
+
+
+def test_missing_chunks_are_listed_and_fail(tmp_path: Path) -> None:
+    write_random_paxml(tmp_path / "p", seed=1, sizes=ModelSizes(layers=2, hidden=16, heads=2, vocab=64))
+    array = "mdl_vars.params.lm.final_ln.bias"
+    (tmp_path / "p" / array / "1").unlink()
+    done = command("checkpoint_convert", "inspect", tmp_path / "p")
+    assert_refused(done, f"1 chunks have no file, first of {array}", status=1)
+    assert f"{array}: 1 chunks have no file; its values were not read" in done.stdout
+    (found,) = inspect_checkpoint(tmp_path / "p", array).arrays
+    assert (found.min, found.mean, found.missing_chunks) == (None, None, 1)
+    assert json.loads(command("checkpoint_convert", "inspect", tmp_path / "p", "--json").stdout)["arrays"]

@@ -76,9 +76,10 @@ def stored(tmp_path: Path) -> Path:
         (folder / Path(name).name).write_bytes(FILES[name])
     (folder / "c4-validation_24567exp.json").write_text('{"text": "tree"}\n' * 24_567)
     write_tokenizer(folder / "c4_en_301_5Mexp2_spm.model", 50257)
-    for number in range(48):
-        (folder / "checkpoint_00004000" / f"mdl_vars.{number}").mkdir(parents=True)
-        (folder / "checkpoint_00004000" / f"mdl_vars.{number}" / ".zarray").write_text("{}")
+    counters = ["step", *(f"opt_states_0.{group}_{i}.count" for group in ("no_prefix", "p#96#i-1") for i in range(4))]
+    for name in [*(f"mdl_vars.{number}" for number in range(48)), *counters]:
+        (folder / "checkpoint_00004000" / name).mkdir(parents=True)
+        (folder / "checkpoint_00004000" / name / ".zarray").write_text("{}")
     return folder
 
 
@@ -96,7 +97,7 @@ def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     files = [name for name in all_files(output) if not name.startswith("checkpoint")]
     assert files == ["c4-validation_24567exp.json", *NAMES[:2], "tokenizers/c4_spm/sentencepiece.model"]
-    assert len(list((output / "checkpoint_00004000").glob("*/.zarray"))) == 48
+    assert len(list((output / "checkpoint_00004000").glob("*/.zarray"))) == 57
     assert (output / NAMES[0]).stat().st_ino == (stored / Path(NAMES[0]).name).stat().st_ino  # linked
     complete = command("data_prep", *arguments, "--list")
     assert complete.returncode == 0
@@ -128,7 +129,7 @@ def test_links_are_replaced_by_copies_where_there_are_none(
     monkeypatch.setattr(os, "link", refuse)
     fetch(tmp_path / "c4", wanted_files(["train", "checkpoint"], NAMES[:1]), source=stored)
     assert (tmp_path / "c4" / NAMES[0]).read_bytes() == FILES[NAMES[0]]
-    assert len(list((tmp_path / "c4" / "checkpoint_00004000").glob("*/.zarray"))) == 48
+    assert len(list((tmp_path / "c4" / "checkpoint_00004000").glob("*/.zarray"))) == 57
 
 
 @pytest.mark.parametrize(

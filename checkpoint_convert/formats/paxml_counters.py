@@ -1,0 +1,81 @@
+"""The counters of a PAXML checkpoint: zarr arrays beside the 48 of weights and moments (docs/facts/reference.md f.2).
+
+    step                                  uint32, no axes: the training step
+    opt_states_0.no_prefix_I.count        int32, no axes, for each of the optimizer's transformations
+    opt_states_0.p#96#i-1_I.count         int32, one per layer: the same for the stacked arrays
+
+The one of the transformation that has the moments (2) is Adam's step; Megatron's layout keeps that in ``common.pt`` and
+has nothing for the others.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from checkpoint_convert.formats.array_table import REPEATS
+from checkpoint_convert.formats.common_files import LARGEST_STEP
+from checkpoint_convert.formats.stored_array import zarr_array
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, create_array
+from stage.errors import InputError
+from stage.limits.sizes import require_between
+
+TRANSFORMATIONS = 4
+MOMENTS = 2
+"""Number of the transformation whose state are Adam's moments."""
+STEP = "step"
+COUNTER = re.compile(r"step|opt_states_\d+\.(no_prefix|p#\d+#i-1)_\d+\.count", re.ASCII)
+MOST_VALUES = 1 << 16
+"""Of one counter: one per layer."""
+
+
+def is_counter(name: str) -> bool:
+    """Whether an array of a PAXML checkpoint is none of weights or moments, but a counter."""
+    return COUNTER.fullmatch(name) is not None
+
+
+def paxml_adam_step(folder: Path) -> int | None:
+    """Adam's step as the counters tell it, None where there is none.
+
+    Raises InputError where a counter is damaged, or the layers' contradict each other: Megatron has one for all.
+    """
+    for kind in (f".*_{MOMENTS}\\.count", r".*\.count", STEP):
+        names = [name for name in _counters(folder) if re.fullmatch(kind, name)]
+        values = {name: _values(folder / name) for name in names}
+        found = {int(value) for some in values.values() for value in some}
+        if len(found) > 1:
+            shown = "; ".join(f"{name} {sorted(set(map(int, some)))[:4]}" for name, some in sorted(values.items()))
+            raise InputError(f"{folder}: its counters of the optimizer's steps differ ({shown[:300]}); it is not whole")
+        if found:
+            step = found.pop()
+            require_between(step, 0, LARGEST_STEP, f"{folder / names[0]}: Adam's step")
+            return step
+    return None
+
+
+def _counters(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if is_counter(path.name) and (path / METADATA_FILE).exists())
+
+
+def _values(path: Path) -> Sequence[int]:
+    array = zarr_array(path)
+    if array.dtype.kind not in "iu" or len(array.shape) > 1 or array.bytes > MOST_VALUES * array.dtype.itemsize:
+        raise InputError(f"{path}: {list(array.shape)} {array.dtype.name}, expected a whole number, or one per layer")
+    values: list[int] = array.read(tuple(slice(0, size) for size in array.shape)).reshape(-1).tolist()
+    return values
+
+
+def counter_shapes(layers: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Shape and dtype of all counters of a model with so many layers, by name; they are those of the benchmark's."""
+    shapes: dict[str, tuple[tuple[int, ...], str]] = {STEP: ((), "uint32")}
+    for number in range(TRANSFORMATIONS):
+        shapes[f"opt_states_0.no_prefix_{number}.count"] = ((), "int32")
+        shapes[f"opt_states_0.p#{REPEATS}#i-1_{number}.count"] = ((layers,), "int32")
+    return shapes
+
+
+def write_counters(folder: Path, step: int, layers: int) -> None:
+    """Write all counters, each with the value ``step``."""
+    for name, (shape, dtype) in counter_shapes(layers).items():
+        create_array(folder / name, shape, dtype, shape).write(np.full(shape, step, dtype)).result()
