@@ -57,7 +57,10 @@ class Score:
     measured_minutes: float | None
     """The middle one of three, not scaled; with one failed run the slower of the others."""
     factor: float
-    """By the reference points."""
+    """What the time is multiplied by: in a package that of its scaling.json, as the official summarizer does; for other
+    runs that of the reference points, which the package checker would write there."""
+    reference_factor: float
+    """That of the reference points."""
     minutes: float | None
     """The score: measured minutes times the factor."""
     why_no_score: str | None
@@ -76,7 +79,10 @@ def score(one: ResultSet) -> Score:
     """Raises nothing: what cannot be said is None."""
     runs = one.runs
     measured, why = _measured(runs)
-    factor = one.convergence.factor
+    due = one.convergence.factor
+    factor = due if one.scaling is None else one.scaling.factor
+    if factor is None and measured is not None:
+        measured, why = None, f"scaling.json: {one.scaling.problem if one.scaling else ''}"
     middle = middle_run(runs)
     count, model = _accelerators(one)
     name = None if model is None else accelerator_named(model)
@@ -93,8 +99,9 @@ def score(one: ResultSet) -> Score:
         batch_size=middle.global_batch_size if middle is not None else None,
         runs=tuple(_run_score(run) for run in runs),
         measured_minutes=measured,
-        factor=factor,
-        minutes=None if measured is None else measured * factor,
+        factor=factor or 1.0,
+        reference_factor=due,
+        minutes=None if measured is None or factor is None else measured * factor,
         why_no_score=why,
         accelerators=count,
         accelerator=model,

@@ -1,6 +1,7 @@
 """What there is to review: single results, the runs of one system, whole packages (docs/facts/mlperf_review.md 4.1)."""
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,8 @@ from pathlib import Path
 
 from benchmark.results.convergence import Convergence, judge_convergence, points_for
 from benchmark.results.judged import GPT3, Judged
-from benchmark.results.mllog import read_log
-from benchmark.results.regular_files import Entry, children, is_folder, is_regular, walk
+from benchmark.results.mllog import as_number, read_log
+from benchmark.results.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 from benchmark.results.run_summary import RunSummary, summarize
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError
@@ -25,6 +26,19 @@ RESULT_FILES = "result_*.txt"
 DEEPEST = 4
 """Folders below a given one in which result files are looked for."""
 MOST_FILES = 200_000
+SCALING = "scaling.json"
+MOST_SCALING_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The factor that the official summarizer multiplies a score by, or why there is none.
+
+    Source: docs/facts/mlperf_review.md 4.15.
+    """
+
+    factor: float | None
+    problem: str | None
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,15 @@ class ResultSet:
     def judged(self) -> Judged:
         """The benchmark they are judged as: their own, or gpt3 where the logs do not say."""
         return next((run.judged for run in self.runs if run.judged is not None), GPT3)
+
+    @cached_property
+    def scaling(self) -> Scaling | None:
+        """What the summarizer multiplies their time by: 1 in a package without scaling.json; None: not in a package."""
+        if self.folder is None:
+            return None
+        path = self.folder / SCALING
+        in_package = self.folder.name == BENCHMARK and self.folder.parent.parent.name == "results"
+        return read_scaling(path) if is_regular(path) else Scaling(1.0, None) if in_package else None
 
     @property
     def is_open(self) -> bool:
@@ -133,6 +156,18 @@ def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
             what = "not a regular file" if os.path.lexists(path) else "no such file or folder"
             raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
     return [*_sets(list(dict.fromkeys(loose)), ruleset), *packages]
+
+
+def read_scaling(path: Path) -> Scaling:
+    """The number ``scaling_factor`` of a scaling.json; never raises for what is in the file."""
+    try:
+        content = json.loads(read_regular(path, MOST_SCALING_BYTES))
+    except OSError as error:
+        return Scaling(None, error.strerror or str(error))
+    except (ValueError, RecursionError) as error:
+        return Scaling(None, f"not JSON ({error})")
+    factor = as_number(content.get("scaling_factor")) if isinstance(content, dict) else None
+    return Scaling(factor, None if factor is not None else "no number scaling_factor")
 
 
 def ruleset_for(path: Path, given: str | None) -> str:

@@ -2,7 +2,7 @@
 
 Commands and proofs: docs/facts/mlperf_review.md 4.10.
 
-Tools get copies (scratch_copies.py). The summarizer reads the scaling.json that the package checker wrote.
+Tools get copies (scratch_copies.py). The summarizer reads the scaling.json that the package has.
 """
 
 import json
@@ -18,9 +18,9 @@ from typing import Literal
 from benchmark.results.convergence import SUBMITTED_RUNS
 from benchmark.results.score import score
 from benchmark.results.subjects import BENCHMARK, MOST_FILES, ResultSet, Subject, SubmissionPackage
-from benchmark.review.official_tools import Proof, Task, ToolVerdict, run_task
+from benchmark.review.official_tools import OfficialScores, Proof, Task, ToolVerdict, run_task
 from benchmark.review.rehearsal_rules import rehearsal_rules
-from benchmark.review.scratch_copies import PackageCopy, copy_file, copy_package, copy_results
+from benchmark.review.scratch_copies import PackageCopy, ScratchCopies, copy_package, copy_results
 
 SEED_CHECK = Path(__file__).with_name("seed_check.py")
 MOST_PARALLEL = 4
@@ -96,26 +96,27 @@ def check_file(path: Path, ruleset: str) -> ToolVerdict:
 def _set_tasks(one: ResultSet, scratch: Path) -> list[list[Task]]:
     chains = list(_compliance_tasks(one, scratch))
     folder = scratch / "runs" / BENCHMARK
+    copies = copy_results(one, folder)
     for tool, task in ((SEED, _seed_task), (RCP, _rcp_task)):
         if tool.declines(one) is None:
-            chains.append([task(one, folder, copy_results(one, folder))])
+            chains.append([task(one, folder, copies)])
     return chains
 
 
 def _compliance_tasks(one: ResultSet, scratch: Path) -> Iterator[list[Task]]:
     for number, path in enumerate(one.files):
         folder = scratch / f"file_{number}"
-        renamed = copy_file(path, folder / "result_0.txt")
         copied = folder / "result_0.txt"
+        copies = ScratchCopies()
+        copies.add(path, copied)
         arguments = ["-m", COMPLIANCE.module, "--usage", "training", "--ruleset", one.ruleset, *NO_LOG]
-        notes: tuple[str, ...] = ()
         judged = one.runs[number].judged
         if judged is None or judged.official:
             rules = f"training_{one.ruleset}/(closed|open)_gpt3.yaml"
         else:
             config, replaced = rehearsal_rules(one.ruleset, folder / "rules")
             arguments += ["--config", str(config)]
-            notes = (f"rehearsal: the official rules for {', '.join(replaced)} do not apply",)
+            copies.notes.append(f"rehearsal: the official rules for {', '.join(replaced)} do not apply")
             rules = "closed_gpt3.yaml"
         proof = Proof(
             must={
@@ -125,19 +126,21 @@ def _compliance_tasks(one: ResultSet, scratch: Path) -> Iterator[list[Task]]:
             },
             must_not=(r"(?m)^ERROR", "FAILED"),
         )
-        yield [Task(COMPLIANCE.name, str(path), [*arguments, str(copied)], proof, renamed, notes)]
+        notes = tuple(copies.notes)
+        yield [Task(COMPLIANCE.name, str(path), [*arguments, str(copied)], proof, copies.renamed, notes)]
 
 
-def _seed_task(one: ResultSet, folder: Path, renamed: dict[str, str]) -> Task:
+def _seed_task(one: ResultSet, folder: Path, copies: ScratchCopies) -> Task:
     files = sorted(str(path) for path in folder.glob("result_*.txt"))
     proof = Proof({f"(?m)^SEED CHECKER PASSED on {len(one.files)} files$": 1, "Running Seed Checker": 1}, ("ERROR",))
-    return Task(SEED.name, _subject(one), [SEED.module, one.ruleset, *files], proof, renamed)
+    arguments = [SEED.module, one.ruleset, *files]
+    return Task(SEED.name, _subject(one), arguments, proof, copies.renamed, tuple(copies.notes), files=len(files))
 
 
-def _rcp_task(one: ResultSet, folder: Path, renamed: dict[str, str]) -> Task:
+def _rcp_task(one: ResultSet, folder: Path, copies: ScratchCopies) -> Task:
     arguments = ["-m", RCP.module, str(folder), "--rcp_usage", "training", "--rcp_version", one.ruleset, *NO_LOG]
     proof = Proof({r"(?m)^INFO - .*, RCP test PASSED$": 1}, ("(?i)bypass", "(?m)^ERROR"))
-    return Task(RCP.name, _subject(one), arguments, proof, renamed)
+    return Task(RCP.name, _subject(one), arguments, proof, copies.renamed, tuple(copies.notes), files=len(one.files))
 
 
 def _subject(one: ResultSet) -> str:
@@ -151,7 +154,7 @@ def _package_tasks(package: SubmissionPackage, scratch: Path) -> list[list[Task]
     descriptions = _description_tasks(package, copy)
     chains += [[task] for task in descriptions]
     checker = _package_task(package, copy, len(descriptions))
-    chains.append([checker, _summarizer_task(package, copy, scratch / "s.csv")])
+    chains.append([_summarizer_task(package, copy, scratch / "s.csv"), checker])
     chains.append([_repository_task(package)])
     return chains
 
@@ -182,18 +185,23 @@ def _package_task(package: SubmissionPackage, copy: PackageCopy, descriptions: i
         must_not=("Skipping benchmark", "(?i)bypass", "PACKAGE CHECKER FOUND ERRORS", "(?m)^ERROR"),
     )
     arguments = ["-m", PACKAGE.module, str(copy.path), "training", package.ruleset, *NO_LOG]
-    return Task(PACKAGE.name, str(package.path), arguments, proof, copy.renamed, copy.notes)
+    return Task(PACKAGE.name, str(package.path), arguments, proof, copy.renamed, copy.notes, files=max(1, files))
 
 
 def _summarizer_task(package: SubmissionPackage, copy: PackageCopy, csv: Path) -> Task:
-    """To be run after the package checker, on what that leaves."""
+    """To be run before the package checker, which writes its own scaling.json: the score is that of the package."""
     arguments = ["-m", SUMMARIZER.module, str(copy.path), "training", package.ruleset, "--csv", str(csv)]
     proof = Proof(must_not=("ERROR:",))
+    table = csv.with_name("s_detailed.json")
 
     def differs() -> list[str]:
-        return _score_differs(package, csv, copy.renamed)
+        return _score_differs(package, official_scores(package, table, copy.renamed))
 
-    return Task(SUMMARIZER.name, str(package.path), arguments, proof, copy.renamed, copy.notes, differs)
+    def scores() -> OfficialScores:
+        return official_scores(package, table, copy.renamed)
+
+    files = max(1, sum(len(one.files) for one in package.sets))
+    return Task(SUMMARIZER.name, str(package.path), arguments, proof, copy.renamed, copy.notes, differs, files, scores)
 
 
 def _repository_task(package: SubmissionPackage) -> Task:
@@ -202,22 +210,37 @@ def _repository_task(package: SubmissionPackage) -> Task:
     return Task(REPOSITORY.name, str(package.path), arguments, proof, {})
 
 
-def _score_differs(package: SubmissionPackage, csv: Path, renamed: Mapping[str, str]) -> list[str]:
-    """Whether the summarizer's table lacks a system, or has another time than ours."""
-    path = csv.with_name("s_detailed.json")
-    if not path.is_file():
+def official_scores(package: SubmissionPackage, table: Path, renamed: Mapping[str, str]) -> OfficialScores:
+    """The summarizer's columns of gpt3, by system: time_to_train, Energy, GBS, samples_to_converge, RCP and its factor.
+
+    Empty where it wrote no table; without the columns, and the systems, that it left empty.
+    """
+    if not table.is_file():
+        return {}
+    rows = {Path(str(row.get("details_url"))).stem: row for row in json.loads(table.read_text("utf-8"))}
+    copies = {Path(real).name: Path(scratch).name for scratch, real in renamed.items()}
+    found: dict[str, dict[str, float | str]] = {}
+    for one in package.sets:
+        row = rows.get(copies.get(one.name, one.name), {})
+        columns = {name.partition(":")[2]: value for name, value in row.items() if name.startswith(f"{BENCHMARK}:")}
+        found[one.name] = {name: value for name, value in columns.items() if value is not None and value == value}
+    return found
+
+
+def _score_differs(package: SubmissionPackage, table: OfficialScores) -> list[str]:
+    """Whether the summarizer's table lacks a system, or has another time or number of tokens than ours."""
+    if not package.sets:
+        return [f"no {BENCHMARK} results to summarize"]
+    if not table:
         return ["it wrote no table of scores"]
-    rows = {Path(str(row.get("details_url"))).stem: row for row in json.loads(path.read_text("utf-8"))}
     wrong = []
     for one in package.sets:
-        names = [Path(scratch).name for scratch, real in renamed.items() if Path(real).name == one.name]
-        row = rows.get(names[0] if names else one.name)
-        minutes = None if row is None else row.get(f"{BENCHMARK}:time_to_train")
-        ours = score(one).minutes
+        minutes, tokens = table[one.name].get("time_to_train"), table[one.name].get("samples_to_converge")
+        ours, median = score(one).minutes, one.convergence.median
         if not isinstance(minutes, int | float):
             wrong.append(f"no score for {one.name}")
         elif ours is None or abs(minutes - ours) > MINUTES_TOLERANCE:
-            wrong.append(f"{one.name}: {minutes:.4f} minutes, but the logs and the reference points give {ours}")
-    if not package.sets:
-        wrong.append(f"no {BENCHMARK} results to summarize")
+            wrong.append(f"{one.name}: {minutes:.4f} minutes, but the logs and scaling.json give {ours}")
+        if isinstance(tokens, int | float) and median is not None and abs(tokens - median) > 1:
+            wrong.append(f"{one.name}: {tokens:,.0f} tokens to converge, but the logs give {median:,.0f}")
     return wrong

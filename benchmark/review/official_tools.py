@@ -5,24 +5,27 @@ on a word or a character (docs/facts/mlperf_review.md 1.4, 4.10, 4.14). So every
 in its output, as often as there are files, and what must not.
 """
 
+import contextlib
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import IO, Literal
 
 from benchmark.results.printable import shortened
 
-TIMEOUT_S = 300.0
 MOST_OUTPUT = 4 << 20
 """Bytes of a tool's output that are read; a failing checker prints the whole log."""
 MOST_COMPLAINTS = 12
 MOST_WIDTH = 300
 
+OfficialScores = Mapping[str, Mapping[str, float | str]]
 Outcome = Literal["passed", "failed", "did not run"]
 
 
@@ -38,6 +41,8 @@ class ToolVerdict:
     """The tool's own lines, or why it does not count as run."""
     notes: tuple[str, ...]
     seconds: float
+    scores: OfficialScores = field(default_factory=dict)
+    """Of the summarizer: its columns by system."""
 
     @property
     def passed(self) -> bool:
@@ -76,28 +81,63 @@ class Task:
     notes: tuple[str, ...] = ()
     afterwards: Callable[[], list[str]] | None = None
     """Further proof, from the files it wrote: what is wrong with them."""
+    files: int = 1
+    """How many logs it reads."""
+    scores: Callable[[], OfficialScores] | None = None
+    """The scores among the files it wrote."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a tool may take. A published log takes about a second, and 200 MiB with the tool's libraries."""
+
+    wall_s: float
+    cpu_s: int
+    memory_bytes: int = 1 << 30
+    """Of its own; libraries read from files are not counted."""
+    output_bytes: int = 1 << 30
+
+    @classmethod
+    def for_files(cls, files: int) -> "Limits":
+        """For a tool that reads so many logs."""
+        return cls(60.0 + 30.0 * files, 20 + 10 * files)
+
+    def impose_on(self, process_id: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended already
+            resource.prlimit(process_id, resource.RLIMIT_CPU, (self.cpu_s, self.cpu_s + 1))
+            resource.prlimit(process_id, resource.RLIMIT_DATA, (self.memory_bytes, self.memory_bytes))
+            resource.prlimit(process_id, resource.RLIMIT_FSIZE, (self.output_bytes, self.output_bytes))
+
+    def told(self, number: int) -> str:
+        """What a signal means that ended it."""
+        if number in (signal.SIGXCPU, signal.SIGKILL):
+            return f"it took more than {self.cpu_s} s of a processor, or was killed: it was ended"
+        return f"it was ended by signal {number}"
 
 
 CRASH = r"Traceback \(most recent call last\)"
 
 
-def run_task(task: Task, timeout_s: float = TIMEOUT_S) -> ToolVerdict:
-    """Run a tool in a process of its own, in an empty folder, and judge it by its proof."""
+def run_task(task: Task, limits: Limits | None = None) -> ToolVerdict:
+    """Run a tool in a process of its own, in an empty folder, within limits, and judge it by its proof."""
+    limits = limits or Limits.for_files(task.files)
     started = time.perf_counter()
-    status, text = _run(task.arguments, timeout_s)
+    ended = _run(task.arguments, limits)
     seconds = time.perf_counter() - started
+    text = ended.text
 
     def check(outcome: Outcome, complaints: Sequence[str]) -> ToolVerdict:
         words = tuple(_rename(complaint, task.renamed) for complaint in complaints)
-        return ToolVerdict(task.tool, task.subject, outcome, words, task.notes, seconds)
+        scores = task.scores() if task.scores is not None and ended.cut_short is None else {}
+        return ToolVerdict(task.tool, task.subject, outcome, words, task.notes, seconds, scores)
 
-    if status is None:
-        return check("did not run", [f"no answer within {timeout_s:g} s"])
+    if ended.cut_short is not None:
+        return check("did not run", [ended.cut_short, *_complaints(text)[-1:]])
     if re.search(CRASH, text):
         last = [line for line in text.splitlines() if line.strip()][-1]
         return check("did not run", [f"the tool crashed: {shortened(last, MOST_WIDTH)}", *_complaints(text)])
-    if status != 0:
-        return check("failed", _complaints(text) or [f"exit status {status}"])
+    if ended.status != 0:
+        return check("failed", _complaints(text) or [f"exit status {ended.status}"])
     missing = task.proof.missing(text)
     if not missing and task.afterwards is not None:
         missing = task.afterwards()
@@ -106,26 +146,52 @@ def run_task(task: Task, timeout_s: float = TIMEOUT_S) -> ToolVerdict:
     return check("passed", ())
 
 
-def _run(arguments: Sequence[str], timeout_s: float) -> tuple[int | None, str]:
-    """Exit status, None after the time-out, and output. -P: nothing in the working folder is ever imported."""
+@dataclass(frozen=True)
+class Ended:
+    """How a tool's process ended."""
+
+    status: int
+    text: str
+    cut_short: str | None
+    """By which limit, or by whose signal, it was ended; None: by itself."""
+
+
+def _run(arguments: Sequence[str], limits: Limits) -> Ended:
+    """-P: nothing in the working folder is ever imported."""
     with tempfile.TemporaryDirectory(prefix="review-") as folder, tempfile.TemporaryFile() as output:
-        command = [sys.executable, "-P", *arguments]
+        process = subprocess.Popen(
+            [sys.executable, "-P", *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, env=_environment(), start_new_session=True,
+        )  # fmt: skip
+        cut_short = None
         try:
-            done = subprocess.run(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                timeout=timeout_s, check=False, env=_environment(),
-            )  # fmt: skip
-            status: int | None = done.returncode
+            limits.impose_on(process.pid)
+            process.wait(limits.wall_s)
         except subprocess.TimeoutExpired:
-            status = None
-        size = output.tell()
-        output.seek(0)
-        content = output.read(MOST_OUTPUT)
-        if size > 2 * MOST_OUTPUT:
-            output.seek(-MOST_OUTPUT, os.SEEK_END)
-            content += b"\n"
-        content += output.read(MOST_OUTPUT)
-    return status, content.decode("utf-8", "replace")
+            cut_short = f"no answer within {limits.wall_s:g} s: it was ended"
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # nobody of its group is left
+                os.killpg(process.pid, signal.SIGKILL)
+            status = process.wait()
+        if status < 0 and cut_short is None:
+            cut_short = limits.told(-status)
+        text = _read(output)
+        if output.seek(0, os.SEEK_END) >= limits.output_bytes:
+            cut_short = f"it wrote more than {limits.output_bytes >> 20:,} MiB: it was ended"
+    if cut_short is None and "MemoryError" in text[-MOST_WIDTH:]:
+        cut_short = f"it wanted more than {limits.memory_bytes >> 20:,} MiB of memory"
+    return Ended(status, text, cut_short)
+
+
+def _read(output: IO[bytes]) -> str:
+    """What it wrote: the beginning and the end of what is very much."""
+    size = output.seek(0, os.SEEK_END)
+    output.seek(0)
+    content = output.read(MOST_OUTPUT)
+    if size > 2 * MOST_OUTPUT:
+        output.seek(-MOST_OUTPUT, os.SEEK_END)
+        content += b"\n"
+    return (content + output.read(MOST_OUTPUT)).decode("utf-8", "replace")
 
 
 def _environment() -> dict[str, str]:

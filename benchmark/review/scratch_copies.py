@@ -1,19 +1,69 @@
 """What the official tools are given: copies in a scratch folder, under names that crash none of them.
 
 The package checker and the summarizer write into what they check, and several tools take some characters of a path for
-a pattern. Each copy is told by the real path it stands for.
+a pattern. Each copy is told by the real path it stands for. What no tool could read in its time goes to them empty.
 """
 
+import hashlib
+import os
 import re
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmark.results.mllog import MOST_BYTES
+from benchmark.results.regular_files import UnfitFile, children, is_folder, is_regular, read_regular
 from benchmark.results.subjects import BENCHMARK, ResultSet, SubmissionPackage, subfolders
 
+MOST_COPIED = 32 << 20
+"""Bytes of a file; the largest published log has 5 MB."""
+MOST_LINES = 500_000
+"""Of a file: a tool takes some microseconds for each. The most of a published log are 34,398."""
+MOST_COPIES = 2000
+MOST_COPIED_TOGETHER = 1 << 30
+"""Files and bytes of one package."""
+MOST_NAME = 80
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
+
+
+@dataclass
+class ScratchCopies:
+    """Copies of strangers' files, and what was replaced or left out on the way."""
+
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Real path of each copy."""
+    notes: list[str] = field(default_factory=list)
+    left: int = MOST_COPIED_TOGETHER
+    """Bytes that may still be copied."""
+
+    def add(self, path: Path, target: Path) -> None:
+        """Copy a file, or leave an empty one and note it: the tools then fail on it, as they should."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = b""
+        try:
+            content = read_regular(path, min(MOST_COPIED, self.left))
+            lines = content.count(b"\n") + content.count(b"\r")
+            if lines > MOST_LINES:
+                content = b""
+                raise UnfitFile(f"{lines:,} lines, more than {MOST_LINES:,}")
+        except OSError as error:
+            why = str(error) if isinstance(error, UnfitFile) else error.strerror
+            self.notes.append(f"{path.name!r} went to the tools empty: {why}")
+        self.left -= len(content)
+        target.write_bytes(content)
+        self.renamed[str(target)] = str(path)
+
+    def add_folder(self, source: Path, folder: Path, depth: int = 3) -> None:
+        """Regular files and links to them; power logs lie two folders deeper."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.renamed[str(folder)] = str(source)
+        for path in children(source):
+            if len(self.renamed) > MOST_COPIES:
+                self.notes.append(f"{source.name!r} went to the tools in part: more than {MOST_COPIES:,} files")
+                return
+            if is_regular(path):
+                self.add(path, folder / safe_name(path.name))
+            elif is_folder(path) and not path.is_symlink() and depth > 0:
+                self.add_folder(path, folder / safe_name(path.name), depth - 1)
 
 
 @dataclass(frozen=True)
@@ -24,36 +74,37 @@ class PackageCopy:
     renamed: Mapping[str, str]
     """Real path of each copy."""
     notes: tuple[str, ...]
-    """What of its names was replaced."""
+    """What of its names was replaced, and which files went empty."""
 
 
 def copy_package(package: SubmissionPackage, scratch: Path) -> PackageCopy:
     """Copy systems/, and results/ of gpt3 and of folders no tool knows."""
-    notes: list[str] = []
-    renamed: dict[str, str] = {}
+    copies = ScratchCopies()
 
     def copy_as(path: Path, stand_in: str) -> str:
         if SAFE_NAME.fullmatch(path.name):
             return path.name
-        notes.append(f"{path.name!r} went to the tools as {stand_in}: they take its characters for a pattern")
+        copies.notes.append(f"{path.name!r} went to the tools as {stand_in}: they take its characters for a pattern")
         return stand_in
 
     root = scratch / copy_as(package.path, "SUBMITTER")
-    renamed[str(root)] = str(package.path)
+    copies.renamed[str(root)] = str(package.path)
     for name in ("systems", "results"):
-        if (package.path / name).is_dir():
+        if is_folder(package.path / name):
             (root / name).mkdir(parents=True)
-    for description in package.descriptions:
-        renamed |= copy_file(description.path, root / "systems" / _safe_stem(description.path))
-    for system in subfolders(package.results):
-        folder = root / "results" / copy_as(system, _safe(system.name))
+    for description in package.descriptions[:MOST_COPIES]:
+        copies.add(description.path, root / "systems" / f"{safe_name(description.path.stem)}.json")
+    for system in subfolders(package.results)[:MOST_COPIES]:
+        folder = root / "results" / copy_as(system, safe_name(system.name))
         folder.mkdir()
-        renamed[str(folder)] = str(system)
-        _copy_parameters(system, folder)
+        copies.renamed[str(folder)] = str(system)
+        parameters = system / "package_checker_params"
+        if is_regular(parameters):
+            copies.add(parameters, folder / parameters.name)
         for benchmark in subfolders(system):
             if benchmark.name == BENCHMARK or not _is_other_benchmark(benchmark.name, package.ruleset):
-                _copy_tree(benchmark, folder / _safe(benchmark.name), renamed)
-    return PackageCopy(root, renamed, tuple(notes))
+                copies.add_folder(benchmark, folder / safe_name(benchmark.name))
+    return PackageCopy(root, copies.renamed, tuple(copies.notes))
 
 
 def _is_other_benchmark(name: str, ruleset: str) -> bool:
@@ -62,47 +113,20 @@ def _is_other_benchmark(name: str, ruleset: str) -> bool:
     return name in get_allowed_benchmarks("training", ruleset)
 
 
-def _safe(name: str) -> str:
-    return name if SAFE_NAME.fullmatch(name) else re.sub(r"[^A-Za-z0-9._+-]", "_", f"_{name}")
+def safe_name(name: str) -> str:
+    """The name, or one that no tool takes for a pattern; two names stay two: a digest tells them apart."""
+    if SAFE_NAME.fullmatch(name) and len(name) <= MOST_NAME:
+        return name
+    stem, dot, suffix = name.rpartition(".")
+    plain = re.sub(r"[^A-Za-z0-9_+-]", "_", (stem if dot else name)[:MOST_NAME])
+    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:6]
+    end = re.sub(r"[^A-Za-z0-9]", "_", suffix[:MOST_NAME]) if dot else ""
+    return f"{'' if plain[:1].isalnum() else '_'}{plain}_{digest}{dot}{end}"
 
 
-def _safe_stem(path: Path) -> str:
-    return f"{_safe(path.stem)}{path.suffix}"
-
-
-def _copy_parameters(source: Path, folder: Path) -> None:
-    path = source / "package_checker_params"
-    if path.is_file():
-        copy_file(path, folder / path.name)
-
-
-def _copy_tree(source: Path, folder: Path, renamed: dict[str, str], depth: int = 3) -> None:
-    """Regular files and links to them; power logs lie two folders deeper."""
-    folder.mkdir(parents=True, exist_ok=True)
-    renamed[str(folder)] = str(source)
-    for path in sorted(source.iterdir()):
-        if path.is_file() and path.stat().st_size <= MOST_BYTES:
-            renamed |= copy_file(path, folder / _safe(path.name))
-        elif path.is_dir() and not path.is_symlink() and depth > 0:
-            _copy_tree(path, folder / _safe(path.name), renamed, depth - 1)
-
-
-def copy_results(one: ResultSet, folder: Path) -> dict[str, str]:
-    """Copy the runs of one system as result_0.txt, result_1.txt …; returns the real path of each copy."""
-    renamed: dict[str, str] = {}
+def copy_results(one: ResultSet, folder: Path) -> ScratchCopies:
+    """Copy the runs of one system as result_0.txt, result_1.txt …"""
+    copies = ScratchCopies()
     for number, path in enumerate(one.files):
-        renamed |= copy_file(path, folder / f"result_{number}.txt")
-    return renamed
-
-
-def copy_file(path: Path, target: Path) -> dict[str, str]:
-    """Copy a file that is not too large, else leave an empty one: the tools then fail on it, as they should.
-
-    Returns the copy and the path it stands for.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if path.stat().st_size <= MOST_BYTES:
-        shutil.copyfile(path, target)
-    else:
-        target.touch()
-    return {str(target): str(path)}
+        copies.add(path, folder / f"result_{number}.txt")
+    return copies

@@ -1,6 +1,5 @@
 """The folder of a submission: layout, names, files (docs/facts/mlperf_review.md 4.1, 4.2, 4.12, 7.12)."""
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.results.regular_files import children, is_folder, is_regular, read_regular
-from benchmark.results.subjects import BENCHMARK, MOST_FILES, SubmissionPackage, result_files, subfolders
+from benchmark.results.subjects import BENCHMARK, MOST_FILES, SCALING, SubmissionPackage, result_files, subfolders
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.set_rules import RUNS
 
@@ -20,7 +19,7 @@ UNSAFE = re.compile(r"[*?\[\]{}\\\n\r\"']|^-")
 """Characters in a folder's name that the official tools take for a pattern, and then find nothing."""
 PARAMETERS = "package_checker_params"
 BYPASSES = ("rcp-bypass", "seed-checker-bypass", "rcp-bert-train-samples")
-KNOWN_FILES = ("scaling.json", PARAMETERS)
+KNOWN_FILES = (SCALING, PARAMETERS)
 SMALL = 1 << 16
 
 
@@ -158,15 +157,19 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
 def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
     """The factor in scaling.json against the test recomputed."""
     for one in package.sets:
-        path = None if one.folder is None else one.folder / "scaling.json"
-        if path is None or not is_regular(path):
+        if one.scaling is None or one.folder is None or len(one.files) != RUNS:
             continue
-        due = one.convergence.factor
-        factor = _factor(path)
-        if factor is None or abs(factor - due) > 1e-4:
-            found = "no number scaling_factor" if factor is None else f"scaling_factor {factor:.4f}"
-            mend = "remove it, and let the package checker write it; a committee's own factor needs its decision"
-            yield Deviation(path, 1, found, f"{due:.4f}, from the reference points", mend)
+        path, due = one.folder / SCALING, one.convergence.factor
+        factor = one.scaling.factor
+        if factor is not None and abs(factor - due) <= 1e-4:
+            continue
+        mend = "let the package checker write it; a committee's own factor needs its decision"
+        if is_regular(path):
+            found = one.scaling.problem if factor is None else f"scaling_factor {factor:.4f}"
+            yield Deviation(path, 1, str(found), f"{due:.4f}, from the reference points", f"remove it, and {mend}")
+        else:
+            found = f"no {SCALING}, so that the score is not scaled"
+            yield Deviation(one.folder, None, found, f"{due:.4f}, from the reference points", mend)
 
 
 def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -196,15 +199,6 @@ def misnamed_results(package: SubmissionPackage) -> Iterator[Deviation]:
         for path in result_files(folder):
             due, mend = f"results/SYSTEM/{BENCHMARK}/", "move it there: nothing checks it where it is"
             yield Deviation(path, None, f"a result in {folder.name}/", due, mend)
-
-
-def _factor(path: Path) -> float | None:
-    try:
-        content = json.loads(read_regular(path, SMALL))
-        factor = content["scaling_factor"] if isinstance(content, dict) else None
-        return float(factor) if isinstance(factor, int | float) else None
-    except (OSError, ValueError, OverflowError, KeyError, RecursionError):
-        return None
 
 
 def _text(path: Path) -> str:

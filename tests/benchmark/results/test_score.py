@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.results.score import middle_run, score
-from benchmark.results.subjects import ResultSet, SubmissionPackage
+from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import SYSTEM, as_text, records, summary_of, write_package
 
@@ -42,9 +42,30 @@ def test_middle_time_and_speed_of_three_runs(tmp_path: Path) -> None:
     assert first.init_share == pytest.approx(200 / (200 + 53 * 60), rel=1e-3)
 
 
-def test_few_tokens_are_scaled_by_the_reference_points(tmp_path: Path) -> None:
-    found = score(set_of(write_package(tmp_path, lambda seed: records(seed, evaluations=23))))
-    assert found.factor == pytest.approx(1.0174, abs=5e-5)
+def test_score_of_a_package_is_scaled_by_its_scaling_file_and_by_nothing_else(tmp_path: Path) -> None:
+    """As the official summarizer does on the package as it is given."""
+    package = write_package(tmp_path, lambda seed: records(seed, evaluations=23))
+    found = score(set_of(package))
+    assert (found.factor, found.minutes) == (1, found.measured_minutes)
+    assert found.reference_factor == pytest.approx(1.0174, abs=5e-5)
+    path = package / "results" / SYSTEM / "gpt3" / "scaling.json"
+    path.write_text('{"scaling_factor": 1.25}')
+    found = score(set_of(package))
+    assert found.minutes == pytest.approx(1.25 * (found.measured_minutes or 0))
+    for content, problem in (("[]", "no number"), ('{"scaling_factor": NaN}', "no number"), ("{", "not JSON")):
+        path.write_text(content)
+        found = score(set_of(package))
+        assert found.minutes is None
+        assert f"scaling.json: {problem}" in (found.why_no_score or "")
+
+
+def test_few_tokens_of_runs_that_are_no_package_are_scaled_by_the_reference_points(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"result_{number}.txt").write_text(as_text(records(number, evaluations=23)))
+    (one,) = find_subjects([tmp_path], None)
+    assert isinstance(one, ResultSet)
+    found = score(one)
+    assert found.factor == found.reference_factor == pytest.approx(1.0174, abs=5e-5)
     assert found.minutes == pytest.approx((found.measured_minutes or 0) * found.factor)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.official_tools import MOST_COMPLAINTS, Proof, Task, ToolVerdict, run_task
+from benchmark.review.official_tools import MOST_COMPLAINTS, Limits, Proof, Task, ToolVerdict, run_task
 
 SUCCESS = {"(?m)^INFO - SUCCESS$": 1}
 
@@ -24,12 +24,19 @@ def tool(code: str, **proof: object) -> Task:
         ("print('Skipping benchmark: gpt3\\nINFO - SUCCESS')", "failed", "the output has 'Skipping'"),
         ("print('INFO - SUCCESS'); raise SystemExit(1)", "failed", "exit status 1"),
         ("print('INFO - SUCCESS'); print(1 / 0)", "did not run", "ZeroDivisionError"),
-        ("import time; time.sleep(60)", "did not run", "no answer within 1 s"),
+        ("import time; time.sleep(60)", "did not run", "no answer within 1 s: it was ended"),
+        ("while True: pass", "did not run", "it took more than 1 s of a processor, or was killed: it was ended"),
+        ("x = [b'x' * 1_000_000 for _ in range(4000)]", "did not run", "it wanted more than 256 MiB of memory"),
+        ("while True: print('x' * 1_000_000)", "did not run", "it wrote more than 32 MiB: it was ended"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "did not run", "it was ended by signal 11"),
+        ("import os, time; os.fork() or time.sleep(600); print('INFO - SUCCESS')", "passed", ""),
         ("print('INFO - SUCCESS'); print('x' * 20_000_000)", "passed", ""),
     ],
 )
 def test_proof(code: str, outcome: str, complaint: str) -> None:
-    check = run_task(tool(code), timeout_s=1 if "sleep" in code else 60)
+    check = run_task(
+        tool(code), Limits(1 if "sleep(60)" in code else 60, 1 if "pass" in code else 60, 256 << 20, 32 << 20)
+    )
     assert check.outcome == outcome
     assert any(complaint in line for line in check.complaints) or not complaint
 
