@@ -34,6 +34,8 @@ MOST_NAMES = 8
 """Of the names that are listed in one problem."""
 MOST_SHOWN = 80
 """Characters of a line that a problem quotes."""
+MOST_UNREADABLE = 10_000
+"""Problems after which the rest of a file is not read."""
 MOST_PROBLEMS = 200
 """Kept per file: a file of another kind would give one per line."""
 REQUIRED = ("key", "value", "time_ms", "metadata")
@@ -168,6 +170,8 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
         if event is not None:
             events.append(event)
         problems += found_here
+        if len(problems) > MOST_UNREADABLE:
+            break  # said below, as one of the lines left out
     if not events:
         expected = "lines that begin with ':::MLLOG '"
         problems.append(Problem(None, "no MLLOG record", expected, "give the result_*.txt that the run wrote"))

@@ -10,6 +10,7 @@ from benchmark.results.mllog import LogEvent, ResultLog, as_number
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
 """Names that published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md 6.3)."""
 VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s")
+MOST_SIZE = 10**9
 LOSS = ("reduced_train_loss", "train_loss", "loss")
 
 
@@ -176,9 +177,9 @@ def summarize(log: ResultLog) -> RunSummary:
         division=log.text("submission_division"),
         status_class=log.text("submission_status"),
         seeds=[event.value for event in log.all("seed") if type(event.value) is int],
-        global_batch_size=_positive(log.number("global_batch_size")),
+        global_batch_size=_size(log.number("global_batch_size")),
         gradient_accumulation_steps=log.number("gradient_accumulation_steps"),
-        sequence_length=_positive(log.number("max_sequence_length")),
+        sequence_length=_size(log.number("max_sequence_length")),
         learning_rate=_learning_rate(log),
         init_checkpoint_step=log.number("init_checkpoint_step"),
         eval_samples=log.number("eval_samples"),
@@ -252,8 +253,9 @@ def _restart(event: LogEvent) -> Restart:
     return Restart(event.line, event.time_ms, number, as_number(event.metadata.get("step")))
 
 
-def _positive(value: float | None) -> float | None:
-    return value if value is not None and value > 0 else None
+def _size(value: float | None) -> float | None:
+    """A number of samples or tokens: whole, and not beyond anything that can be trained."""
+    return value if value is not None and 1 <= value <= MOST_SIZE and value == int(value) else None
 
 
 def _text(value: object) -> str | None:

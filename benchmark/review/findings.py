@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from benchmark.results.mllog import LogEvent
-from benchmark.results.printable import shortened
+from benchmark.results.printable import printable, shortened
 from benchmark.results.run_summary import RunSummary
 from benchmark.review.reviewer_words import family_question, public_rules, question_to_submitter
 
@@ -15,8 +15,8 @@ Severity = Literal["error", "warning", "note"]
 Subject = TypeVar("Subject")
 Run = RunSummary
 STOPPED = "review.rule_stopped"
-MOST_SHOWN = 200
-"""Characters of an error of ours."""
+MOST_SHOWN = 400
+"""Characters of what was found, is due, or mends it: a stranger's values are among them."""
 PARTS_IN_QUESTION = 3
 """SYSTEM/gpt3/result_0.txt: what a submitter knows of a path."""
 
@@ -98,14 +98,14 @@ def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path = Path()
 
 
 def as_finding(rule: Rule[Subject], one: Deviation) -> Finding:
-    """Of a deviation; its line is quoted later, when all of a file are known (merged_findings.py)."""
+    """Of a deviation, its words printable and bounded; its line is quoted when all are known (merged_findings.py)."""
+    found, due, mend = (shortened(words, MOST_SHOWN) for words in (one.found, one.due, one.mend))
     asked = ""
     if rule.severity != "note":
         where = "/".join(one.path.parts[-PARTS_IN_QUESTION:]) + ("" if one.line is None else f", line {one.line}")
-        asked = question_to_submitter(
-            where, one.found, one.due, one.question or rule.question or family_question(rule.name)
-        )
+        question = one.question or rule.question or family_question(rule.name)
+        asked = question_to_submitter(printable(where), found, due, question)
     return Finding(
-        rule.name, rule.severity, rule.source, str(one.path), one.line, one.found, one.due, one.mend,
+        rule.name, rule.severity, rule.source, str(one.path), one.line, found, due, mend,
         question=asked, rules=public_rules(rule.source),
     )  # fmt: skip

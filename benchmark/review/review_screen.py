@@ -210,7 +210,7 @@ def _print_finding(finding: Finding, subject: SubjectReview, out: Console) -> No
         ("line", finding.text),
         ("mend", finding.mend),
         ("rule", f"{finding.rule}: {finding.rules}; {finding.source}"),
-        ("ask", finding.question),
+        ("ask", finding.question.rpartition(f"; due: {finding.due}. ")[2]),  # what is before it stands above
     )
     for title, words in told:
         if words:

@@ -3,6 +3,7 @@
 Sources: docs/facts/mlperf_review.md 3.3, 3.9, 6.6, 7.3, 7.4.
 """
 
+import bisect
 import itertools
 from collections.abc import Iterator
 
@@ -140,8 +141,9 @@ def slow_blocks(run: Run) -> Iterator[Deviation]:
     if len(blocks) < 3:
         return
     median = sorted(length for *_, length in blocks)[len(blocks) // 2]
+    resumed = sorted(restart.time_ms for restart in run.restarts)
     for line, before, now, length in blocks:
-        restarted = any(before <= restart.time_ms <= now for restart in run.restarts)
+        restarted = bisect.bisect_left(resumed, before) < bisect.bisect_right(resumed, now)
         if length > max(SLOW_BLOCK * median, median + SLOW_BLOCK_MS) and not restarted:
             found = f"{_seconds(length)} since the evaluation before, {length / max(1, median):.1f} times the median"
             mend = "say what happened: the clock must not be paused, and a restart is to be logged"
@@ -168,10 +170,12 @@ def restarts(run: Run) -> Iterator[Deviation]:
 
 
 def restart_tokens(run: Run) -> Iterator[Deviation]:
+    trained = [(one.line, one.tokens) for one in run.evaluations if one.tokens is not None]
+    lines = [line for line, _ in trained]
     for restart in run.restarts:
-        trained = [one.tokens for one in run.evaluations if one.line < restart.line and one.tokens is not None]
-        if restart.tokens is not None and trained and restart.tokens < trained[-1]:
-            found = f"restart at {restart.tokens:,.0f} tokens, after an evaluation at {trained[-1]:,.0f}"
+        before = bisect.bisect_left(lines, restart.line)
+        if restart.tokens is not None and before and restart.tokens < trained[before - 1][1]:
+            found = f"restart at {restart.tokens:,.0f} tokens, after an evaluation at {trained[before - 1][1]:,.0f}"
             mend = "cut the log back to the checkpoint the run goes on from"
             yield Deviation(run.log.path, restart.line, found, "tokens that do not go back", mend)
 

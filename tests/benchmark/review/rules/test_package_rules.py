@@ -59,7 +59,7 @@ def test_files_beside_the_results(folder: Path) -> None:
         ('{"scaling_factor": 1.0}', []),
         ('{"scaling_factor": 0.9}', ["scaling_factor 0.9000"]),
         ("{}", ["no number scaling_factor"]),
-        ("[", ["no number scaling_factor"]),
+        ("[", ["not JSON (Expecting value: line 1 column 2 (char 1))"]),
     ],
     ids=["right", "wrong", "none", "no JSON"],
 )
