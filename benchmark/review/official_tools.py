@@ -147,7 +147,7 @@ def run_task(task: Task, limits: Limits | None = None) -> ToolVerdict:
 
 
 @dataclass(frozen=True)
-class Ended:
+class ToolEnd:
     """How a tool's process ended."""
 
     status: int
@@ -156,7 +156,7 @@ class Ended:
     """By which limit, or by whose signal, it was ended; None: by itself."""
 
 
-def _run(arguments: Sequence[str], limits: Limits) -> Ended:
+def _run(arguments: Sequence[str], limits: Limits) -> ToolEnd:
     """-P: nothing in the working folder is ever imported."""
     with tempfile.TemporaryDirectory(prefix="review-") as folder, tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -180,7 +180,7 @@ def _run(arguments: Sequence[str], limits: Limits) -> Ended:
             cut_short = f"it wrote more than {limits.output_bytes >> 20:,} MiB: it was ended"
     if cut_short is None and "MemoryError" in text[-MOST_WIDTH:]:
         cut_short = f"it wanted more than {limits.memory_bytes >> 20:,} MiB of memory"
-    return Ended(status, text, cut_short)
+    return ToolEnd(status, text, cut_short)
 
 
 def _read(output: IO[bytes]) -> str:
