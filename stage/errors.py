@@ -44,5 +44,7 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
 
 
 def _print_error(message: str, status: int) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    plain = "".join(letter if letter.isprintable() else "?" for letter in line)  # names of files may hold anything
+    print(f"error: {plain}", file=sys.stderr)
     return status

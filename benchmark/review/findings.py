@@ -92,9 +92,14 @@ def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path = Path()
             for one in rule.check(subject):
                 yield as_finding(rule, one)
         except Exception as error:
-            found = shortened(f"the rule {rule.name} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
-            mend = "report it with this file: the fault is this program's, and the other rules were applied"
-            yield Finding(STOPPED, "error", rule.source, str(place), None, found, "a rule that comes to its end", mend)
+            yield stopped(f"the rule {rule.name}", error, place, rule.source)
+
+
+def stopped(what: str, error: Exception, place: Path, source: str) -> Finding:
+    """A fault of ours, said where it shows."""
+    found = shortened(f"{what} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
+    mend = "report it with this file: the fault is this program's; the rest was reviewed"
+    return Finding(STOPPED, "error", source, str(place), None, found, "a review that comes to its end", mend)
 
 
 def as_finding(rule: Rule[Subject], one: Deviation) -> Finding:

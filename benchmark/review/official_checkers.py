@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from benchmark.results.convergence import SUBMITTED_RUNS
+from benchmark.results.printable import shortened
 from benchmark.results.score import score
 from benchmark.results.subjects import BENCHMARK, MOST_FILES, ResultSet, Subject, SubmissionPackage
-from benchmark.review.official_tools import OfficialScores, Proof, Task, ToolVerdict, run_task
+from benchmark.review.official_tools import MOST_WIDTH, OfficialScores, Proof, Task, ToolVerdict, run_task
 from benchmark.review.rehearsal_rules import rehearsal_rules
 from benchmark.review.scratch_copies import PackageCopy, ScratchCopies, copy_package, copy_results
 
@@ -72,18 +73,39 @@ def run_checkers(subjects: Sequence[Subject]) -> list[list[ToolVerdict]]:
         planned = []
         for number, subject in enumerate(subjects):
             folder = Path(scratch, str(number))
-            chains = (
-                _package_tasks(subject, folder)
-                if isinstance(subject, SubmissionPackage)
-                else _set_tasks(subject, folder)
-            )
-            planned.append([pool.submit(_run_chain, chain) for chain in chains])
+            planned.append([pool.submit(_run_chain, chain) for chain in _planned(subject, folder)])
         return [[check for chain in chains for check in chain.result()] for chains in planned]
 
 
-def _run_chain(tasks: Sequence[Task]) -> list[ToolVerdict]:
-    """Tasks that need each other's files, one after the other."""
-    return [run_task(task) for task in tasks]
+Chain = Sequence[Task | ToolVerdict]
+"""Tasks that need each other's files, one after the other; a verdict in the place of one that cannot be."""
+
+
+def _planned(subject: Subject, folder: Path) -> Sequence[Chain]:
+    """The tasks of a subject; a fault of ours in planning them is said, and the other subjects are checked."""
+    package = isinstance(subject, SubmissionPackage)
+    try:
+        return (
+            _package_tasks(subject, folder) if isinstance(subject, SubmissionPackage) else _set_tasks(subject, folder)
+        )
+    except Exception as error:
+        where = str(subject.path) if isinstance(subject, SubmissionPackage) else _subject(subject)
+        return [[_not_run(PACKAGE.name if package else COMPLIANCE.name, where, error)]]
+
+
+def _run_chain(tasks: Chain) -> list[ToolVerdict]:
+    verdicts = []
+    for task in tasks:
+        try:
+            verdicts.append(run_task(task) if isinstance(task, Task) else task)
+        except Exception as error:
+            verdicts.append(_not_run(task.tool, task.subject, error))
+    return verdicts
+
+
+def _not_run(tool: str, subject: str, error: Exception) -> ToolVerdict:
+    why = shortened(f"this program stopped: {type(error).__name__}: {error}", MOST_WIDTH)
+    return ToolVerdict(tool, subject, "did not run", (f"{why}; report it with this file",), (), 0.0)
 
 
 def check_file(path: Path, ruleset: str) -> ToolVerdict:

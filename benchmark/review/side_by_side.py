@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
+from benchmark.results.printable import shortened
 from benchmark.results.score import Score, middle_run
 from benchmark.results.subjects import ResultSet
 from benchmark.review.verdict import SubjectReview
 from stage.errors import InputError
 
+MOST_CELL = 38
+"""Characters of a cell: three columns fit 120."""
 Side = tuple[ResultSet, Score]
 
 
@@ -97,9 +101,9 @@ def comparison(left: Side, right: Side) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("")
     for title in (f"A: {left[1].name}", f"B: {right[1].name}", "B / A"):
-        table.add_column(title, justify="right")
+        table.add_column(Text(shortened(title, MOST_CELL)), justify="right")
     for cells in compared(left, right):
-        table.add_row(*cells)
+        table.add_row(*(Text(shortened(cell, MOST_CELL)) for cell in cells))
     return table
 
 

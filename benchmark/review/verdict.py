@@ -9,7 +9,7 @@ from typing import Literal
 
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
-from benchmark.review.findings import Finding, Severity, apply
+from benchmark.review.findings import Finding, Severity, apply, stopped
 from benchmark.review.merged_findings import merged, quoted, without_consequences
 from benchmark.review.official_checkers import TOOLS, run_checkers
 from benchmark.review.official_tools import ToolVerdict
@@ -105,7 +105,7 @@ def review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
     started = time.perf_counter()
     subjects = find_subjects(paths, ruleset)
     checked = run_checkers(subjects)
-    reviews = tuple(_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
+    reviews = tuple(_guarded(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
     return Review(reviews, time.perf_counter() - started)
 
 
@@ -126,6 +126,17 @@ def own_findings(subject: Subject) -> tuple[Finding, ...]:
             found += merged(apply(SYSTEM_RULES, Described(description, subject.ruleset), description.path))
         found += merged(apply(PACKAGE_RULES, subject, subject.path))
     return tuple(quoted(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))))
+
+
+def _guarded(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
+    """A fault of ours in the review of one subject is an error of it, and the others are reviewed all the same."""
+    try:
+        return _review(subject, checks)
+    except Exception as error:
+        package = isinstance(subject, SubmissionPackage)
+        path = str(subject.path) if isinstance(subject, SubmissionPackage) else _place(subject)
+        found = (stopped("the review", error, Path(path), ""),)
+        return SubjectReview("package" if package else "runs", path, subject.ruleset, tuple(checks), found, (), ())
 
 
 def _review(subject: Subject, checks: Iterable[ToolVerdict]) -> SubjectReview:

@@ -31,6 +31,15 @@ def test_errors_are_one_line_and_a_status(
     assert capsys.readouterr().err == message
 
 
+def test_what_a_file_is_called_does_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def run() -> None:
+        raise InputError("\x1b[31mred\udcff\u202e.txt: no such file")
+
+    with pytest.raises(SystemExit):
+        run_command(run)
+    assert capsys.readouterr().err == "error: ?[31mred??.txt: no such file\n"
+
+
 def test_our_own_bugs_keep_their_traceback() -> None:
     def command() -> int:
         raise ZeroDivisionError

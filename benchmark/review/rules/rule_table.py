@@ -7,6 +7,7 @@ from benchmark.review.rules import (
     convergence_rules,
     copy_rules,
     evaluation_rules,
+    file_rules,
     hyperparameter_rules,
     key_rules,
     package_rules,
@@ -22,9 +23,14 @@ def facts(ids: str, topic: str = "") -> str:
     return f"docs/facts/mlperf_review.md {ids}" + (f"; {topic}" if topic else "")
 
 
+EVERYTHING = ("",)
+"""What a rule explains that leaves nothing else to say of a file."""
+
 LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("record.readable", "error", facts("2.3", "parser"), key_rules.readable),
     Rule("record.well_formed", "warning", facts("2.2"), key_rules.well_formed),
+    Rule("file.two_runs", "error", facts("8.3, 3.1", "one file per run"), file_rules.two_runs, explains=EVERYTHING),
+    Rule("file.captured_twice", "error", facts("8.3, 3.1"), file_rules.captured_twice, explains=EVERYTHING),
     Rule("file.name", "note", facts("4.2", "file names"), key_rules.file_name),
     Rule("record.misleading_word", "error", facts("4.14", "RCP checker's substring search"), key_rules.misleading),
     Rule("key.present", "error", facts("3.2", "training_*/closed_gpt3.yaml"), key_rules.present),

@@ -24,7 +24,7 @@ def test_figures_and_their_ratio(tmp_path: Path) -> None:
     assert rows["convergence"] == ["passes", "passes", ""]
     assert "step, s" not in rows  # neither log has it
     table = comparison(left, right)
-    assert [column.header for column in table.columns] == ["", f"A: {SYSTEM}", f"B: {SYSTEM}", "B / A"]
+    assert [str(column.header) for column in table.columns] == ["", f"A: {SYSTEM}", f"B: {SYSTEM}", "B / A"]
     assert table.row_count == len(rows)
 
 

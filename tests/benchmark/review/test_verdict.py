@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.results.mllog import MOST_BYTES, parse_log, read_log
 from benchmark.results.run_summary import summarize
+from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, find_subjects
-from benchmark.review.findings import Finding
-from benchmark.review.verdict import own_findings
+from benchmark.review.findings import STOPPED, Finding
+from benchmark.review.verdict import Review, own_findings, review
 from tests.benchmark.events.written_log import write_log
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import as_text, records, summary_of, write_run
@@ -138,3 +139,40 @@ def test_errors_come_first(tmp_path: Path) -> None:
     log.set("opt_name", "adamw")
     found = of_run(write_run(tmp_path, log.records))
     assert [(one.severity, one.rule) for one in found] == [("error", "value.fixed"), ("note", "schedule.rounding")]
+
+
+def test_a_fault_of_ours_in_one_result_leaves_the_others_reviewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_run(tmp_path / str(size), records(1, batch_size=size)) for size in (1536, 2048)]
+
+    def stops(one: ResultSet) -> Score:
+        if "2048" in str(one.files[0]):
+            raise ZeroDivisionError("\x1b[31m")
+        return score(one)
+
+    monkeypatch.setattr("benchmark.review.verdict.score", stops)
+    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects: [[verdict()] for _ in subjects])
+    found = review(paths, "4.1.0")
+    assert [one.verdict for one in found.subjects] == ["acceptable", "rejected"]
+    (stopped,) = found.subjects[1].findings
+    assert (stopped.rule, stopped.found) == (STOPPED, "the review stopped: ZeroDivisionError: ?[31m")
+    assert found.verdict == "rejected"
+
+
+def test_three_verdicts(tmp_path: Path) -> None:
+    (good,) = review_of([write_run(tmp_path / "a", records(1))]).subjects
+    log = Log(records(1))
+    log.shift(log.place("block_stop", 6), 1_200_000)
+    (asked,) = review_of([write_run(tmp_path / "b", log.records)]).subjects
+    (bad,) = review_of([write_run(tmp_path / "c", records(1, rate=1e-5))]).subjects
+    assert [one.verdict for one in (good, asked, bad)] == ["acceptable", "acceptable with questions", "rejected"]
+    assert dataclasses.replace(asked, checks=(verdict("no"),)).verdict == "rejected"
+    for subjects, verdicts in (
+        ((good, asked), "acceptable with questions"),
+        ((bad, good), "rejected"),
+        ((), "rejected"),
+    ):
+        assert Review(subjects, 1.0).verdict == verdicts
+    assert good.near(f"{tmp_path}/a/result_0.txt:7") == "result_0.txt:7"
+    assert good.near(str(tmp_path / "a")) == "."
