@@ -1,27 +1,24 @@
-"""Reading C4's files: one JSON object per line with the document in "text", gzipped (``.json.gz``) or not.
+"""Reading C4's files: one JSON object per line with the document in "text"; also lines that are documents themselves.
 
-As in the reference (docs/facts/reference.md a.4), a file that ends in ``.gz`` is decompressed, several gzip members in
-one file included, and only the key ``text`` is used.
+As in the reference (docs/facts/reference.md a.4), only one key is used, ``text`` unless another is given. A file whose
+name ends in ``.txt`` (or ``.txt.gz``, ``.txt.zst``) holds one document per line.
 """
 
-import hashlib
-import io
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import orjson
-from isal import igzip, isal_zlib
 
+from data_prep.corpus.input_files import HashedFile, decompressed
 from stage.errors import InputError
 
 BLOCK_BYTES = 1 << 20
-READ_BYTES = 1 << 18
 LONGEST_LINE_BYTES = 1 << 24
-DAMAGE: Any = (EOFError, igzip.BadGzipFile, isal_zlib.error)
+TEXT_KEY = "text"
+TEXT_SUFFIX = ".txt"
 
 
 class BadLine(InputError):
@@ -37,84 +34,80 @@ class LineBlock:
     data: bytes
     read_bytes: int
     """Bytes of the file on disk that were read for it."""
+    too_long: bool = False
+    """Stands for one line of more than LONGEST_LINE_BYTES, of which nothing was kept."""
 
     def lines(self) -> list[bytes]:
         return self.data.removesuffix(b"\n").split(b"\n")
 
 
-class HashedFile(io.RawIOBase):
-    """A file that is read once, from beginning to end, and hashed on the way."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb", buffering=0)
-        self.md5 = hashlib.md5(usedforsecurity=False)
-        self.position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        count = self._file.readinto(buffer) or 0
-        self.md5.update(memoryview(buffer)[:count])
-        self.position += count
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-@contextmanager
-def decompressed(path: Path, source: io.RawIOBase) -> Iterator[BinaryIO]:
-    """The decompressed bytes of ``source``, which is ``path`` opened. Raises InputError for a damaged file."""
-    buffered = io.BufferedReader(source, READ_BYTES)
-    try:
-        if path.suffix == ".gz":
-            if not buffered.peek(1):
-                raise EOFError("it is empty")
-            with igzip.GzipFile(fileobj=buffered) as stream:
-                yield stream
-        else:
-            yield buffered
-    except DAMAGE as error:
-        raise InputError(f"{path}: truncated or damaged gzip file ({error}); fetch it again") from error
-
-
 def blocks_of(path: Path, source: HashedFile) -> Iterator[LineBlock]:
     """The file as blocks of about 1 MiB of whole lines, the last of which may lack its newline."""
-    first_line, reported, rest = 1, 0, b""
+    first_line, reported, rest, length = 1, 0, b"", 0  # length: of the line that is not at its end
     with decompressed(path, source) as stream:
         while piece := stream.read(BLOCK_BYTES):
             head, newline, tail = piece.rpartition(b"\n")
             if not newline:
-                rest += tail
-                if len(rest) > LONGEST_LINE_BYTES:
-                    where = f"{path}:{first_line}"
-                    raise InputError(f"{where}: a line of more than {LONGEST_LINE_BYTES} bytes; C4 has none of 1 MB")
+                length += len(tail)
+                rest = rest + tail if length <= LONGEST_LINE_BYTES else b""
                 continue
+            if length + len(piece) > LONGEST_LINE_BYTES:
+                end, more, following = head.partition(b"\n")
+                if length + len(end) > LONGEST_LINE_BYTES:
+                    yield LineBlock(first_line, b"", source.position - reported, too_long=True)
+                    first_line, reported, rest = first_line + 1, source.position, b""
+                    head, newline = following, newline if more else b""
             data = b"".join((rest, head, newline))
-            yield LineBlock(first_line, data, source.position - reported)
-            first_line, reported, rest = first_line + data.count(b"\n"), source.position, tail
-    if rest:
-        yield LineBlock(first_line, rest, source.position - reported)
+            if data:
+                yield LineBlock(first_line, data, source.position - reported)
+            first_line, reported, rest, length = first_line + data.count(b"\n"), source.position, tail, len(tail)
+    if length:
+        yield LineBlock(first_line, rest, source.position - reported, length > LONGEST_LINE_BYTES)
 
 
-def text_of(line: bytes, where: str) -> str:
+def is_plain_text(path: Path) -> bool:
+    """Whether the lines are documents, not JSON."""
+    return TEXT_SUFFIX in path.suffixes[-2:]
+
+
+def texts_of(block: LineBlock, path: Path, key: str) -> Iterator[tuple[int, bytes | BadLine]]:
+    """Number of each line and the document in it, as UTF-8, or what is wrong with it."""
+    if block.too_long:
+        where = f"{path}:{block.first_line}"
+        yield block.first_line, BadLine(f"{where}: a line of more than {LONGEST_LINE_BYTES} bytes; C4 has none of 1 MB")
+        return
+    plain = is_plain_text(path)
+    for number, line in enumerate(block.lines(), block.first_line):
+        try:
+            yield number, _utf8(line, path, number) if plain else utf8_of(line, f"{path}:{number}", key)
+        except BadLine as error:
+            yield number, error
+
+
+def _utf8(line: bytes, path: Path, number: int) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        raise BadLine(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
+    return line.removesuffix(b"\r")
+
+
+def text_of(line: bytes, where: str, key: str = TEXT_KEY) -> str:
     """The document in one line. ``where`` names file and line for the error."""
     try:
         fields = orjson.loads(line)
     except ValueError:
         fields = _python_json(line, where)  # the reference's reader, which takes a little more
-    text = fields.get("text") if isinstance(fields, dict) else None
+    text = fields.get(key) if isinstance(fields, dict) else None
     if not isinstance(text, str):
-        raise BadLine(f'{where}: no "text" with a string in this line')
+        raise BadLine(f'{where}: no "{key}" with a string in this line')
     return text
 
 
-def utf8_of(line: bytes, where: str) -> bytes:
+def utf8_of(line: bytes, where: str, key: str = TEXT_KEY) -> bytes:
     """The document in one line, as UTF-8."""
     try:
-        return text_of(line, where).encode()
+        return text_of(line, where, key).encode()
     except UnicodeEncodeError as error:
         raise BadLine(f"{where}: the text holds a lone surrogate, which no tokenizer can encode") from error
 
@@ -128,15 +121,9 @@ def _python_json(line: bytes, where: str) -> object:
 
 def documents_of(path: Path) -> Iterator[tuple[bytes, str]]:
     """Every line of a file and the document in it."""
-    source = HashedFile(path)
-    for block in blocks_of(path, source):
-        for number, line in enumerate(block.lines(), block.first_line):
-            yield line, text_of(line, f"{path}:{number}")
-    source.close()
-
-
-def require_files(paths: Sequence[Path]) -> None:
-    """Raise InputError for the first path that is not a file."""
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f"{path}: no such file")
+    with closing(HashedFile(path)) as source:
+        for block in blocks_of(path, source):
+            if block.too_long:
+                raise next(error for _, error in texts_of(block, path, TEXT_KEY) if isinstance(error, BadLine))
+            for number, line in enumerate(block.lines(), block.first_line):
+                yield line, text_of(line, f"{path}:{number}")

@@ -8,6 +8,7 @@ adjectives and verbs, sentences follow grammar, and a document keeps to its topi
 """
 
 import json
+import os
 import random
 import struct
 import time
@@ -18,7 +19,8 @@ from pathlib import Path
 
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import is_current, record_of, write_manifest
+from stage.limits.sizes import require_between
+from stage.manifest import is_current, read_manifest, record_of, write_manifest
 from stage.publish import published_folder
 
 ONSETS = "b c d f g h l m n p r s t v w br cr dr fl gr pl sh st th tr".split()
@@ -37,6 +39,10 @@ TEMPLATES = [
     "Why would {person} have {verb} the {noun}?",
     "The {adjective} {noun} of {person} is still in {place} today.",
 ]
+
+
+LARGEST_COUNT = 1_000_000
+LARGEST_SEED = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,10 @@ def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: 
     options = {"seed": seed, **asdict(size)}
     if not force and is_current(output, stage="synthetic-corpus", options=options, inputs=[]):
         return False
-    if output.exists() and not force and any(output.iterdir()):
-        raise InputError(f"{output}: holds something else; choose another --output or pass --force")
+    _require_possible(size)
+    require_between(seed, 0, LARGEST_SEED, "--seed")
+    if os.path.lexists(output):
+        _require_ours(output, force=force)
     draw = _Draw(seed)
     language = _invent(draw)
     with published_folder(output) as folder:
@@ -103,6 +111,27 @@ def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: 
         output, stage="synthetic-corpus", options=options, inputs=[], outputs=outputs, packages=[], started=started
     )
     return True
+
+
+def _require_possible(size: CorpusSize) -> None:
+    for name, number in asdict(size).items():
+        low = 0 if name in ("validation_documents", "sentences_per_document") else 1
+        require_between(number, low, LARGEST_COUNT, f"--size.{name.replace('_', '-')}")
+
+
+def _require_ours(output: Path, *, force: bool) -> None:
+    """Raise InputError where the folder holds anything that was not made here, or is not to be replaced."""
+    if not output.is_dir():
+        raise InputError(f"{output}: not a folder; choose another --output")
+    files = {str(path.relative_to(output.parent)) for path in output.rglob("*") if not path.is_dir()}
+    if files and not force:
+        raise InputError(f"{output}: holds something else; choose another --output or pass --force")
+    manifest = read_manifest(output)
+    ours = {record.name for record in manifest.outputs} if manifest and manifest.stage == "synthetic-corpus" else set()
+    if files - ours:
+        raise InputError(
+            f"{output}: {min(files - ours)} was not made by synthetic-corpus; move it away or choose another --output"
+        )
 
 
 def stored_gzip(data: bytes) -> bytes:

@@ -8,15 +8,18 @@ in Python.)
 """
 
 import hashlib
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.corpus.c4 import documents_of, require_files
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.input_files import require_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.limits.replacing import require_replaceable
 from stage.manifest import is_current, record_of, write_manifest
 from stage.publish import published_file, write_text
 
@@ -68,8 +71,10 @@ def write_validation_subset(
     if not force and is_current(output, stage="validation-subset", options=options, inputs=sources):
         return None
     require_files(sources)
-    if output.exists() and not force:
+    if os.path.lexists(output) and not force:
         raise InputError(f"{output} exists and was made otherwise; choose another --output or pass --force")
+    made = [output, hashes_path(output)]
+    require_replaceable(output, stage="validation-subset", inputs=sources, made=made)
     if hash_list is None:
         total, chosen = _evenly_spread(inputs, count)
     else:

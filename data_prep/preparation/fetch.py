@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, What
 from data_prep.preparation.hub import Hub, RemoteFile
@@ -215,6 +216,20 @@ def format_table(there: Mapping[Wanted, bool]) -> str:
         lines.append(HOW_TO_GET_IN)
         lines += [f"{download.file}:\n    {download.command}" for download in downloads]
     return "\n".join(lines)
+
+
+def table_as_json(there: Mapping[Wanted, bool]) -> list[dict[str, Any]]:
+    """The same, file by file."""
+    return [
+        {
+            "what": file.what,
+            "name": file.name,
+            "there": found,
+            "origin": file.artifact.origin,
+            "commands": [download.command for download in file.artifact.downloads],
+        }
+        for file, found in there.items()
+    ]
 
 
 def _format_size(size: float) -> str:

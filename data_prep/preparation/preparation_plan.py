@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from data_prep.tokenizing.preprocess import DECOMPRESSION_SHARE, MOST_STRIPES
+from data_prep.preprocessing.worker_shares import time_of, workers_per_file
 from stage.errors import InputError
 
 MB = 1e6
@@ -121,15 +121,11 @@ def _make_plan(nodes: int, cores: int, rates: Mapping[str, Rate]) -> Preparation
 
 
 def _tokenise(nodes: int, cores: int, bytes_per_s: float) -> tuple[float, str]:
-    """Seconds and limit. Every node takes its share of the files and cuts them into the stripes that end soonest."""
-    files = math.ceil(FILES / nodes)
-    file_s = TEXT_BYTES / FILES / bytes_per_s
-    rounds = min(
-        math.ceil(files * stripes / cores) * (1 / stripes + (DECOMPRESSION_SHARE if stripes > 1 else 0))
-        for stripes in range(1, MOST_STRIPES + 1)
-    )
-    perfect = FILES / (nodes * cores)
-    return rounds * file_s, "cores" if rounds < 1.2 * perfect else f"files ({files} on {cores} cores)"
+    """Seconds and limit. Every node takes its share of the files, with as many workers to a file as end soonest."""
+    files = [TEXT_BYTES / FILES] * math.ceil(FILES / nodes)
+    seconds = time_of(files, workers_per_file(files, cores), cores) / bytes_per_s
+    perfect = TEXT_BYTES / (nodes * cores) / bytes_per_s
+    return seconds, "cores" if seconds < 1.2 * perfect else f"files ({len(files)} on {cores} cores)"
 
 
 def disk_bytes() -> float:

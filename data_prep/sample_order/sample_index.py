@@ -53,6 +53,8 @@ def build_sample_index(
     which is wrong from 2**24 tokens on (docs/facts/reference.md j.14); here the count is exact.
     """
     extra, num_documents = int(plus_one), len(sizes)
+    if num_documents and int(sizes.min()) < 0:
+        raise InputError(f"a document of {sizes.min()} tokens; the index is damaged, make the dataset again")
     cut = _cut(int(sizes.sum(dtype=np.int64)), sequence_length, num_samples, extra)
     _require_32_bits(cut, num_documents, num_samples)
     names = _names(sizes, cut.num_epochs, sequence_length, num_samples, seed, plus_one)

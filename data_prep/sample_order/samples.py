@@ -1,68 +1,103 @@
-"""Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; print them as text."""
+"""Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; say what is in them."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.sample_order.token_windows import PADDING, DocumentPart, open_token_windows
+from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_token_windows, parse_data_path
+from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
+from stage.limits.replacing import require_apart
+from stage.limits.sizes import require_between
 from stage.progress import progress
 from stage.publish import published_file
 
 
-def write_samples(
-    data_path: Sequence[str],
-    output: Path,
-    *,
-    sequence_length: int,
-    num_samples: int,
-    seed: int,
-    first: int = 0,
-    count: int | None = None,
-    plus_one: bool = False,
-    print_documents: bool = False,
-) -> tuple[int, int]:
+@dataclass(frozen=True)
+class SampleRequest:
+    """Which samples of which order."""
+
+    data_path: Sequence[str]
+    sequence_length: int
+    num_samples: int
+    """-1: one whole epoch."""
+    seed: int
+    first: int = 0
+    count: int | None = None
+    """None: all that were requested from ``first`` on, or of the whole epoch."""
+    plus_one: bool = False
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a request stands for."""
+
+    windows: TokenWindows
+    first: int
+    count: int
+    width: int
+    files: Sequence[Path]
+    """That are read."""
+
+    def documents(self) -> Iterator[tuple[int, str]]:
+        """Number of each sample and what it is made of, in words."""
+        for sample in range(self.first, self.first + self.count):
+            parts = self.windows.documents(sample)
+            yield sample, "; ".join(f"{p.prefix} document {p.document} tokens {p.begin} to {p.end - 1}" for p in parts)
+
+    def texts(self, model: Tokenizer) -> Iterator[tuple[int, int, str]]:
+        """Number of each sample, number of its tokens, and text. Raises InputError for a token beyond the model."""
+        for sample in range(self.first, self.first + self.count):
+            window = self.windows.window(sample)
+            tokens = window[window != PADDING]
+            if tokens.size and int(tokens.max()) >= model.vocab_size:
+                raise InputError(
+                    f"--tokenizer has {model.vocab_size} pieces, but sample {sample} holds token {tokens.max()}; "
+                    "the dataset was made with another tokenizer"
+                )
+            yield sample, len(tokens), model.decode(tokens.tolist())
+
+
+def open_samples(request: SampleRequest) -> Samples:
+    """Build the order, and find the samples in it. Raises InputError for samples that it does not have."""
+    windows = open_token_windows(
+        request.data_path,
+        sequence_length=request.sequence_length,
+        num_samples=request.num_samples,
+        seed=request.seed,
+        plus_one=request.plus_one,
+    )
+    available, count = len(windows), request.count
+    require_between(request.first, 0, math.inf, "--first")
+    if count is None:
+        count = max(0, (available if request.num_samples < 0 else request.num_samples) - request.first)
+    require_between(count, 0, math.inf, "--count")
+    if request.first + count > available:
+        raise InputError(f"--first {request.first} --count {count}: the data path has samples 0 to {available - 1}")
+    prefixes = [Path(prefix) for prefix in parse_data_path(request.data_path)[1]]
+    files = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
+    return Samples(windows, request.first, count, request.sequence_length + int(request.plus_one), files)
+
+
+def write_samples(samples: Samples, output: Path) -> tuple[int, int]:
     """Write int64 [count, sequence_length (+1)] to ``output``; returns that shape.
 
-    ``count`` None: all that were requested from ``first`` on, or for ``num_samples`` = -1 the whole epoch. Tokens
-    missing at the end of the evaluation set are -1. ``print_documents``: print what each sample is made of, too.
+    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data.
     """
-    windows = open_token_windows(
-        data_path, sequence_length=sequence_length, num_samples=num_samples, seed=seed, plus_one=plus_one
-    )
-    available = len(windows)
-    if count is None:
-        count = max(0, (available if num_samples < 0 else num_samples) - first)
-    if first < 0 or count < 0 or first + count > available:
-        raise InputError(f"--first {first} --count {count}: the data path has samples 0 to {available - 1}")
-    shape = (count, sequence_length + int(plus_one))
-    with published_file(output) as partial, progress("write samples", count, "samples") as advance:
-        rows = np.lib.format.open_memmap(partial, mode="w+", dtype=np.int64, shape=shape)
-        for row in range(count):
-            rows[row] = windows.window(first + row)
+    require_apart(output, samples.files)
+    shape = (samples.count, samples.width)
+    header = {"descr": "<i8", "fortran_order": False, "shape": shape}
+    with (
+        published_file(output) as partial,
+        partial.open("wb") as file,
+        progress("write samples", samples.count, "samples") as advance,
+    ):
+        np.lib.format.write_array_header_1_0(file, header)
+        for sample in range(samples.first, samples.first + samples.count):
+            file.write(samples.windows.window(sample).astype("<i8").data)
             advance(1)
-        rows.flush()
-    if print_documents:
-        for sample in range(first, first + count):
-            parts = "; ".join(_words_for(part) for part in windows.documents(sample))
-            print(f"sample {sample}: {parts}")
     return shape
-
-
-def _words_for(part: DocumentPart) -> str:
-    return f"{part.prefix} document {part.document} tokens {part.begin} to {part.end - 1}"
-
-
-def print_texts(samples: Path, model: Tokenizer, first: int) -> None:
-    """Print what :func:`write_samples` wrote, as text. Raises InputError for a token the tokenizer does not have."""
-    for number, row in enumerate(np.load(samples, mmap_mode="r"), first):
-        tokens = row[row != PADDING]
-        if tokens.size and int(tokens.max()) >= model.vocab_size:
-            raise InputError(
-                f"--tokenizer has {model.vocab_size} pieces, but sample {number} holds token {tokens.max()}; "
-                "the dataset was made with another tokenizer"
-            )
-        print(f"--- sample {number}: {len(tokens)} tokens")
-        print(model.decode(tokens.tolist()))

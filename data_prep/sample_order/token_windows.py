@@ -1,5 +1,6 @@
 """Token windows in the order in which training or evaluation reads them (docs/facts/reference.md b.2, b.4)."""
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +15,13 @@ from data_prep.sample_order.index_cache import IndexCache, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.errors import InputError
+from stage.limits.sizes import require_between
 
 PADDING = -1
+LARGEST_SEED = (1 << 32) - 1
+"""That NumPy's legacy generator takes."""
+LONGEST_SEQUENCE = 1 << 24
+"""A thousand times what models in use are trained on; a sample of that length takes 128 MiB."""
 
 
 class TokenWindows(Protocol):
@@ -118,6 +124,10 @@ def open_token_windows(
     As in the reference, only a blend asks its datasets for a margin of half a percent (docs/facts/reference.md b.1).
     The index is built once and kept beside each dataset (``index_cache``), that of the blend beside the first.
     """
+    require_between(sequence_length, 1, LONGEST_SEQUENCE, "--seq-length")
+    require_between(seed, 0, LARGEST_SEED, "--seed")
+    if num_samples != -1:
+        require_between(num_samples, 0, math.inf, "--num-samples")
     weights, prefixes = parse_data_path(data_path)
     datasets = [IndexedDataset(Path(prefix)) for prefix in prefixes]
     caches = [IndexCache(index_folder(dataset.prefix)) for dataset in datasets]

@@ -8,7 +8,7 @@ Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (doc
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from stage.digest import md5_file
 from stage.direct_writer import DirectWriter
 from stage.errors import InputError
-from stage.publish import finish, partial_path
+from stage.publish import finish, own_partial_path, remove_left_partials
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"
@@ -103,6 +103,8 @@ class IndexedDataset:
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
         header = read_header(prefix)
+        if header.dtype.kind not in "iu":
+            raise InputError(f"{idx_path(prefix)}: holds {header.dtype.name} values, not token ids")
         index = np.memmap(idx_path(prefix), dtype=np.uint8, mode="r")
         self.dtype = header.dtype
         self.sizes: npt.NDArray[np.int32] = _unaligned_view(index, "<i4", HEADER.size, header.sequences)
@@ -130,9 +132,34 @@ class IndexedDataset:
         return int(self.sizes.sum(dtype=np.int64))
 
     def tokens(self, sequence: int, start: int, stop: int) -> npt.NDArray[Any]:
-        """Tokens [start, stop) of one sequence, in the dataset's own dtype."""
-        first = int(self.pointers[sequence]) // self.dtype.itemsize
+        """Tokens [start, stop) of one sequence, in the dataset's own dtype.
+
+        Raises InputError where the index says that they lie outside of ``.bin``; :meth:`require_whole` finds all such.
+        """
+        pointer = int(self.pointers[sequence])
+        first, rest = divmod(pointer, self.dtype.itemsize)
+        if rest or first < 0 or first + stop > len(self._tokens):
+            raise InputError(
+                f"{idx_path(self.prefix)}: document {sequence} lies at byte {pointer}, tokens {start} to {stop - 1} "
+                f"of it outside of {bin_path(self.prefix).name}; make the dataset again"
+            )
         return self._tokens[first + start : first + stop]
+
+    def require_whole(self) -> None:
+        """Raise InputError where a length or a pointer is not what the lengths before it make it. Reads the index."""
+        position = 0
+        for start in range(0, len(self), BLOCK_DOCUMENTS):
+            sizes = self.sizes[start : start + BLOCK_DOCUMENTS]
+            ends = position + np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize
+            starts = np.concatenate([[position], ends[:-1]])
+            bad = np.flatnonzero((sizes < 0) | (self.pointers[start : start + BLOCK_DOCUMENTS] != starts))
+            if len(bad):
+                raise InputError(
+                    f"{idx_path(self.prefix)}: document {start + bad[0]} has {sizes[bad[0]]} tokens from byte "
+                    f"{self.pointers[start + bad[0]]} on, expected byte {starts[bad[0]]}, where the document before "
+                    "it ends; make the dataset again"
+                )
+            position = int(ends[-1])
 
 
 def _unaligned_view(index: npt.NDArray[np.uint8], dtype: str, offset: int, count: int) -> npt.NDArray[Any]:
@@ -148,15 +175,22 @@ class IndexedDatasetWriter:
     few megabytes of memory, however many documents there are.
     """
 
-    def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, prefix: Path, dtype: np.dtype[Any], before_publishing: Callable[[dict[Path, int]], None] | None = None
+    ) -> None:
+        """``before_publishing`` is called with the sizes that the two files will have; it may raise."""
         self.prefix, self.dtype = prefix, dtype
+        self._before_publishing = before_publishing
         self.num_documents = self.num_tokens = 0
         self.bin_md5 = hashlib.md5(usedforsecurity=False)
         self.idx_md5 = ""
         """Hex, once the block has ended."""
         prefix.parent.mkdir(parents=True, exist_ok=True)
-        self._bin = DirectWriter(partial_path(bin_path(prefix)))
-        self._idx = partial_path(idx_path(prefix)).open("w+b")
+        self._partials = {path: own_partial_path(path) for path in (idx_path(prefix), bin_path(prefix))}
+        for path in self._partials:
+            remove_left_partials(path)
+        self._bin = DirectWriter(self._partials[bin_path(prefix)])
+        self._idx = self._partials[idx_path(prefix)].open("w+b")
         self._idx.seek(HEADER.size)
 
     def __enter__(self) -> Self:
@@ -183,17 +217,23 @@ class IndexedDatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with closing(self._bin), self._idx:
+        try:
+            with closing(self._bin), self._idx:
+                if error is None:
+                    self._bin.flush()
+                    self._complete_index()
             if error is None:
-                self._bin.flush()
-                self._complete_index()
-        if error is None:
-            self.idx_md5 = md5_file(partial_path(idx_path(self.prefix)))
-            finish(idx_path(self.prefix))
-            finish(bin_path(self.prefix))
-        else:
-            partial_path(bin_path(self.prefix)).unlink(missing_ok=True)
-            partial_path(idx_path(self.prefix)).unlink(missing_ok=True)
+                self._publish()
+        finally:
+            for partial in self._partials.values():
+                partial.unlink(missing_ok=True)
+
+    def _publish(self) -> None:
+        self.idx_md5 = md5_file(self._partials[idx_path(self.prefix)])
+        if self._before_publishing is not None:
+            self._before_publishing({path: partial.stat().st_size for path, partial in self._partials.items()})
+        for path, partial in self._partials.items():
+            finish(path, partial)
 
     def _complete_index(self) -> None:
         """What follows the lengths, and the header before them."""
@@ -201,7 +241,7 @@ class IndexedDatasetWriter:
         position = 0
         for start in range(0, self.num_documents, BLOCK_DOCUMENTS):
             count = min(BLOCK_DOCUMENTS, self.num_documents - start)
-            sizes = np.fromfile(partial_path(idx_path(self.prefix)), "<i4", count, offset=HEADER.size + 4 * start)
+            sizes = np.fromfile(self._partials[idx_path(self.prefix)], "<i4", count, offset=HEADER.size + 4 * start)
             ends = position + np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
             self._idx.write(np.concatenate([[position], ends[:-1]]).astype("<i8").data)
             position = int(ends[-1])

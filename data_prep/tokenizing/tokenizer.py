@@ -2,6 +2,8 @@
 
 import io
 import itertools
+import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,10 +11,13 @@ from typing import Any
 
 import sentencepiece
 
-from data_prep.corpus.c4 import documents_of, require_files
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.input_files import require_files
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import is_current, record_of, write_manifest
+from stage.limits.replacing import require_apart, require_replaceable
+from stage.limits.sizes import require_between
+from stage.manifest import is_current, record_of, require_intact, write_manifest
 from stage.publish import published_file
 
 TRAINING_OPTIONS: dict[str, Any] = {
@@ -29,15 +34,24 @@ TRAINING_OPTIONS: dict[str, Any] = {
     "num_threads": 32,
 }
 VOCAB_SIZE = 50257
+LARGEST_MODEL = 1 << 28
+LARGEST_VOCABULARY = 1 << 24
 DOCUMENTS = 5_000_000
 
 
 class Tokenizer:
-    """Text to token ids: no BOS, no EOS, nothing but the model's own normalisation (docs/facts/reference.md a.4)."""
+    """Text to token ids: no BOS, no EOS, nothing but the model's own normalisation (docs/facts/reference.md a.4).
+
+    Raises InputError for a file that is no model, or, where it has a manifest, not the one that was made.
+    """
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such tokenizer model")
+        if path.stat().st_size > LARGEST_MODEL:
+            raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any SentencePiece model has")
+        require_intact(path)
+        self.path = path
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
         except (RuntimeError, OSError) as error:
@@ -48,6 +62,13 @@ class Tokenizer:
     def serialized(self) -> bytes:
         """The model as it is in its file."""
         return bytes(self._model.serialized_model_proto())
+
+    def end_of_document(self) -> int:
+        """The end-of-sequence token. Raises InputError where the model has none."""
+        token = int(self._model.eos_id())
+        if token < 0:
+            raise InputError(f"{self.path}: has no end-of-sequence token; leave out --append-eod")
+        return token
 
     def encode(self, text: str) -> list[int]:
         """Token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
@@ -88,6 +109,12 @@ def train_tokenizer(
     if not force and is_current(output, stage="train-tokenizer", options=made_with, inputs=inputs):
         return False
     require_files(list(inputs))
+    require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
+    require_between(documents, 1, math.inf, "--documents")
+    require_apart(output, inputs)
+    if os.path.lexists(output) and not force:
+        raise InputError(f"{output} exists and was made otherwise; choose another --output or pass --force")
+    require_replaceable(output, stage="train-tokenizer", inputs=inputs)
     model = _trained_model(inputs, documents, options)
     with published_file(output) as partial:
         partial.write_bytes(model)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from data_prep.corpus import c4
-from data_prep.tokenizing.preprocess import preprocess
+from data_prep.corpus.input_files import HashedFile
+from data_prep.preprocessing.preprocess import preprocess
 from stage.digest import md5_file
 from tests.data_prep.shards import sums
 from tests.support import assert_refused, command
@@ -70,7 +71,7 @@ def test_blocks_are_whole_lines(
     content = b"\n".join(lines)  # the last one without its newline
     path = tmp_path / ("x.json.gz" if packed else "x.json")
     path.write_bytes(gzip.compress(content, mtime=0) if packed else content)
-    source = c4.HashedFile(path)
+    source = HashedFile(path)
     blocks = list(c4.blocks_of(path, source))
     source.close()
     assert b"".join(block.data for block in blocks) == content

@@ -82,7 +82,7 @@ def test_listed_documents_that_are_missing_are_counted(inputs: list[Path], tmp_p
         (["--count", "0"], "--count 0: the inputs hold 30 documents"),
         (["--hash-list", "none.txt"], "none.txt: no such file"),
         (["--hash-list", "README.md"], "README.md:1: expected the MD5 of a document's text, got '#'"),
-        (["--hash-list", "/dev/null"], "no such file"),
+        (["--hash-list", "/dev/null"], "not a regular file"),
     ],
 )
 def test_bad_options_are_refused(arguments: list[str], complaint: str, inputs: list[Path], tmp_path: Path) -> None:

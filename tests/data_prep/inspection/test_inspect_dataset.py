@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sentencepiece
 
-from data_prep.__main__ import InspectDatasetCommand
+from data_prep.commands.dataset_commands import InspectDatasetCommand
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.token_files.indexed_dataset import idx_path
 from data_prep.tokenizing.tokenizer import train_tokenizer

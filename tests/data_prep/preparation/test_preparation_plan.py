@@ -45,9 +45,9 @@ def test_a_slow_disk_limits_all_it_can() -> None:
 
 def test_many_cores_run_out_of_files() -> None:
     rates = with_rates(tokenise=10, disk=1e9)
-    few, many, more = (make_plans([1], cores, rates)[0].steps[1] for cores in (64, 2048, 4096))
+    few, many, more = (make_plans([1], cores, rates)[0].steps[1] for cores in (64, 8192, 16384))
     assert few.seconds > many.seconds == more.seconds
-    assert (few.limit, more.limit) == ("cores", "files (256 on 4096 cores)")
+    assert (few.limit, more.limit) == ("cores", "files (256 on 16384 cores)")
 
 
 def test_the_table_shows_both_sizes_and_every_rate() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.tokenizing.preprocess import preprocess
+from data_prep.preprocessing.preprocess import preprocess
 from tests.support import assert_refused, command, write_dataset
 
 
@@ -73,5 +73,5 @@ def test_samples_out_of_range_are_refused(tmp_path: Path) -> None:
     arguments = ["--data-path", tmp_path / "x", "--seq-length", 8, "--num-samples", 3, "--seed", 1]
     arguments += ["--output", tmp_path / "s.npy"]
     assert_refused(command("data_prep", "samples", *arguments, "--first", 2, "--count", 2), "samples 0 to 2")
-    assert_refused(command("data_prep", "samples", *arguments, "--first", -1), "samples 0 to 2")
+    assert_refused(command("data_prep", "samples", *arguments, "--first", -1), "--first -1: expected 0 or more")
     assert not (tmp_path / "s.npy").exists()

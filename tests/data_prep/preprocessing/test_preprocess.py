@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from data_prep.tokenizing.preprocess import _stripes, preprocess
+from stage.errors import InputError
 from stage.manifest import manifest_path
 from stage.task_shard import TaskShard
 from tests.data_prep.english_text import WORDS
@@ -42,16 +43,6 @@ def test_one_file_is_shared_by_workers(
     joined.write_bytes(b"".join(shard.read_bytes() for shard in shards))
     preprocess([joined], tokenizer, tmp_path / "x", workers=workers)
     assert sums(tmp_path / "x") == expected
-
-
-def test_stripes_keep_workers_busy() -> None:
-    assert _stripes(files=128, workers=1) == 1
-    assert _stripes(files=128, workers=64) == 1
-    assert _stripes(files=1, workers=2) == 2
-    assert _stripes(files=3, workers=2) == 2
-    assert _stripes(files=4, workers=2) == 1
-    assert _stripes(files=1, workers=100) == 8
-    assert _stripes(files=0, workers=4) == 1
 
 
 @pytest.mark.slow
@@ -90,13 +81,32 @@ def test_bad_shards_are_refused(shard: str, shards: list[Path], tokenizer: Path,
     assert_refused(command("data_prep", "preprocess", *arguments), "expected K/N")
 
 
-def test_killed_before_the_manifest(shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path) -> None:
-    arguments = ["--input", *shards, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
-    assert command("data_prep", "preprocess", *arguments, "--shard", "0/1").returncode == 0
-    for path in (bin_path, idx_path):
-        path(tmp_path / "x").write_bytes(b"published, but not all there is")
-    assert command("data_prep", "preprocess", *arguments).returncode == 0
-    assert sums(tmp_path / "x") == expected
+def test_killed_before_the_manifest(
+    shards: list[Path], tokenizer: Path, expected: Sums, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With and without an older dataset in its place; what is not ours is left alone even then."""
+    prefix = tmp_path / "x"
+    for force in (False, True):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr("data_prep.preprocessing.join_parts.write_manifest", _interrupt)
+            preprocess(shards[: 2 + force], tokenizer, prefix, workers=1, force=force)
+        assert not manifest_path(prefix).exists()
+        assert bin_path(prefix).exists()
+        preprocess(shards, tokenizer, prefix, workers=1)
+        assert sums(prefix) == expected
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("data_prep.preprocessing.join_parts.write_manifest", _interrupt)
+        preprocess(shards[:2], tokenizer, prefix, workers=1, force=True)
+    bin_path(prefix).write_bytes(b"mine")
+    with pytest.raises(InputError, match="its manifest is missing"):
+        preprocess(shards, tokenizer, prefix, workers=1)
+    with pytest.raises(InputError, match="no manifest says what it is"):
+        preprocess(shards, tokenizer, prefix, workers=1, force=True)
+    assert bin_path(prefix).read_bytes() == b"mine"
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_bad_lines_can_be_skipped(
@@ -110,7 +120,7 @@ def test_bad_lines_can_be_skipped(
             lines.insert(20 * position, line)
         inputs.append(tmp_path / f"{number}.json.gz")
         inputs[-1].write_bytes(gzip.compress(b"\n".join(lines) + b"\n"))
-    result = preprocess(inputs, tokenizer, tmp_path / "x", workers=3, on_bad_line="skip")
+    result = preprocess(inputs, tokenizer, tmp_path / "x", workers=3, reading=Reading("skip"))
     assert result is not None
     assert (result.documents, result.skipped_lines) == (750, 30)
     assert sums(tmp_path / "x") == expected

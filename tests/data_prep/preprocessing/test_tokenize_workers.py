@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.tokenizing.preprocess import preprocess
-from data_prep.tokenizing.shard_parts import make_part
+from data_prep.preprocessing.preprocess import preprocess
+from data_prep.preprocessing.tokenize_workers import make_file
 from stage.errors import InputError
 from tests.data_prep.shards import Sums, sums
 
@@ -27,8 +27,8 @@ def test_only_what_is_not_done_is_done_again(
     broken[3].write_bytes(shards[3].read_bytes())
     made_again: list[int] = []
     monkeypatch.setattr(
-        "data_prep.tokenizing.tokenize_workers.make_part",
-        lambda part, *others: made_again.append(part.number) or make_part(part, *others),  # type: ignore[func-returns-value]
+        "data_prep.preprocessing.tokenize_workers.make_file",
+        lambda parts, *others: made_again.append(parts[0].number) or make_file(parts, *others),  # type: ignore[func-returns-value]
     )
     preprocess(broken, tokenizer, tmp_path / "x", workers=1)
     assert made_again == [3, 4]
@@ -39,7 +39,7 @@ def test_a_worker_that_is_killed(
     shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(
-        "data_prep.tokenizing.tokenize_workers.make_part", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        "data_prep.preprocessing.tokenize_workers.make_file", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     )
     with pytest.raises(InputError, match="a worker was killed"):
         preprocess(shards, tokenizer, tmp_path / "x", workers=2)

@@ -1,0 +1,112 @@
+"""What is done with datasets: samples, inspection."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from data_prep.inspection.inspect_dataset import (
+    compare_datasets,
+    draw_lengths,
+    format_dataset_comparison,
+    format_dataset_report,
+    inspect_dataset,
+    require_known_tokens,
+    require_picture_format,
+    require_same_datasets,
+)
+from data_prep.sample_order.samples import SampleRequest, open_samples, write_samples
+from data_prep.tokenizing.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class SamplesCommand:
+    """Write the token windows training would see, in order: int64 [count, seq_length (+1)] in a .npy file.
+
+    Example: python -m data_prep samples --data-path 0.5 c4_en_6_c4_spm_text_document 0.5 c4_en_7_c4_spm_text_document
+    --seq-length 2048 --num-samples 20000000 --seed 1234 --first 6144000 --count 1536 --output first_batch.npy
+    """
+
+    data_path: tuple[str, ...]
+    """One dataset prefix, or weights and prefixes in turn."""
+    seq_length: int
+    """Tokens per sample."""
+    num_samples: int
+    """Training samples the run asks for; -1: one whole pass, as in evaluation."""
+    seed: int
+    """Seed of the shuffle."""
+    output: Path
+    """The .npy file to write."""
+    first: int = 0
+    """First sample to write."""
+    count: int | None = None
+    """How many; by default all that were asked for."""
+    plus_one: bool = False
+    """Read one more token per sample (the benchmark does not)."""
+    tokenizer: Path | None = None
+    """Print the samples as text, too."""
+    documents: bool = False
+    """Print which documents each sample is made of, numbered from 0 in the order they were preprocessed in."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
+        samples = open_samples(
+            SampleRequest(
+                self.data_path, self.seq_length, self.num_samples, self.seed, self.first, self.count, self.plus_one
+            )
+        )
+        shape = write_samples(samples, self.output)
+        documents = samples.documents() if self.documents else ()
+        texts = samples.texts(model) if model is not None else ()
+        if self.json:
+            told: dict[str, object] = {"output": str(self.output), "shape": shape}
+            told |= {"documents": [parts for _, parts in documents]} if self.documents else {}
+            told |= {"texts": [text for *_, text in texts]} if model is not None else {}
+            print(json.dumps(told))
+            return
+        for sample, parts in documents:
+            print(f"sample {sample}: {parts}")
+        print(f"{self.output}: int64 {list(shape)}")
+        for sample, tokens, text in texts:
+            print(f"--- sample {sample}: {tokens} tokens\n{text}")
+
+
+@dataclass(frozen=True)
+class InspectDatasetCommand:
+    """Check every pointer of a .bin/.idx pair and show what is in it. Exit status 1: a check failed.
+
+    Example: python -m data_prep inspect --data-path preprocessed_c4_spm/c4_en_6_c4_spm_text_document
+    --tokenizer sentencepiece.model --picture lengths.svg
+    """
+
+    data_path: Path
+    """The dataset, without .bin and .idx."""
+    against: Path | None = None
+    """Another dataset to compare it with; exit status 1 if they are not the same, token by token."""
+    tokenizer: Path | None = None
+    """SentencePiece model: shows the pieces, finds tokens beyond the vocabulary, decodes a sample."""
+    picture: Path | None = None
+    """Draw the histogram of document lengths into this .svg or .png; needs matplotlib."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        if self.picture is not None:
+            require_picture_format(self.picture)
+        one = inspect_dataset(self.data_path, self.tokenizer)
+        other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
+        comparison = None if other is None else compare_datasets(one, other)
+        if self.json:
+            print(json.dumps({**asdict(one.report), "against": asdict(comparison) if comparison else None}, indent=1))
+        else:
+            print(format_dataset_report(one.report))
+            if comparison is not None:
+                print(format_dataset_comparison(one.report, comparison))
+        datasets = [one] if other is None else [one, other]
+        if self.picture is not None:
+            draw_lengths({dataset.report.prefix: dataset.lengths for dataset in datasets}, self.picture)
+        for dataset in datasets:
+            require_known_tokens(dataset.report)
+        if comparison is not None:
+            require_same_datasets(one.report, comparison)

@@ -1,0 +1,69 @@
+"""What the benchmark needs: bringing it together, and how long its preparation takes."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from data_prep.preparation.artifacts import NEEDED, What, parse_shards
+from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, table_as_json, wanted_files
+from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
+
+
+@dataclass(frozen=True)
+class FetchCommand:
+    """Bring the benchmark's inputs together, checked, and say what is missing and where it comes from.
+
+    Example: python -m data_prep fetch --output c4 --what train
+    """
+
+    output: Path
+    """Folder; files get the names and places that the other commands' examples use."""
+    what: tuple[What, ...] = NEEDED
+    """'validation' is for choosing another validation subset; 'dataset' is what preprocess makes, ready-made."""
+    shards: str | None = None
+    """FIRST-LAST: these training shards rather than 768-1023."""
+    from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Take the files from this folder, by link or copy, and nothing from the network."""
+    revision: str | None = None
+    """Branch, tag or commit of the Hugging Face dataset; by default the commit of earlier calls, or the newest."""
+    list: bool = False
+    """Only say what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        wanted = wanted_files(self.what, None if self.shards is None else parse_shards(self.shards))
+        if not self.list:
+            fetch(self.output, wanted, source=self.from_, revision=self.revision)
+        there = files_there(self.output, wanted)
+        print(json.dumps(table_as_json(there), indent=1) if self.json else format_table(there))
+        require_all(self.output, there)
+
+
+@dataclass(frozen=True)
+class PlanPreparationCommand:
+    """How long the benchmark's data takes to prepare, and what limits each stage. Reads nothing, needs nothing.
+
+    Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
+    """
+
+    nodes: tuple[int, ...] = (1, 8)
+    """One plan for each number of nodes."""
+    cores: int = 64
+    """Per node."""
+    mb_per_s_per_core: float | None = None
+    """Text that one core tokenises, 10^6 bytes per second; by default as measured."""
+    disk_mb_per_s: float | None = None
+    """What the file system reads and writes, all nodes together."""
+    network_mb_per_s: float | None = None
+    """What arrives from Hugging Face."""
+    json: bool = False
+    """Print the plans as JSON."""
+
+    def run(self) -> None:
+        rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
+        plans = make_plans(self.nodes, self.cores, rates)
+        print(json.dumps(plans_as_json(plans, rates), indent=1) if self.json else format_plans(plans, rates))

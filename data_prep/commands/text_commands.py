@@ -1,0 +1,173 @@
+"""From text: a dataset, a tokenizer, the validation subset, and made-up text."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from data_prep.corpus.c4 import TEXT_KEY
+from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
+from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
+from data_prep.preprocessing.preprocess import Reading, preprocess
+from data_prep.preprocessing.shard_parts import OnBadLine
+from data_prep.preprocessing.user_filter import parse_filter
+from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenizer
+from stage.task_shard import parse_shard
+
+
+@dataclass(frozen=True)
+class PreprocessCommand:
+    """Tokenise C4 files, in the order given, into OUTPUT_PREFIX.bin and OUTPUT_PREFIX.idx.
+
+    Example: python -m data_prep preprocess --input en/c4-train.0076[89]*.json.gz --tokenizer sentencepiece.model
+    --output-prefix preprocessed_c4_spm/c4_en_6_c4_spm_text_document --workers 64
+    """
+
+    input: tuple[Path, ...]
+    """Files of JSON lines with a "text" each (.json, .jsonl) or of lines of text (.txt), also as .gz or .zst, or
+    .parquet; "-": JSON lines from standard input, packed or not."""
+    tokenizer: Path
+    """SentencePiece model."""
+    output_prefix: Path
+    """Where to write, without .bin and .idx."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Processes that tokenise; the output does not depend on it."""
+    shard: str | None = None
+    """K/N, K from 0 to N-1: tokenise only every N-th file, from number K on, as one of N tasks on any machines. The
+    same command without --shard, once all have ended, does what is not done and joins the parts."""
+    on_bad_line: OnBadLine = "stop"
+    """A line that is not a document stops the command, or is skipped and listed in OUTPUT_PREFIX.skipped.txt."""
+    text_key: str = TEXT_KEY
+    """The key of the text in a JSON object, or the column of a Parquet file."""
+    append_eod: bool = False
+    """Put the tokenizer's end-of-sequence token behind each document (the benchmark does not)."""
+    filter: str | None = None
+    """FILE.py:FUNCTION: a function of yours from a text to True, False or another text, run in processes of its own."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        result = preprocess(
+            self.input,
+            self.tokenizer,
+            self.output_prefix,
+            workers=self.workers,
+            reading=self._reading(),
+            shard=None if self.shard is None else parse_shard(self.shard),
+            force=self.force,
+        )
+        if self.json:
+            print(json.dumps(None if result is None else asdict(result)))
+        elif result is None:
+            print(f"{self.output_prefix}: already made from these inputs")
+        else:
+            rate = result.tokens / result.wall_s
+            what = "" if self.shard is None else f", shard {self.shard}"
+            skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
+            skipped += f", {result.filtered_documents:,} filtered out" if result.filtered_documents else ""
+            print(
+                f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
+                f"in {result.wall_s:.1f} s ({rate:,.0f} tokens/s)"
+            )
+
+    def _reading(self) -> Reading:
+        user_filter = None if self.filter is None else parse_filter(self.filter)
+        return Reading(self.on_bad_line, self.text_key, self.append_eod, user_filter)
+
+
+@dataclass(frozen=True)
+class TrainTokenizerCommand:
+    """Train a SentencePiece BPE model with the reference's options.
+
+    Example: python -m data_prep train-tokenizer --input en/c4-train.*.json.gz --output sentencepiece.model
+    """
+
+    input: tuple[Path, ...]
+    """Files of JSON lines with a "text" each."""
+    output: Path
+    """The model to write."""
+    vocab_size: int = VOCAB_SIZE
+    """Number of pieces."""
+    documents: int = DOCUMENTS
+    """Train on the first so many documents."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        made = train_tokenizer(
+            self.input, self.output, vocab_size=self.vocab_size, documents=self.documents, force=self.force
+        )
+        if self.json:
+            print(json.dumps({"output": str(self.output), "made": made, "vocab_size": self.vocab_size}))
+        else:
+            print(
+                f"{self.output}: {self.vocab_size} pieces" if made else f"{self.output}: already made from these inputs"
+            )
+
+
+@dataclass(frozen=True)
+class ValidationSubsetCommand:
+    """Choose the validation documents, by their hashes or every N/COUNT-th of the inputs. Writes OUTPUT.hashes as well.
+
+    Example: python -m data_prep validation-subset --input en/c4-validation.*.json.gz
+    --output c4-validation_24567exp.json --hash-list c4_en_3.0.1_validation_24567exp.hash
+    """
+
+    input: tuple[Path, ...]
+    """C4's validation files, in order."""
+    output: Path
+    """The lines chosen, as they are."""
+    count: int = COUNT
+    """How many, if there is no list."""
+    hash_list: Path | None = None
+    """MD5 of each document's text, one per line, in order. Only this gives a selection that was published."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        subset = write_validation_subset(
+            self.input, self.output, count=self.count, hash_list=self.hash_list, force=self.force
+        )
+        if self.json:
+            print(json.dumps(None if subset is None else asdict(subset)))
+            return
+        if subset is None:
+            print(f"{self.output}: already made from these inputs")
+            return
+        print(
+            f"{self.output}: {subset.documents:,} of {subset.of_documents:,} documents, {subset.text_bytes:,} bytes of "
+            f"text in {subset.text_lines:,} lines, {subset.shortest:,} to {subset.longest:,} bytes per document; "
+            f"hashes in {hashes_path(self.output)}"
+        )
+
+
+@dataclass(frozen=True)
+class SyntheticCorpusCommand:
+    """Write a small made-up corpus in C4's format: OUTPUT/en/c4-train.*.json.gz and OUTPUT/c4-validation.json.
+
+    Example: python -m data_prep synthetic-corpus --output corpus --seed 1
+    """
+
+    output: Path
+    """Folder to write."""
+    seed: int
+    """Same seed, same bytes."""
+    size: CorpusSize = field(default_factory=CorpusSize)
+    """How much text."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        made = write_synthetic_corpus(self.output, seed=self.seed, size=self.size, force=self.force)
+        if self.json:
+            print(json.dumps({"output": str(self.output), "made": made, "shards": self.size.shards}))
+        else:
+            print(f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made")

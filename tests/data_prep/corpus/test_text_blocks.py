@@ -1,0 +1,75 @@
+"""The same documents from every kind of file."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+
+from data_prep.corpus import c4
+from data_prep.corpus.c4 import BadLine
+from data_prep.corpus.text_blocks import TextBlocks, texts_of_block
+from stage.digest import md5_file
+
+TEXTS = ["tree", "", "a house\ton a hill", '"quoted"', "\u6587\u5b57"]
+
+
+def write_as(path: Path, key: str = "text") -> Path:
+    lines = "".join(json.dumps({key: text}) + "\n" for text in TEXTS).encode()
+    content = {
+        ".json": lines,
+        ".jsonl": lines,
+        ".gz": gzip.compress(lines, mtime=0),
+        ".zst": zstandard.compress(lines),
+        ".txt": "".join(f"{text}\n" for text in TEXTS).encode(),
+    }
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.table({key: TEXTS}), path)
+    elif path.name.endswith(".txt.gz"):
+        path.write_bytes(gzip.compress(content[".txt"], mtime=0))
+    else:
+        path.write_bytes(content[path.suffix])
+    return path
+
+
+@pytest.mark.parametrize("key", ["text", "content"])
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x.json.gz", "x.jsonl.zst", "x.txt", "x.txt.gz", "x.parquet"])
+def test_every_kind_of_file(name: str, key: str, tmp_path: Path) -> None:
+    path = write_as(tmp_path / name, key)
+    with TextBlocks(path, key) as blocks:
+        found = [item for block in blocks for item in texts_of_block(block, path, key)]
+        assert blocks.md5() == md5_file(path)
+        assert blocks.bytes == path.stat().st_size
+    assert found == list(enumerate((text.encode() for text in TEXTS), 1))
+
+
+@pytest.mark.parametrize("block_bytes", [7, 64, 100])
+def test_lines_that_are_too_long_are_told_one_by_one(
+    block_bytes: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(c4, "LONGEST_LINE_BYTES", 100)
+    monkeypatch.setattr(c4, "BLOCK_BYTES", block_bytes)
+    path = tmp_path / "x.txt"
+    lengths = [5, 100, 101, 0, 300, 301, 7, 99, 101]
+    for ending in ("\n", ""):
+        path.write_text("\n".join("a" * length for length in lengths) + ending)
+        with TextBlocks(path, "text") as blocks:
+            found = dict(item for block in blocks for item in texts_of_block(block, path, "text"))
+        assert list(found) == list(range(1, len(lengths) + 1))
+        for length, text in zip(lengths, found.values(), strict=True):
+            if length > 100:
+                assert isinstance(text, BadLine)
+            else:
+                assert text == b"a" * length
+
+
+def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"good\r\n\xff bad\n")
+    with TextBlocks(path, "text") as blocks:
+        (_, good), (_, bad) = (item for block in blocks for item in texts_of_block(block, path, "text"))
+    assert good == b"good"
+    assert "x.txt:2: not UTF-8 (invalid start byte at byte 0)" in str(bad)
