@@ -34,8 +34,9 @@ from benchmark.training.step import train_step
 from model.model_parts import layers_of_pipeline_stages
 from stage.errors import InputError
 
-AT_ONCE = 2
-"""Ranks examined at a time, each in a process of its own of less than 1 GB: PyTorch makes one world per process."""
+AT_ONCE = 4
+"""Ranks examined at a time, each in a process of its own of less than 1 GB: PyTorch makes one world per process. All
+kinds there usually are: three that share two cores are done sooner than two and then one."""
 MAY_WAIT = ("train_step",)
 """Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
 
@@ -167,13 +168,14 @@ def layers_of_rank(config: RunConfig, pipeline_rank: int) -> int:
 
 def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, int]:
     """Two numbers of micro-batches: one with which this rank holds as many as it ever does, and one more. Where the
-    pipeline is interleaved, micro-batches go together in groups, and the most are held in the second full one."""
+    pipeline is interleaved, micro-batches go together in groups; of these at least two, for the second is the first
+    whose forward passes meet backward passes from their beginning to their end."""
     system = config.system
     ranks, chunks = system.pipeline_parallel, system.pipeline_chunks
     together = ranks if chunks > 1 else 1
     shape = PipelineShape(ranks, pipeline_rank, chunks, apart=system.tensor_parallel > 1)
-    fills = math.ceil((most_in_flight(shape) + 1) / chunks / together) * together + (together if chunks > 1 else 0)
-    few = max(1, min(config.num_microbatches, fills))
+    groups = math.ceil((most_in_flight(shape) + 1) / chunks / together)
+    few = max(1, min(config.num_microbatches, together * (groups if chunks == 1 else max(2, groups))))
     return few, few + together
 
 
@@ -212,7 +214,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
             state.optimizer.start_at(config.benchmark.start_iterations)
             together = more - few
             evaluated = EVALUATED_AT_ONCE * together
-            _run(state, tracker, together + 1, evaluated, strict=False)  # makes what later steps use again
+            _train(state, tracker, max(2, together), strict=False)  # makes what later steps use again
             first = _run(state, tracker, few, evaluated, strict=True)
             second = _run(state, tracker, more, 2 * evaluated, strict=True)
     per_batch, once = split(first.step, second.step, few, more - few)
@@ -256,21 +258,11 @@ def _memory(config: RunConfig, sizes: tuple[int, int], first: _Examined, second:
 
 def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int, *, strict: bool) -> _Examined:
     """A step and an evaluation of so many micro-batches; while ``strict``, the host may not wait in the step."""
-    system, model = state.config.system, state.config.benchmark.model
-    size = micro_batches * system.micro_batch_size * system.data_parallel
-    benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
-    state.config = dataclasses.replace(state.config, benchmark=benchmark)
-    tokens = torch.zeros(system.micro_batch_size, model.seq_length, dtype=torch.int64)
-    on_host = MicroBatch(tokens, tokens, torch.ones(tokens.shape))
-    batch = on_host.pinned() if tracker.gpu is not None else on_host
-    tracker.restart()
-    with _noted(tracker.gpu, strict=strict) as waits:
-        train_step(state, [batch] * micro_batches)
-    gc.collect()
+    waits = _train(state, tracker, micro_batches, strict=strict)
     step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
     tracker.restart()
     with _noted(tracker.gpu, strict=False) as evaluation_waits:
-        state.forward_backward.evaluate([batch] * evaluated, evaluated)
+        state.forward_backward.evaluate([_batch(state, tracker)] * evaluated, evaluated)
     gc.collect()
     evaluation, evaluation_peak, after_evaluation = tracker.counts, tracker.peak_bytes, tracker.live_bytes
     return _Examined(
@@ -284,6 +276,26 @@ def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int
         waits=waits,
         evaluation_waits=evaluation_waits,
     )
+
+
+def _train(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bool) -> list[HostWait]:
+    """A step of so many micro-batches, counted anew; the waits of the host in it."""
+    system = state.config.system
+    size = micro_batches * system.micro_batch_size * system.data_parallel
+    benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
+    state.config = dataclasses.replace(state.config, benchmark=benchmark)
+    tracker.restart()
+    with _noted(tracker.gpu, strict=strict) as waits:
+        train_step(state, [_batch(state, tracker)] * micro_batches)
+    gc.collect()
+    return waits
+
+
+def _batch(state: TrainState, tracker: Tracker) -> MicroBatch:
+    size = (state.config.system.micro_batch_size, state.config.benchmark.model.seq_length)
+    tokens = torch.zeros(size, dtype=torch.int64)
+    on_host = MicroBatch(tokens, tokens, torch.ones(size))
+    return on_host.pinned() if tracker.gpu is not None else on_host
 
 
 @contextmanager

@@ -52,8 +52,10 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def dispatch(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func is ASKS_FOR_DEVICE and not args[0].fake_mode.in_kernel_invocation:
-            return AS_SEEN_BY_CPP if args[0].fake_device.type == "cuda" else args[0].fake_device
+        if func is ASKS_FOR_DEVICE:
+            seen = device_as_seen_by_cpp(args[0])
+            if seen is not None:
+                return seen
         if kwargs.get("device") == AS_SEEN_BY_CPP:
             kwargs["device"] = GPU
         if func in PRODUCTS_INTO_OTHER_PRECISION:
@@ -71,6 +73,13 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         dtype = next(arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.dtype))
         empty: Any = super().dispatch(_aten.empty_like.default, types, (product,), {"dtype": dtype})
         return empty
+
+
+def device_as_seen_by_cpp(tensor: Any) -> torch.device | None:
+    """What C++ code is told; None where PyTorch answers for itself. Asked several times for each operation."""
+    if not isinstance(tensor, FakeTensor) or tensor.fake_mode.in_kernel_invocation:
+        return None
+    return AS_SEEN_BY_CPP if tensor.fake_device.type == "cuda" else tensor.fake_device
 
 
 def _renamed(argument: Any) -> Any:
@@ -180,6 +189,8 @@ def _waiting(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., An
 
 
 def _device(tensor: Tensor) -> torch.device:
+    if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
+        return tensor.fake_device  # C++ would ask for it by way of all modes
     device: torch.device = torch._C.TensorBase.device.__get__(tensor)
     return GPU if device == AS_SEEN_BY_CPP else device
 
