@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, settings
+from benchmark.results.regular_files import UnfitFile, read_regular, walk
 from benchmark.results.subjects import NEWEST_RULESET
+from benchmark.results.system_description import MOST_BYTES
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import review
 from benchmark.submission.package_documents import write_documents
@@ -28,6 +31,9 @@ from stage.publish import published_folder
 
 IMPLEMENTATION = "pytorch"
 """Folder of the code."""
+SHORTEST_NAME = 3
+"""Letters of a name that may stand for a longer one."""
+MOST_SHOWN = 200
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """Neither hidden nor with spaces, which the repository checker refuses, nor a path."""
 
@@ -47,11 +53,12 @@ def make_package(
     runs = read_results(results)
     commit = commit_of()
     require_same_origin(runs, commit)
+    require_same_submitter(org, system_json, description, runs)
     with published_folder(output) as folder:
         assemble(folder, org, system_json, description, runs)
         given = {**_given(folder.absolute(), system_json, runs), str(folder.absolute()): str(output)}
         accepted = require_accepted(folder, ruleset, given)
-    files = sum(path.is_file() for path in output.rglob("*"))
+    files = sum(entry.kind == "file" for entry in walk(output))
     told = [f"{output}: {files} files; review passed: {accepted.told}"]
     told += [f"  warning: {warning}" for warning in accepted.warnings]
     return "\n".join(told + [f"  note: {note}" for note in notes_on_origin(runs, commit)])
@@ -72,15 +79,42 @@ def read_description(path: Path) -> dict[str, Any]:
         expected = f"letters, digits and _.+- before .json, other than {IMPLEMENTATION}"
         raise InputError(f"{path}: its name becomes that of the system; expected {expected}; rename it")
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        description = json.loads(read_regular(path, MOST_BYTES))
+    except UnfitFile as error:
+        raise InputError(f"{path}: {error}; give the file that describe-system wrote") from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error}); begin with python -m benchmark describe-system") from error
     if not isinstance(description, dict):
         raise InputError(f"{path}: expected a JSON object; begin with python -m benchmark describe-system")
     marked = marked_fields(description)
     if marked:
-        raise InputError(f"{path}: {len(marked)} fields are still to be filled in by hand: {', '.join(marked)}")
+        names = shortened(", ".join(marked), MOST_SHOWN)
+        raise InputError(f"{path}: {len(marked)} fields are still to be filled in by hand: {names}")
     return description
+
+
+def require_same_submitter(
+    org: str, system_json: Path, description: Mapping[str, Any], results: Sequence[RecordedRun]
+) -> None:
+    """Raises InputError where --org is another organisation than a log or the description names.
+
+    Case, punctuation and a longer form of the name make no other one: Intel-HabanaLabs is Habana.
+    """
+    named = [(str(system_json), "submitter", description.get("submitter"), "write it there, or give that --org")]
+    for result in results:
+        event = result.summary.log.first("submission_org")
+        if event is not None:
+            mend = "train with --submission-org, or give that --org: a log is not edited"
+            named.append((f"{result.path}:{event.line}", event.key, event.value, mend))
+    for place, field, name, mend in named:
+        if not isinstance(name, str) or not _same_name(org, name):
+            raise InputError(f"{place}: {field} {shortened(repr(name), MOST_SHOWN)}, but --org {org}; {mend}")
+
+
+def _same_name(left: str, right: str) -> bool:
+    words = ["".join(filter(str.isalnum, name.casefold())) for name in (left, right)]
+    short, long = sorted(words, key=len)
+    return short == long or (len(short) >= SHORTEST_NAME and short in long)
 
 
 def assemble(
@@ -139,4 +173,5 @@ def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> Ac
 
 
 def _problem(finding: Finding) -> str:
-    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend}"
+    also = f" (also in {', '.join(finding.also)})" if finding.also else ""
+    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend}{also}"

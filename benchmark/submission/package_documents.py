@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from benchmark.config.run_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.results.recorded_run import RecordedRun, settings
+from benchmark.submission.readme_claims import supported_claims
 from stage.git import commit_of
 
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
@@ -29,6 +30,7 @@ def write_documents(
 ) -> None:
     """README.md and the scripts of one system. What comes from logs and JSON is quoted for where it stands."""
     first, templates = results[0], _templates()
+    claims, untold = supported_claims(results)
     content = {
         "org": org,
         "implementation": implementation,
@@ -36,6 +38,8 @@ def write_documents(
         "commit": commit_of(),
         "settings": settings(first),
         "runs": [_run(result, number) for number, result in enumerate(results)],
+        "claims": claims,
+        "untold": untold,
         "manifests": manifests,
         "environment": first.environment,
         "precision": precision_of(first),

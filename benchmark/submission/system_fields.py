@@ -3,6 +3,7 @@
 Names and conditions: docs/facts/mlperf_review.md 4.5. Every field must be there; ``optional`` ones may be empty.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,20 @@ FIELDS = (
 )
 
 
+MARKED = re.compile(r"(?i)\bfill[ _-]?in\b *:|^ *fill[ _-]?in *$")
+"""A mark, also one that a person has changed a little or copied into a longer text."""
+
+
 def marked_fields(description: Mapping[str, Any]) -> list[str]:
-    """Names of the fields that still hold their mark."""
-    return [name for name, value in description.items() if isinstance(value, str) and value.startswith(MARK)]
+    """Names of the fields that still hold a mark, at any depth: other_software_stack.cuda, lists by their number."""
+    found: dict[str, None] = {}
+    waiting: list[tuple[str, Any]] = [(name, value) for name, value in description.items()]
+    while waiting:
+        name, value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting += [(f"{name}.{inner}", one) for inner, one in value.items()]
+        elif isinstance(value, list):
+            waiting += [(f"{name}.{place}", one) for place, one in enumerate(value)]
+        if MARKED.search(name) or (isinstance(value, str) and MARKED.search(value)):
+            found[name] = None
+    return list(found)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmark.submission.package import make_package
+from benchmark.results.recorded_run import read_recorded_run
+from benchmark.submission.package import make_package, require_same_submitter
 from benchmark.submission.system_fields import MARK
 from stage.errors import InputError
 from stage.git import commit_of
@@ -74,7 +75,7 @@ def made(done: "subprocess.CompletedProcess[str]") -> Path:
 
 @pytest.mark.slow
 def test_every_official_checker_ran_and_passed(done: "subprocess.CompletedProcess[str]", made: Path) -> None:
-    tools = "compliance, seed, RCP, system description, package, summarizer, repository"
+    tools = "compliance, seed, RCP, system description, summarizer, package, repository"
     first, *rest = done.stdout.splitlines()
     assert first.startswith(f"{made}: ")
     assert first.endswith(f" files; review passed: 9 official checks ({tools}), ruleset 4.1.0")
@@ -162,10 +163,10 @@ def test_what_review_refuses_is_refused_in_a_line_each(tmp_path: Path) -> None:
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert all(line.startswith("error: ") for line in lines)
-    for number in range(3):
-        log = str(tmp_path / f"run_{number}" / f"result_{number}.txt")
-        found = f"{log}:15: opt_base_learning_rate 3e-05; expected 2e-05 at batch size 2048; train with that"
-        assert any(found in line for line in lines), done.stderr
+    first, *others = (str(tmp_path / f"run_{number}" / f"result_{number}.txt:15") for number in range(3))
+    found = f"{first}: opt_base_learning_rate 3e-05; expected 2e-05 at batch size 2048; train with that"
+    (line,) = [line for line in lines if found in line]
+    assert line.endswith(f"(also in {', '.join(others)})")
     assert any(f"{description}:4: status 'onprem'; expected Available on-premise" in line for line in lines)
     assert lines[-1] == f"error: no package is made: review refuses it for the {len(lines) - 1} reasons above"
     assert list((tmp_path / "package").iterdir()) == []
@@ -176,6 +177,14 @@ def test_wrong_description_is_refused_by_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / f"{SYSTEM}.json"
     path.write_text(json.dumps(system_description() | {"cooling": f"{MARK}air or liquid"}))
     assert_refused(package(tmp_path, options), f"{path}: 1 fields are still to be filled in by hand: cooling")
+    path.write_text(json.dumps(system_description() | {"other_software_stack": {"cuda": [f"{MARK}version"]}}))
+    refused(tmp_path, options, f"{path}: 1 fields are still to be filled in by hand: other_software_stack.cuda.0")
+    path.unlink()
+    os.mkfifo(path)
+    refused(tmp_path, options, f"{path}: pipe, not a regular file")
+    path.unlink()
+    path.write_text("[" * 100_000)
+    refused(tmp_path, options, f"{path}: not JSON")
     path.write_text("{")
     refused(tmp_path, options, f"{path}: not JSON", "describe-system")
     spaced = path.rename(tmp_path / "my system.json")
@@ -204,6 +213,26 @@ def test_runs_of_other_data_or_other_code_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, options, "data.bin has MD5 6666", "read the same data and checkpoint")
     stamp(tmp_path / "run_1", "5" * 32, "0" * 40)
     refused(tmp_path, options, f"made by commit {'0' * 40}, but the code to be packaged is", "check that out")
+
+
+def test_org_that_contradicts_log_or_description_is_refused(tmp_path: Path) -> None:
+    options = write_inputs(tmp_path)
+    description = tmp_path / f"{SYSTEM}.json"
+    other = [word if word != ORG else "Umbrella" for word in options]
+    refused(tmp_path, other, f"{description}: submitter 'ACME', but --org Umbrella; write it there")
+    description.write_text(json.dumps(system_description() | {"submitter": "Umbrella Corp."}))
+    refused(tmp_path, other, f"{tmp_path}/run_0/result_0.txt:4: submission_org 'ACME', but --org Umbrella")
+    description.write_text(json.dumps(system_description() | {"submitter": 5}))
+    refused(tmp_path, options, "submitter 5, but --org ACME")
+    description.write_text(json.dumps(system_description() | {"submitter": "A"}))
+    refused(tmp_path, options, "submitter 'A', but --org ACME")
+
+
+@pytest.mark.parametrize("name", ["acme", "ACME, Inc.", "The Acme-Company"])
+def test_longer_forms_of_a_name_are_no_other_submitter(name: str, tmp_path: Path) -> None:
+    run = read_recorded_run(tmp_path / "run_0") if write_inputs(tmp_path) else None
+    assert run is not None
+    require_same_submitter("ACME", tmp_path / "x.json", {"submitter": name}, [run])
 
 
 def test_names_and_folders_that_cannot_be_are_refused(tmp_path: Path) -> None:
