@@ -1,7 +1,6 @@
 """What more devices cost: the fastest layout from 512 to 16,384 GPUs, and where its time goes."""
 
 import dataclasses
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,13 +9,13 @@ from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.dry_run import RESERVE
+from benchmark.planning.layout_search.search_layouts import candidates, cannot_run
 from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload
 from benchmark.planning.run_plans.run_costs import run_costs
 from benchmark.planning.run_plans.run_length import run_length
 from benchmark.planning.step_model.machine_constants import Constant, values_of
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation, simulate_step
-from stage.errors import InputError
 
 BEGIN, END = "<!-- scaling: written by python -m tests.speed.fit_plan -->", "<!-- /scaling -->"
 SYSTEM = "dgxh100_n64"
@@ -24,7 +23,7 @@ NODES = (64, 128, 256, 512, 1024, 2048)
 CONSTANT_BATCH = 2048
 MOST_BATCH = 8192
 """Beyond it nobody knows how many samples the target takes."""
-TENSOR, PIPELINE, CHUNKS = (4, 8), (4, 8, 12, 16), (1, 2, 3, 4, 6, 12)
+TENSOR, PIPELINE = (4, 8), (4, 8, 12, 16)
 VALIDATION_SEQUENCES = 5660
 """docs/facts/peers.md 1.0."""
 
@@ -57,26 +56,16 @@ def scaled_runs(constants: Mapping[str, Constant], *, growing: bool) -> list[Sca
 
 
 def _layouts(nodes: int, batch: int) -> Iterator[RunConfig]:
+    """Those of a search that fit in memory, but for tensor parallel and pipelines that are never the fastest."""
     benchmark = dataclasses.replace(GPT3_175B, global_batch_size=batch)
     accelerator = ACCELERATORS[SYSTEMS[SYSTEM].accelerator]
     assert accelerator.memory_gb is not None
-    for tensor, pipeline, chunks, recompute in itertools.product(TENSOR, PIPELINE, CHUNKS, ("none", "selective")):
-        if benchmark.model.num_layers % (pipeline * chunks):
+    room = accelerator.memory_gb * 1e9 * (1 - RESERVE)
+    for config in candidates(RunConfig(benchmark, dataclasses.replace(SYSTEMS[SYSTEM], nodes=nodes))):
+        system = config.system
+        if system.tensor_parallel not in TENSOR or system.pipeline_parallel not in PIPELINE or cannot_run(config):
             continue
-        try:
-            system = dataclasses.replace(
-                SYSTEMS[SYSTEM],
-                nodes=nodes,
-                tensor_parallel=tensor,
-                pipeline_parallel=pipeline,
-                pipeline_chunks=chunks,
-                recompute=recompute,  # type: ignore[arg-type]
-            )
-            config = RunConfig(benchmark=benchmark, system=system)
-            config.require_fit()
-        except InputError:
-            continue
-        if memory_need(planned_workload(config, PlanOptions())).total <= accelerator.memory_gb * 1e9 * (1 - RESERVE):
+        if memory_need(planned_workload(config, PlanOptions())).total <= room:
             yield config
 
 
@@ -92,7 +81,7 @@ def _run(config: RunConfig, constants: Mapping[str, Constant]) -> ScaledRun:
     return ScaledRun(
         system.num_devices,
         config.benchmark.global_batch_size,
-        f"{layout} {system.recompute}",
+        f"{layout}, micro-batch {system.micro_batch_size}, recompute {system.recompute}",
         parts,
         work.flops / (parts.total * system.num_devices * peak * 1e12),
         length.seconds,
