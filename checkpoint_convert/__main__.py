@@ -208,6 +208,67 @@ class ToDcpCommand:
 
 
 @dataclass(frozen=True)
+class ToTorchDistCommand:
+    """Export weights and moments to Megatron-Core's torch_dist, which its runs --load.
+
+    Example: python -m checkpoint_convert to-torch-dist --input ckpt4000_bf16 --output ckpt4000_torch_dist
+    """
+
+    input: Path
+    """A checkpoint in the Megatron zarr layout, or a run's own (RUN_DIR/checkpoints/step_XXXXXXXX)."""
+    output: Path
+    """Folder to write, with iter_XXXXXXX in it. A list of MD5 sums and a manifest are written beside it."""
+    dtype: Literal["fp32", "bf16"] = "bf16"
+    """Of the weights; the optimizer's copy and the moments are FP32."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Processes that write; each holds two layers of an array."""
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        from checkpoint_convert.export.to_torch_dist import to_torch_dist
+
+        written = to_torch_dist(self.input, self.output, dtype=self.dtype, workers=self.workers, force=self.force)
+        print_exported(self.output, written)
+
+
+@dataclass(frozen=True)
+class TorchDistToMegatronCommand:
+    """Convert a checkpoint of Megatron-Core (torch_dist) to the Megatron zarr layout, from which a run starts.
+
+    Example: python -m checkpoint_convert torch-dist-to-megatron --input SAVE_DIR --output ckpt_bf16 --dtype bf16
+    """
+
+    input: Path
+    """What Megatron saved: the folder with latest_checkpointed_iteration.txt, or one iter_XXXXXXX."""
+    output: Path
+    """Folder to write. A list of MD5 sums and a manifest are written beside it."""
+    dtype: Literal["fp32", "bf16"]
+    """bf16 adds BF16 weights and keeps the FP32 ones as master weights; the moments are FP32 in both."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks converted at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        from checkpoint_convert.conversion.torch_dist_to_megatron import torch_dist_to_megatron
+
+        written = torch_dist_to_megatron(
+            self.input,
+            self.output,
+            dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_memory_limit(self.memory_limit),
+            force=self.force,
+        )
+        print_converted(self.output, written, self.json)
+
+
+@dataclass(frozen=True)
 class InspectCheckpointCommand:
     """Show shape, dtype, chunks and figures of the values of every array of a checkpoint of any format.
 
@@ -308,6 +369,8 @@ def console() -> NoReturn:
             "plan": ConversionPlanCommand,
             "to-huggingface": ToHuggingfaceCommand,
             "to-dcp": ToDcpCommand,
+            "to-torch-dist": ToTorchDistCommand,
+            "torch-dist-to-megatron": TorchDistToMegatronCommand,
             "inspect": InspectCheckpointCommand,
             "compare": CompareCheckpointsCommand,
             "random-paxml": RandomPaxmlCommand,

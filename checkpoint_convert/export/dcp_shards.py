@@ -8,12 +8,13 @@ import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import torch
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
     ChunkStorageMetadata,
     Metadata,
     MetadataIndex,
@@ -50,6 +51,14 @@ class Shard:
         return math.prod(shape_of(self.box)) * self.tensors[0].dtype.itemsize
 
 
+@dataclass(frozen=True)
+class StoredObject:
+    """Something that is no tensor, in a file of its own; several may share one."""
+
+    name: str
+    file: str
+
+
 def shard_file(number: int) -> str:
     """As PyTorch names the files of one process."""
     return f"__0_{number}.distcp"
@@ -61,8 +70,14 @@ def save_shard(tensor: Tensor, file: HashingFile) -> None:
     torch.save(tensor if whole else tensor.clone(), cast(IO[bytes], file))  # it only calls write and flush
 
 
-def write_metadata(folder: Path, shards: Sequence[Shard], made: Mapping[str, Made]) -> None:
-    """Write ``.metadata``; ``made`` are the files of the shards."""
+def save_object(value: Any, file: HashingFile) -> None:
+    torch.save(value, cast(IO[bytes], file))
+
+
+def write_metadata(
+    folder: Path, shards: Sequence[Shard], made: Mapping[str, Made], objects: Sequence[StoredObject] = ()
+) -> None:
+    """Write ``.metadata``; ``made`` are the files, by the names that shards and objects know them by."""
     chunks: dict[StoredTensor, list[ChunkStorageMetadata]] = {}
     places: dict[MetadataIndex, _StorageInfo] = {}
     for shard in shards:
@@ -72,12 +87,16 @@ def write_metadata(folder: Path, shards: Sequence[Shard], made: Mapping[str, Mad
             place = MetadataIndex(tensor.name, offsets, len(known))
             places[place] = _StorageInfo(shard.file, 0, made[shard.file].bytes)
             known.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(shard.box))))
+    names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {
+        tensor.name: TensorStorageMetadata(TensorProperties(dtype=tensor.dtype), torch.Size(tensor.shape), parts)
+        for tensor, parts in chunks.items()
+    }
+    for stored in objects:
+        names[stored.name] = BytesStorageMetadata()
+        places[MetadataIndex(stored.name)] = _StorageInfo(stored.file, 0, made[stored.file].bytes)
     metadata = Metadata(
-        state_dict_metadata={
-            tensor.name: TensorStorageMetadata(TensorProperties(dtype=tensor.dtype), torch.Size(tensor.shape), parts)
-            for tensor, parts in chunks.items()
-        },
-        planner_data={tensor.name: (tensor.name,) for tensor in chunks},
+        state_dict_metadata=names,
+        planner_data={name: (name,) for name in names},
         storage_data=places,
         storage_meta=StorageMeta(),
     )

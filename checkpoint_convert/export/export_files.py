@@ -50,7 +50,9 @@ class ExportFile(Protocol):
     """One file to write. It goes to another process by pickling: it holds names and paths, and opens what it reads."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Below the output; it may lie in a folder."""
+        ...
 
     @property
     def bytes(self) -> int:
@@ -146,9 +148,9 @@ def run_export(
             write_small_files(partial, made)
             if record_of(export.source, export.source.name, None) != as_of:
                 raise InputError(f"{export.source}: changed while it was read; run the command again")
-            listing = _listing(partial, made)
             claim.require_held()
             shutil.rmtree(partial / NOTES)
+            listing = _listing(partial, made)
             sync_folder(partial)
             replace_folder(partial, output)
         total = write_sums_and_manifest(
@@ -203,7 +205,7 @@ def _partial(output: Path, purpose: Mapping[str, Any]) -> Iterator[Path]:
         yield partial
     except BaseException as error:
         is_the_sources = isinstance(error, InputError) and not isinstance(error, Unfinished)
-        if is_the_sources or not any(path.name != PURPOSE for path in (partial / NOTES).glob("*")):
+        if is_the_sources or not any(path.is_file() and path != noted for path in (partial / NOTES).rglob("*")):
             shutil.rmtree(partial, ignore_errors=True)
         raise
 
@@ -239,6 +241,7 @@ def _make_all(files: Sequence[ExportFile], partial: Path, workers: int) -> dict[
 def _make(file: ExportFile, partial: Path) -> Made:
     """Write one file, or find it finished."""
     note, path = partial / NOTES / f"{file.name}.json", partial / file.name
+    path.parent.mkdir(parents=True, exist_ok=True)
     finished = _finished(note, path)
     if finished is not None:
         return finished
@@ -270,7 +273,6 @@ def _finished(note: Path, path: Path) -> Made | None:
 
 def _listing(partial: Path, made: Mapping[str, Made]) -> str:
     digests = {name: file.md5 for name, file in made.items()}
-    digests.update(
-        {path.name: md5_file(path) for path in partial.iterdir() if path.is_file() and path.name not in made}
-    )
+    below = {str(path.relative_to(partial)): path for path in partial.rglob("*") if path.is_file()}
+    digests.update({name: md5_file(path) for name, path in below.items() if name not in made})
     return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))

@@ -9,7 +9,7 @@ from stage.limits.sizes import require_between
 
 METADATA = '{"sharded_backend": "zarr"}'
 LARGEST_STEP = (1 << 31) - 1
-PARAM_GROUP = {
+PARAM_GROUP: dict[str, Any] = {
     "wd_mult": 1.0,
     "lr_mult": 1.0,
     "lr": 5.984178321979609e-05,

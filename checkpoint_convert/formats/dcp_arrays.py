@@ -59,6 +59,28 @@ def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
             raise InputError(f"{folder / METADATA}: not the metadata of a distributed checkpoint ({error})") from error
 
 
+def stored_object(folder: Path, key: str, largest: int) -> bytes | None:
+    """The bytes of what is no tensor, as they are stored; None where there is nothing under ``key``.
+
+    Raises InputError where ``.metadata`` is damaged, or they are more than ``largest`` or not there.
+    """
+    with _no_garbage_collection():
+        metadata = read_metadata(folder / METADATA)
+        try:
+            found = [info for index, info in metadata.storage_data.items() if index.fqn == key]
+            if not found:
+                return None
+            offset, length = _numbers([found[0].offset, found[0].length])
+            path = folder / _file_name(found[0])
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            raise InputError(f"{folder / METADATA}: not the metadata of a distributed checkpoint ({error})") from error
+    if length > largest or not path.is_file() or path.stat().st_size < offset + length:
+        raise InputError(f"{path}: missing, shorter than the checkpoint's metadata says, or {key} is too large")
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read(length)
+
+
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
     """Of the million objects of a large model's metadata none is garbage; searching them took a third of the time."""
@@ -78,14 +100,19 @@ def _shards_by_name(folder: Path, metadata: Any) -> dict[str, dict[tuple[int, ..
     for index, info in metadata.storage_data.items():
         if not hasattr(index, "offset") or index.offset is None:  # not a tensor
             continue
-        name = str(info.relative_path)
-        if name in ("", ".", "..") or "/" in name:
-            raise ValueError(f"a shard in {name!r}, outside the folder")
+        name = _file_name(info)
         if getattr(info, "transform_descriptors", None):
             raise ValueError(f"{index.fqn} is stored transformed, which is not read here")
         path = paths[name] = paths.get(name) or folder / name
         found.setdefault(index.fqn, {})[_numbers(index.offset)] = (path, *_numbers([info.offset, info.length]))
     return found
+
+
+def _file_name(info: Any) -> str:
+    name = str(info.relative_path)
+    if name in ("", ".", "..") or "/" in name:
+        raise ValueError(f"a shard in {name!r}, outside the folder")
+    return name
 
 
 def _numbers(values: Sequence[Any]) -> tuple[Any, ...]:

@@ -58,6 +58,7 @@ def _ignored(*_: Any) -> None:
 
 
 _DCP = "torch.distributed.checkpoint."
+_MEGATRON = "megatron.core.dist_checkpointing.strategies.torch"
 KNOWN: Mapping[tuple[str, str], Any] = {
     (_DCP + "metadata", "Metadata"): _Fields,
     (_DCP + "metadata", "TensorStorageMetadata"): _Fields,
@@ -68,6 +69,12 @@ KNOWN: Mapping[tuple[str, str], Any] = {
     (_DCP + "metadata", "StorageMeta"): _Fields,
     (_DCP + "metadata", "_MEM_FORMAT_ENCODING"): _ignored,
     (_DCP + "filesystem", "_StorageInfo"): _Fields,
+    (_DCP + "planner", "SavePlan"): _Fields,  # Megatron-Core notes who wrote what, too
+    (_DCP + "planner", "WriteItem"): _Fields,
+    (_DCP + "planner", "TensorWriteData"): _Fields,
+    (_DCP + "planner", "WriteItemType"): _ignored,
+    (_MEGATRON, "MCoreMetadata"): _Fields,
+    (_MEGATRON, "MCoreSavePlan"): _Fields,
     ("torch", "Size"): _size,
     ("torch.serialization", "_get_layout"): _ignored,
     ("pathlib", "PosixPath"): _ignored,
@@ -98,14 +105,14 @@ def read_metadata(path: Path) -> Any:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any checkpoint's metadata has")
     try:
         content = path.read_bytes()
-        _check_sizes(content)
+        check_sizes(content)
         return _Unpickler(io.BytesIO(content)).load()
     except Exception as error:  # a damaged pickle can raise anything
         reason = (str(error) or repr(error)).splitlines()[0]
         raise InputError(f"{path}: not the metadata of a distributed checkpoint ({reason})") from error
 
 
-def _check_sizes(content: bytes) -> None:
+def check_sizes(content: bytes) -> None:
     """Numbers by which the unpickler takes memory before it has seen the data, and strings that are not all there."""
     for operation, argument, _ in pickletools.genops(content):
         if operation.name in SIZED and argument is not None and argument > len(content):

@@ -61,7 +61,7 @@ class MegatronCheckpoint:
 
         Raises InputError where the stored shape is another: nothing is ever truncated or padded.
         """
-        array_name, layer = _array_of(name)
+        array_name, layer = array_of(name)
         array = self._array(prefix + array_name)
         found = array.shape if layer is None else array.shape[1:]
         if found != shape or (layer is not None and layer >= array.shape[0]):
@@ -95,7 +95,7 @@ def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int
             _copy(*waiting.popleft())
 
 
-def _array_of(name: str) -> tuple[str, int | None]:
+def array_of(name: str) -> tuple[str, int | None]:
     """'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7): all layers lie in one array."""
     if not name.startswith(LAYERS):
         return name, None

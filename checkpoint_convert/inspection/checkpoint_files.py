@@ -24,6 +24,7 @@ from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
 from checkpoint_convert.formats.paxml_counters import is_counter
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
+from checkpoint_convert.formats.torch_dist import is_torch_dist, iteration_folder
 from stage.errors import InputError
 
 PAXML, MEGATRON, ZARR = "PAXML zarr", "Megatron zarr", "zarr"
@@ -48,6 +49,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(path, SAFETENSORS, safetensors_arrays(path))
     if not path.is_dir():
         raise InputError(f"{path}: no such folder or .safetensors file")
+    if is_torch_dist(path):
+        path = iteration_folder(path)
     if (path / METADATA).is_file():
         return Checkpoint(path, DCP, dcp_arrays(path))
     if any(path.glob("*.safetensors")):

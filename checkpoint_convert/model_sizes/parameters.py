@@ -20,6 +20,13 @@ def layer_name(array: str, layer: int) -> str:
     return f"{LAYERS}{layer}.{array.removeprefix(LAYERS)}"
 
 
+def shapes_of_layers(array: Array, shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Of an array of ``shape``, the parameters in it: each layer of a stacked one, or itself."""
+    if not array.stacked:
+        return {array.megatron: shape}
+    return {layer_name(array.megatron, layer): shape[1:] for layer in range(shape[0] if shape else 0)}
+
+
 def parameter_shapes(sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter of a model with these sizes (``axis_sizes.py``)."""
     one_head = {**sizes, "C": 3, "N": 1, "D": sizes["H"]}  # N and D occur as their product only

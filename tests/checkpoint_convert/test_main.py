@@ -13,6 +13,8 @@ COMMANDS = (
     "plan",
     "to-huggingface",
     "to-dcp",
+    "to-torch-dist",
+    "torch-dist-to-megatron",
     "inspect",
     "compare",
     "random-paxml",
