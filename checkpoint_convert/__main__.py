@@ -262,7 +262,7 @@ class TorchDistToMegatronCommand:
             self.output,
             dtype=self.dtype,
             workers=self.workers,
-            memory_limit=parse_memory_limit(self.memory_limit),
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             force=self.force,
         )
         print_converted(self.output, written, self.json)
