@@ -15,7 +15,7 @@ from benchmark.results.recorded_events import RecordedEvent, read_events
 from benchmark.supervision.attempt_folder import all_attempts, attempts_folder
 from benchmark.supervision.next_attempt import PastAttempt, past_attempt
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
-from checkpoint_convert.formats.dcp_arrays import dcp_arrays
+from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays
 from stage.errors import InputError
 
 UNEQUAL = ("tracked_stats", "restart")

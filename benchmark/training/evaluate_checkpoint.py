@@ -12,8 +12,8 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
-from checkpoint_convert.formats.dcp_arrays import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Megatron-Core's ``torch_dist`` to the Megatron zarr layout, from which a run starts.
 
 The FP32 weights are taken, which beside BF16 ones are the optimizer's copy. Nothing is reordered: both hold the same
-arrays under other names (``formats/torch_dist.py``).
+arrays under other names (``formats/torch_files/torch_dist.py``).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,6 @@ from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.paxml_to_megatron import NUMPY_DTYPES
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
 from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
-from checkpoint_convert.formats import torch_dist
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG,
@@ -30,7 +29,8 @@ from checkpoint_convert.formats.array_table import (
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.common_files import write_common
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.formats.torch_dist import NAMES, TorchDistCheckpoint, open_torch_dist
+from checkpoint_convert.formats.torch_files import torch_dist
+from checkpoint_convert.formats.torch_files.torch_dist import NAMES, TorchDistCheckpoint, open_torch_dist
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
 from checkpoint_convert.model_sizes.parameters import shapes_of_layers

@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.metadata import (
 
 from checkpoint_convert.export.export_files import HashingFile, Made
 from checkpoint_convert.formats.boxes import Box, shape_of
-from checkpoint_convert.formats.dcp_arrays import METADATA
+from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from checkpoint_convert.conversion.block_sources import require_chunks
-from checkpoint_convert.formats import torch_dist
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, Array
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.common_files import PARAM_GROUP
-from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint, array_of
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.formats.torch_dist import is_torch_dist, open_torch_dist
+from checkpoint_convert.formats.torch_files import torch_dist
+from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA, dcp_arrays
+from checkpoint_convert.formats.torch_files.torch_dist import is_torch_dist, open_torch_dist
 from checkpoint_convert.formats.zarr_arrays import open_array
 from checkpoint_convert.model_sizes.parameters import Shapes, shapes_of_layers
 from stage.errors import InputError

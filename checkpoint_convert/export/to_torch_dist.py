@@ -1,4 +1,4 @@
-"""To Megatron-Core's ``torch_dist``, for runs that are to start with ``--load OUTPUT`` (``formats/torch_dist.py``).
+"""To Megatron-Core's ``torch_dist``, for runs that are to start with ``--load OUTPUT`` (``formats/torch_files/torch_dist.py``).
 
 Weights and Adam's moments, of a converted checkpoint or a run's own. The FP32 weights are found under the names of the
 plain and of the distributed optimizer; with ``--dtype fp32`` they are the weights, too: the same bytes, three names.
@@ -31,7 +31,7 @@ from checkpoint_convert.export.tensor_source import MODEL, MOMENTS, TensorSource
 from checkpoint_convert.formats.array_table import ARRAYS, Array
 from checkpoint_convert.formats.boxes import Box, divided, shape_of, whole_box
 from checkpoint_convert.formats.common_files import PARAM_GROUP
-from checkpoint_convert.formats.torch_dist import (
+from checkpoint_convert.formats.torch_files.torch_dist import (
     BACKEND,
     COMMON,
     CONFIG,

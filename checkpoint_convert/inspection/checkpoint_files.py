@@ -20,11 +20,11 @@ from checkpoint_convert.formats.array_table import (
 )
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.dcp_arrays import METADATA, dcp_arrays
 from checkpoint_convert.formats.paxml_counters import is_counter
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
-from checkpoint_convert.formats.torch_dist import is_torch_dist, iteration_folder
+from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA, dcp_arrays
+from checkpoint_convert.formats.torch_files.torch_dist import is_torch_dist, iteration_folder
 from stage.errors import InputError
 
 PAXML, MEGATRON, ZARR = "PAXML zarr", "Megatron zarr", "zarr"

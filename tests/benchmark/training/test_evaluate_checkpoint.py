@@ -16,8 +16,8 @@ from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_c
 from benchmark.training.train import train
 from checkpoint_convert.export.to_dcp import to_dcp
 from checkpoint_convert.formats import byte_ranges
-from checkpoint_convert.formats.dcp_arrays import METADATA
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
 from model.flops import num_parameters
 from tests.benchmark.runs import command_line, events, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes

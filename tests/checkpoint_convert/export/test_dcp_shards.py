@@ -9,7 +9,7 @@ import torch.distributed.checkpoint as dcp
 from checkpoint_convert.export.dcp_shards import Shard, StoredTensor, save_shard, shard_file, write_metadata
 from checkpoint_convert.export.export_files import HashingFile
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.dcp_arrays import dcp_arrays
+from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays
 
 VALUES = torch.randn(4, 6)
 

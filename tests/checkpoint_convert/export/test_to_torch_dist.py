@@ -20,7 +20,7 @@ from checkpoint_convert.export import to_torch_dist as module
 from checkpoint_convert.export.to_torch_dist import to_torch_dist
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.torch_dist import NAMES
+from checkpoint_convert.formats.torch_files.torch_dist import NAMES
 from model.gpt3 import GPT3
 from stage.errors import InputError
 from tests.checkpoint_convert.tiny import CONFIG, GIB, read

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from checkpoint_convert.formats.dcp_metadata import check_sizes
+from checkpoint_convert.formats.torch_files.dcp_metadata import check_sizes
 from stage.errors import InputError
 
 LARGEST_PICKLE = 1 << 26

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint_convert.formats.inert_pickle import Inert, read_plain_values
+from checkpoint_convert.formats.torch_files.inert_pickle import Inert, read_plain_values
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import Harmful
 

@@ -20,9 +20,9 @@ import torch
 
 from checkpoint_convert.formats.boxes import Box, items_in, overlap, relative, shape_of
 from checkpoint_convert.formats.byte_ranges import Values, read_box
-from checkpoint_convert.formats.dcp_metadata import DTYPES, read_metadata
 from checkpoint_convert.formats.safetensors_arrays import arrays_in_file
 from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.torch_files.dcp_metadata import DTYPES, read_metadata
 from stage.errors import InputError
 
 METADATA = ".metadata"

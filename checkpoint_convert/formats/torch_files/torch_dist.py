@@ -22,9 +22,9 @@ import numpy as np
 from checkpoint_convert.formats.array_table import ARRAYS, LAYERS, Array
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.dcp_arrays import dcp_arrays, stored_object
-from checkpoint_convert.formats.inert_pickle import read_plain_values
 from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays, stored_object
+from checkpoint_convert.formats.torch_files.inert_pickle import read_plain_values
 from stage.errors import InputError
 
 BACKEND = "torch_dist"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from checkpoint_convert.formats.array_table import ARRAYS
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.torch_dist import NAMES, is_torch_dist, iteration_folder, open_torch_dist
+from checkpoint_convert.formats.torch_files.torch_dist import NAMES, is_torch_dist, iteration_folder, open_torch_dist
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp
 

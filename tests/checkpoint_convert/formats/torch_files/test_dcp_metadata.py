@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint_convert.formats.dcp_arrays import dcp_arrays
+from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_dcp, write_harmful_dcp
 from tests.support import assert_refused, command
