@@ -1,4 +1,4 @@
-"""To Megatron-Core's ``torch_dist``, for runs that are to start with ``--load OUTPUT`` (``formats/torch_files/torch_dist.py``).
+"""To Megatron-Core's ``torch_dist``, for runs that start with ``--load OUTPUT`` (formats/torch_files/torch_dist.py).
 
 Weights and Adam's moments, of a converted checkpoint or a run's own. The FP32 weights are found under the names of the
 plain and of the distributed optimizer; with ``--dtype fp32`` they are the weights, too: the same bytes, three names.

@@ -1,7 +1,7 @@
 """Reading a run's checkpoint, or what ``checkpoint_convert to-dcp`` wrote, into any topology.
 
 Nothing is read before its digest was verified, and nothing in it is executed: its index, a pickle, is read by an
-unpickler that knows DCP's names only (checkpoint_convert/formats/dcp_metadata.py).
+unpickler that knows DCP's names only (checkpoint_convert/formats/torch_files/dcp_metadata.py).
 """
 
 import errno
