@@ -13,6 +13,10 @@ from benchmark.results.run_summary import Tracked
 MOST_POINTS = 2000
 """Of one line; of more, the lowest and highest of each stretch are drawn."""
 DIGITS = 7
+LARGEST_DRAWN = 1e100
+FENCE = 1000
+"""Times the spread of the middle eight tenths: what lies farther off is told, not drawn."""
+MOST_TOLD = 4
 TOKENS = ("tokens since the checkpoint", "tokens")
 MINUTES = ("minutes since run_start", "min")
 Points = list[tuple[float, float]]
@@ -26,6 +30,8 @@ class Line:
     x: Sequence[float]
     y: Sequence[float | None]
     """None: the line is broken there."""
+    colour: int = 0
+    dash: int = 0
 
     @property
     def values(self) -> list[float]:
@@ -52,6 +58,15 @@ class Band:
 
 
 @dataclass(frozen=True)
+class Shade:
+    """What other runs lie between, at each x."""
+
+    x: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+@dataclass(frozen=True)
 class Figure:
     """One figure: lines over a common x axis."""
 
@@ -68,6 +83,14 @@ class Figure:
     target: float | None = None
     band: Band | None = None
     marks: Sequence[Mark] = field(default_factory=tuple)
+    shade: Shade | None = None
+    note: str = ""
+    """What is not drawn."""
+    family: str = ""
+    """Of which figure this is a panel; empty: it is whole."""
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    """Of all panels; None: that of the lines."""
 
 
 def figures(
@@ -93,7 +116,34 @@ def figures(
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
         _arithmetic(runs, speeds, marks),
     ]
-    return [_with_gaps(figure) for figure in found if figure.lines]
+    return [_with_gaps(within_fences(figure)) for figure in found if figure.lines]
+
+
+def within_fences(figure: Figure) -> Figure:
+    """The figure without values beside which all others would be one flat line, and a note of them."""
+    xs = _fences([x for line in figure.lines for x in line.x])
+    ys = _fences([y for line in figure.lines for y in line.values])
+    lines, out = [], []
+    for line in figure.lines:
+        points = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None]
+        kept = [(x, y) for x, y in points if xs[0] <= x <= xs[1] and ys[0] <= y <= ys[1]]
+        out += [y if not ys[0] <= y <= ys[1] else x for x, y in points if (x, y) not in kept]
+        if kept:
+            lines.append(replace(line, x=[x for x, _ in kept], y=[y for _, y in kept]))
+    if not out:
+        return figure
+    told = ", ".join(f"{value:.4g}" for value in out[:MOST_TOLD]) + (", …" if len(out) > MOST_TOLD else "")
+    return replace(figure, lines=lines, note=f"Not drawn, far off all others: {told}.")
+
+
+def _fences(values: Sequence[float]) -> tuple[float, float]:
+    """What is drawn: within a thousand times the spread of most values, and of a size that can be computed with."""
+    ordered = sorted(value for value in values if abs(value) < LARGEST_DRAWN)
+    if not ordered:
+        return 0.0, 0.0
+    low, high = ordered[int(0.1 * len(ordered))], ordered[int(0.9 * (len(ordered) - 1))]
+    room = FENCE * ((high - low) or abs(high) or 1.0)
+    return max(low - room, -LARGEST_DRAWN), min(high + room, LARGEST_DRAWN)
 
 
 def _with_gaps(figure: Figure) -> Figure:
@@ -141,7 +191,7 @@ def _lines(runs: Sequence[RecordedRun], points_of: Callable[[RecordedRun], Point
         finite = [point for point in points_of(run) if all(map(math.isfinite, point))]
         if finite:
             points = thinned(sorted(finite))
-            lines.append(Line(number, [_rounded(x) for x, _ in points], [_rounded(y) for _, y in points]))
+            lines.append(Line(number, [_rounded(x) for x, _ in points], [_rounded(y, run.target) for _, y in points]))
     return lines
 
 
@@ -153,8 +203,12 @@ def _broken_at(line: Line, breaks: Sequence[float]) -> Line:
     return Line(line.run, [x for x, _ in values], [y for _, y in values])
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}") if abs(value) < 1e15 and value != int(value) else value
+def _rounded(value: float, target: float | None = None) -> float:
+    """To a few digits, unless that would put it on the other side of the target."""
+    if abs(value) >= 1e15 or value == int(value):
+        return value
+    rounded = float(f"{value:.{DIGITS}g}")
+    return rounded if target is None or (rounded <= target) == (value <= target) else value
 
 
 def _accuracy(run: RecordedRun) -> Points:

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmark.report.comparing.previous_round import ChangeRow
+from benchmark.report.comparing.system_rows import ConvergenceRow, SystemRow
 from benchmark.report.figures import Figure
-from benchmark.review.findings import Finding
+from benchmark.report.planned_run import PlannedShown
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,12 @@ class KeyFigure:
 @dataclass(frozen=True)
 class RunRow:
     name: str
-    colour: int
+    system: int
+    """Place of its system on the page."""
+    colour: int | None
+    """None where there are more groups than colours."""
+    started: str
+    """Day, UTC."""
     seeds: str
     minutes: str
     tokens: str
@@ -89,6 +96,9 @@ class Times:
     name: str
     text: str
     """All parts in one sentence."""
+    total: str
+    width: float
+    """Of the bar, in per cent of the longest."""
     parts: Sequence[TimePart]
     attempts: AttemptsShown | None
     """None of a log alone."""
@@ -127,8 +137,24 @@ class CheckRow:
 
 
 @dataclass(frozen=True)
+class FindingRow:
+    """One finding, once, with all places where it was found."""
+
+    severity: str
+    rule: str
+    source: str
+    places: Sequence[str]
+    text: str
+    """The line itself."""
+    found: str
+    due: str
+    mend: str
+    question: str
+
+
+@dataclass(frozen=True)
 class RunGroup:
-    """A table of the section on origin: a row has one value per run, or one for all."""
+    """A table of the section on origin: a row has one value per column, or one for all."""
 
     title: str
     columns: Sequence[str]
@@ -142,13 +168,24 @@ class Page:
     headline: str
     verdict: Verdict
     key_figures: Sequence[KeyFigure]
+    systems: Sequence[SystemRow]
+    """Best score first; empty for one system that needs no table."""
+    caution: str
+    """Beside every MFU."""
+    problems: Sequence[tuple[str, str]]
+    """Packages that could not be reviewed, and why."""
+    changes: Sequence[ChangeRow]
+    """Since the previous round."""
+    planned: PlannedShown | None
     runs: Sequence[RunRow]
     evaluations: Sequence[tuple[str, Sequence[str]]]
+    """Empty where there are too many columns to be read."""
+    convergence: Sequence[ConvergenceRow]
     times: Sequence[Times]
     slowness: Sequence[SlownessRow]
     figures: Sequence[Figure]
     mark_kinds: Sequence[str]
     checks: Sequence[CheckRow]
-    findings: Sequence[Finding]
+    findings: Sequence[FindingRow]
     origin: Sequence[RunGroup]
     footer: str

@@ -1,49 +1,63 @@
 """The tables of a report: runs, evaluations, times, origin."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from benchmark.goodput.time_kinds import MEANINGS
+from benchmark.report.comparing.system_rows import day_of, description_rows
 from benchmark.report.goodput_figure import attempts_shown
 from benchmark.report.page_model import RunGroup, RunRow, TimePart, Times
+from benchmark.report.page_numbers import NOTHING, number, perplexity
+from benchmark.report.reported_run import ReportedRun
 from benchmark.report.timeline import Timeline
 from benchmark.results.durations import duration
+from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, settings
+from benchmark.results_table.row_facts import SystemFacts
 
-COLOURS = 6
-NOTHING = "\N{EN DASH}"
+MOST_COLUMNS = 12
+"""Of a table that has one for each run: more cannot be read."""
+MOST_VALUES = 4
+MOST_TEXT = 500
 
 
-def run_row(run: RecordedRun, name: str, place: int) -> RunRow:
-    """One run's row of the first table, in the colour of its place."""
-    summary = run.summary
+def run_row(run: ReportedRun, colours: int) -> RunRow:
+    """One run's row of the first table."""
+    summary = run.recorded.summary
     last = summary.evaluations[-1].log_perplexity if summary.evaluations else None
     return RunRow(
-        name,
-        place % COLOURS,
+        run.name,
+        run.system,
+        run.group if colours else None,
+        day_of(summary.run_start_ms),
         ", ".join(map(str, summary.seeds)) or NOTHING,
         number(summary.minutes, "{:.2f}"),
         number(summary.trained_tokens, "{:,.0f}"),
-        number(last, "{:.5f}"),
+        perplexity(last, run.recorded.target),
         summary.status or NOTHING,
         summary.evaluations,
     )
 
 
 def evaluations_by_tokens(runs: Sequence[RecordedRun]) -> list[tuple[str, list[str]]]:
-    """Rows by tokens, columns by run."""
+    """Rows by tokens, columns by run; none where there would be too many columns."""
+    if len(runs) > MOST_COLUMNS:
+        return []
     table: dict[float, dict[int, float]] = {}
     for place, run in enumerate(runs):
         for one in run.summary.evaluations:
             if one.tokens is not None and one.log_perplexity is not None:
                 table.setdefault(one.tokens, {})[place] = one.log_perplexity
     return [
-        (f"{tokens:,.0f}", [number(table[tokens].get(place), "{:.5f}") for place in range(len(runs))])
+        (
+            number(tokens, "{:,.0f}"),
+            [perplexity(table[tokens].get(place), run.target) for place, run in enumerate(runs)],
+        )
         for tokens in sorted(table)
     ]
 
 
-def times_of(times: Timeline, name: str) -> Times:
-    """The bar of one run's time, and its parts in words."""
+def times_of(times: Timeline, name: str, longest: float) -> Times:
+    """The bar of one run's time on the scale of the longest, in seconds, and its parts in words."""
     parts: list[TimePart] = []
     start = 0.0
     for part, seconds in times.seconds.items():
@@ -59,26 +73,38 @@ def times_of(times: Timeline, name: str) -> Times:
         start += width
     told = ", ".join(f"{part.label} {part.seconds} ({part.share})" for part in parts)
     attempts = None if times.ledger is None else attempts_shown(times.ledger)
-    return Times(name, f"{duration(times.total)} in all: {told}", parts, attempts)
+    total = duration(times.total)
+    return Times(name, f"{total} in all: {told}", total, round(100 * times.total / longest, 2), parts, attempts)
 
 
-def number(value: float | None, form: str) -> str:
-    """A number, or a dash for one that is not known."""
-    return NOTHING if value is None else form.format(value)
+def origin(runs: Sequence[ReportedRun], systems: Sequence[SystemFacts], names: Sequence[str]) -> Iterator[RunGroup]:
+    """System, logs, configuration, data and code: a column per run, or per system where there are several."""
+    several = len(systems) > 1
+    columns = list(names) if several else [run.name for run in runs] if len(runs) > 1 else []
+    yield RunGroup("System", list(names) if several else [], description_rows(systems))
+    tables: tuple[tuple[str, Callable[[RecordedRun], Mapping[str, object]]], ...] = (
+        ("Log", _of_log),
+        ("Configuration", settings),
+        ("Data and checkpoint", _inputs),
+        ("Code and environment", lambda run: run.environment),
+    )
+    for title, told in tables:
+        found = [told(run.recorded) for run in runs]
+        if several:
+            found = [_together([found[n] for n, run in enumerate(runs) if run.system == one]) for one in range(len(systems))]
+        yield RunGroup(title, columns, _side_by_side(found))
 
 
-def origin(runs: Sequence[RecordedRun], names: Sequence[str]) -> Iterator[RunGroup]:
-    """Logs, configuration, data and code of the runs."""
-    columns = list(names) if len(runs) > 1 else []
-    yield RunGroup("Log", columns, _side_by_side([_of_log(run) for run in runs]))
-    yield RunGroup("Configuration", columns, _side_by_side([settings(run) for run in runs]))
-    yield RunGroup("Data and checkpoint", columns, _side_by_side([_inputs(run) for run in runs]))
-    yield RunGroup("Code and environment", columns, _side_by_side([run.environment for run in runs]))
+def _together(tables: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """What several runs of a system say: each value once."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    told = {name: list(dict.fromkeys(str(table[name]) for table in tables if name in table)) for name in names}
+    return {name: "; ".join(values[:MOST_VALUES]) + (" …" if len(values) > MOST_VALUES else "") for name, values in told.items()}
 
 
 def _side_by_side(tables: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:
     rows: dict[str, None] = {name: None for table in tables for name in table}
-    return [(name, [str(table.get(name, NOTHING)) for table in tables]) for name in rows]
+    return [(name, [shortened(str(table.get(name, NOTHING)), MOST_TEXT) for table in tables]) for name in rows]
 
 
 def _of_log(run: RecordedRun) -> dict[str, object]:

@@ -8,21 +8,26 @@ import base64
 import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from benchmark.report.comparing.curve_differences import differences
+from benchmark.report.comparing.panels import coloured, in_panels
+from benchmark.report.comparing.previous_round import changes
 from benchmark.report.figures import Figure, figures
-from benchmark.report.judgement import judge
-from benchmark.report.page_content import make_page
+from benchmark.report.judgement import Judgement, judge
+from benchmark.report.page_content import PageInput, make_page
 from benchmark.report.page_model import Page
+from benchmark.report.page_numbers import perplexity
+from benchmark.report.planned_run import PLAN_FILE, PlannedShown, plan_beside, read_plan
 from benchmark.report.reference_runs import reference_band
+from benchmark.report.reported_run import COLOURS, ReportedRun, reported_runs, system_names
 from benchmark.report.step_speed import speed_of
-from benchmark.report.timeline import timeline
-from benchmark.results.recorded_run import read_recorded_run
+from benchmark.report.timeline import Timeline, timeline
 from stage.errors import InputError
 from stage.publish import write_text
 
@@ -30,50 +35,93 @@ HERE = Path(__file__).parent
 PAGE, VENDOR = HERE / "template", HERE / "vendor"
 
 
-def write_report(paths: Sequence[Path], output: Path, *, ruleset: str | None = None) -> str:
-    """Write the page about folders of runs or of results, or result files; returns what it says in a line.
+@dataclass(frozen=True)
+class ReportOptions:
+    """What ``report`` is asked for besides results and output."""
+
+    ruleset: str | None = None
+    previous: Path | None = None
+    """A round, or an earlier version of this one, to tell changes from."""
+    plan: Path | None = None
+    """JSON of a plan, to put beside what one run measured."""
+
+
+def write_report(paths: Sequence[Path], output: Path, options: ReportOptions | None = None) -> str:
+    """Write the page about runs, packages or rounds; returns what it says in a line.
 
     Raises InputError where there is nothing to report on, or ``output`` is a folder.
     """
+    require_file(output)
+    return write_page(report_on(paths, options or ReportOptions(), output.absolute().parent), output)
+
+
+def require_file(output: Path) -> None:
+    """Raises InputError for a folder."""
     if output.is_dir():
         raise InputError(f"{output}: a folder; --output is the HTML file to write")
-    page = report_on([result for path in paths for result in _results_in(path)], ruleset)
+
+
+def write_page(page: Page, output: Path) -> str:
     text = render(page)
     write_text(output, text)
     return f"{output}: {page.headline}; {page.verdict.word.lower()}; {len(text.encode()) / 1000:,.0f} kB"
 
 
-def report_on(paths: Sequence[Path], ruleset: str | None) -> Page:
-    """The page about folders of runs, or result files. Raises InputError where there is none."""
+def report_on(paths: Sequence[Path], options: ReportOptions, beside: Path | None = None) -> Page:
+    """The page about runs, packages or rounds; ``beside``: the folder it will lie in. Raises InputError for no results."""
     if not paths:
-        raise InputError("nothing to report on; give folders of runs, or result files (see --help)")
-    runs = [read_recorded_run(path) for path in paths]
-    judgement = judge([run.path for run in runs], ruleset)
-    speeds = [speed_of(run, judgement.score_of(run.path)) for run in runs]
-    timelines = [timeline(run) for run in runs]
-    band = reference_band([run.summary for run in runs], judgement.rulesets[-1])
-    drawn = figures(runs, timelines, speeds, band)
+        raise InputError("nothing to report on; give folders of runs, result files, packages or rounds (see --help)")
+    return page_of(judge(paths, options.ruleset), options, beside)
+
+
+def page_of(judgement: Judgement, options: ReportOptions, beside: Path | None = None) -> Page:
+    """The page about what was reviewed."""
+    runs, names = reported_runs(judgement), system_names(judgement)
+    timelines = [timeline(run.recorded) for run in runs]
+    packaged = any(subject.kind == "package" for subject in judgement.subjects)
+    before = () if options.previous is None else judge([options.previous], options.ruleset).systems
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    footer = (
-        f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the logs' clocks."
+    return make_page(
+        PageInput(
+            runs=runs,
+            timelines=timelines,
+            figures=_drawn(runs, names, timelines, judgement),
+            judgement=judgement,
+            names=names,
+            footer=f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). "
+            "Times by the logs' clocks.",
+            beside=beside if packaged else None,
+            changes=changes(judgement.systems, names, before) if options.previous is not None else (),
+            planned=_planned(runs, options.plan),
+        )
     )
-    return make_page(runs, distinct_names(paths), timelines, drawn, judgement, footer)
 
 
-def _results_in(path: Path) -> list[Path]:
-    """A folder of several results stands for them; the folder of a run, and a file, for themselves."""
-    found = sorted(path.glob("result_*.txt")) if path.is_dir() else []
-    return found if len(found) > 1 else [path]
+def _drawn(
+    runs: Sequence[ReportedRun], names: Sequence[str], timelines: Sequence[Timeline], judgement: Judgement
+) -> list[Figure]:
+    recorded = [run.recorded for run in runs]
+    if not runs:
+        return []
+    band = reference_band([run.summary for run in recorded], judgement.rulesets[-1])
+    drawn = figures(recorded, timelines, [speed_of(run.recorded, run.score) for run in runs], band)
+    accuracy = next((figure for figure in drawn if figure.name == "accuracy"), None)
+    if accuracy is not None:
+        found = differences(accuracy, [run.summary for run in recorded], [run.system for run in runs], names)
+        drawn += [found] if found is not None else []
+    groups = [run.group for run in runs]
+    titles = list(names) if len(names) > 1 else [run.name for run in runs]
+    return in_panels(coloured(drawn, groups, COLOURS), groups, titles, COLOURS)
 
 
-def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """As much of the end of each path as tells them apart."""
-    parts = [path.resolve().parts for path in paths]
-    for count in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(part[-count:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{number}: {path.name}" for number, path in enumerate(paths)]
+def _planned(runs: Sequence[ReportedRun], plan: Path | None) -> PlannedShown | None:
+    """The plan given, or that in the folder of the run, beside the run. Raises InputError for several runs."""
+    if plan is not None and len(runs) != 1:
+        raise InputError(f"--plan is put beside one run, there are {len(runs)}; report on one, or leave --plan out")
+    if plan is None and len(runs) == 1 and runs[0].recorded.config:
+        beside = runs[0].recorded.path.with_name(PLAN_FILE)
+        plan = beside if beside.is_file() else None
+    return None if plan is None else plan_beside(read_plan(plan), runs[0])
 
 
 def render(page: Page) -> str:
@@ -86,6 +134,7 @@ def render(page: Page) -> str:
     return environment.get_template("report.html.j2").render(
         report=page,
         captions={figure.name: _caption(figure, page) for figure in page.figures},
+        families=_families(page.figures),
         figure_data=_figure_data(page),
         style_hashes=_hashes(styles),
         script_hashes=_hashes(scripts),
@@ -109,13 +158,27 @@ def _figure_data(page: Page) -> dict[str, Any]:
     return {"runs": [run.name for run in page.runs], "figures": [asdict(figure) for figure in page.figures]}
 
 
+def _families(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
+    """Whole figures, and the panels of those that have some, by the name of the whole."""
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        found.setdefault(figure.family or figure.name, []).append(figure)
+    return found
+
+
 def _caption(figure: Figure, page: Page) -> str:
     """The figure in words."""
-    first = figure.lines[0]
     unit = f"{figure.y_label}, against {figure.x_label}"
-    if len(page.runs) > 1:
-        return f"{unit}; {len(figure.lines)} runs."
+    if figure.name.startswith("mfu"):
+        unit += f". {page.caution}"
+    end = f" {figure.note}" if figure.note else ""
+    if not figure.lines:
+        return f"{unit}.{end}"
+    first = figure.lines[0]
+    if figure.family or len(figure.lines) > 1:
+        return f"{unit}; {len(figure.lines)} run{'' if len(figure.lines) == 1 else 's'}.{end}"
     if figure.from_zero:
         ordered = sorted(first.values)
-        return f"{unit}; median {ordered[len(ordered) // 2]:.4g}, {ordered[0]:.4g} to {ordered[-1]:.4g}."
-    return f"{unit}; from {first.values[0]:.5g} to {first.values[-1]:.5g}."
+        return f"{unit}; median {ordered[len(ordered) // 2]:.4g}, {ordered[0]:.4g} to {ordered[-1]:.4g}.{end}"
+    low, high = (perplexity(one, figure.target, "{:.5g}") for one in (first.values[0], first.values[-1]))
+    return f"{unit}; from {low} to {high}.{end}"

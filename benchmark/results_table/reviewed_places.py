@@ -17,9 +17,10 @@ MOST_PROBLEM = 300
 
 @dataclass(frozen=True)
 class ReviewedPlace:
-    """A package, a folder of runs or a result file."""
+    """A package, or runs that lie in none."""
 
     path: Path
+    """The package; of loose runs the first path."""
     review: Review | None
     """None where it could not be reviewed."""
     problem: str | None = None
@@ -36,20 +37,23 @@ class ReviewedPlace:
 
 
 def review_places(paths: Sequence[Path], ruleset: str | None = None) -> list[ReviewedPlace]:
-    """Review each package below ``paths``, and each path that is none and holds none.
+    """Review each package below ``paths`` by itself, and together all paths that are none and hold none.
 
     Raises InputError for a path without results. What is wrong with a package of a round is its ``problem``.
     """
+    packages, loose = places_below(paths)
     given = {path.absolute() for path in paths}
-    return [_reviewed(place, place in given, ruleset) for place in places_below(paths)]
+    together = [ReviewedPlace(loose[0], review(loose, ruleset))] if loose else []
+    return together + [_reviewed(place, place in given, ruleset) for place in packages]
 
 
-def places_below(paths: Sequence[Path]) -> list[Path]:
-    """The packages below each path, or the path itself; each once. Raises InputError for no paths."""
+def places_below(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The packages at and below all paths, and the paths without any; each once. Raises InputError for no paths."""
     if not paths:
         raise InputError("no results given; name folders of runs, packages or rounds (see --help)")
-    found = [list(_packages_below(path.absolute(), DEEPEST)) or [path.absolute()] for path in paths]
-    return list(dict.fromkeys(place for places in found for place in places))
+    below = {path.absolute(): list(_packages_below(path.absolute(), DEEPEST)) for path in paths}
+    packages = [package for found in below.values() for package in found]
+    return list(dict.fromkeys(packages)), [path for path, found in below.items() if not found]
 
 
 def _packages_below(path: Path, depth: int) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmark.results.published_runs import PUBLISHED_RUNS
 from benchmark.results.score import score
-from benchmark.results.subjects import SubmissionPackage, find_subjects
+from benchmark.results.subjects import SubmissionPackage, ruleset_for
 from benchmark.results_table.cell_values import round_number
 from benchmark.results_table.columns import DESCRIPTION, IDENTITY, LOGGED, MEASURED, SCORES
 from benchmark.results_table.reviewed_places import places_below
@@ -34,15 +34,13 @@ IN_RUN_ROW_ALONE = ("evaluation_tokens", "evaluation_values")
 def published_rows(folders: Sequence[Path]) -> list[Row]:
     """A row per system and run of the packages below ``folders``, each fact once."""
     rows: list[Row] = []
-    for place in places_below(folders):
-        for subject in find_subjects([place], None):
-            if not isinstance(subject, SubmissionPackage):
-                raise InputError(f"{place}: no submission package; give rounds as they were published")
-            for one in subject.sets:
-                bare = SubjectReview("package", str(place), one.ruleset, (), (), (one,), ())
-                facts = SystemFacts(bare, one, score(one))
-                rows.append({**system_row(facts), **dict.fromkeys(IN_RUN_ROW_ALONE)})
-                rows += ({**run_row_of(run), **dict.fromkeys(IN_SYSTEM_ROW_ALONE)} for run in facts.runs)
+    packages, _ = places_below(folders)
+    for package in packages:
+        for one in SubmissionPackage(package, ruleset_for(package, None)).sets:
+            bare = SubjectReview("package", str(package), one.ruleset, (), (), (one,), ())
+            facts = SystemFacts(bare, one, score(one))
+            rows.append({**system_row(facts), **dict.fromkeys(IN_RUN_ROW_ALONE)})
+            rows += ({**run_row_of(run), **dict.fromkeys(IN_SYSTEM_ROW_ALONE)} for run in facts.runs)
     if not rows:
         raise InputError("no results of gpt3 below the folders given; give rounds as they were published")
     return rows

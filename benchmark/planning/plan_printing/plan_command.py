@@ -30,10 +30,24 @@ def print_plan(config: RunConfig, options: PlanOptions, *, as_json: bool, calibr
     constants = _constants(config, calibration)
     examined = dry_run(config) if options.stack == "ours" else None
     made = make_plan(config, examined, options, constants)
-    print(json.dumps(asdict(made)) if as_json else format_run_plan(made, config))
+    content = {**asdict(made), "planned_for": _planned_for(config, options)}
+    print(json.dumps(content) if as_json else format_run_plan(made, config))
     if made.complaint is not None:
         raise CheckFailed(made.complaint)
     return 0
+
+
+def _planned_for(config: RunConfig, options: PlanOptions) -> dict[str, str | int]:
+    """What tells whether a run is the planned one; ``report --plan`` reads it."""
+    system = config.system
+    return {
+        "benchmark": config.benchmark.name,
+        "system": system.name,
+        "accelerator": system.accelerator or system.device,
+        "devices": system.num_devices,
+        "global_batch_size": config.benchmark.global_batch_size,
+        "precision": "fp32" if config.precision == "fp32" else options.precision,
+    }
 
 
 def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:

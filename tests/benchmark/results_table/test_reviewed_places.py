@@ -10,6 +10,7 @@ from benchmark.results_table import reviewed_places
 from benchmark.results_table.reviewed_places import places_below, review_places
 from benchmark.review.verdict import Review
 from stage.errors import InputError
+from tests.benchmark.report.runs import write_run
 from tests.benchmark.results_table.places import own_review, without_official_tools, write_round
 
 
@@ -66,11 +67,19 @@ def test_folders_of_rounds_and_single_packages_are_found_once(tmp_path: Path) ->
     first = write_round(tmp_path / "training_results_v3.1", ["A"])
     second = write_round(tmp_path / "training_results_v4.1", ["B", "C"])
     places = [first / "A", second / "B", second / "C"]
-    assert places_below([tmp_path]) == places
-    assert places_below([second, tmp_path]) == [*places[1:], places[0]]
-    assert places_below([second / "B"]) == [second / "B"]
+    assert places_below([tmp_path]) == (places, [])
+    assert places_below([second, tmp_path]) == ([*places[1:], places[0]], [])
+    assert places_below([second / "B"]) == ([second / "B"], [])
     system = next((second / "B" / "results").iterdir())
-    assert places_below([system]) == [system]
+    assert places_below([first, system]) == ([first / "A"], [system])
+
+
+def test_loose_runs_of_one_system_are_reviewed_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_official_tools(monkeypatch)
+    runs = [write_run(tmp_path / f"run_{seed}", seed=seed) for seed in range(3)]
+    (place,) = review_places(runs)
+    (system,) = place.systems
+    assert [run.summary.seeds[0] for run in system.runs] == [0, 1, 2]
 
 
 def test_path_given_without_results_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

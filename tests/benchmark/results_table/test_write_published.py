@@ -26,5 +26,5 @@ def test_facts_of_a_round_stand_in_it_once(tmp_path: Path) -> None:
 
 
 def test_folder_without_packages_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no result_"):
+    with pytest.raises(InputError, match="no results of gpt3 below the folders"):
         write_published([tmp_path], tmp_path / "p.csv")

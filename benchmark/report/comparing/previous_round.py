@@ -1,0 +1,100 @@
+"""What changed since another round, or since an earlier version of the same one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmark.config.accelerators import accelerator_named
+from benchmark.report.page_numbers import NOTHING, number
+from benchmark.results_table.row_facts import SystemFacts
+
+
+@dataclass(frozen=True)
+class ChangeRow:
+    """A system, and what it was."""
+
+    name: str
+    kind: str
+    """same, successor, new or gone."""
+    before: str
+    """Name and round of what it is compared with."""
+    score_before: str
+    score: str
+    difference: str
+    """Of the score, in per cent."""
+    other: Sequence[str]
+    """What else changed."""
+
+
+def changes(
+    systems: Sequence[SystemFacts], names: Sequence[str], before: Sequence[SystemFacts]
+) -> list[ChangeRow]:
+    """A row per system, then those that are gone.
+
+    A system is compared with that of the same package and folder; failing that, with one of the same submitter, of as
+    many accelerators of the same model, that has no namesake.
+    """
+    left = list(before)
+    partners: dict[int, tuple[str, SystemFacts]] = {}
+    for kind, alike in (("same", _namesakes), ("successor", _alike)):
+        for place, facts in enumerate(systems):
+            found = next((other for other in left if alike(facts, other)), None)
+            if place not in partners and found is not None:
+                partners[place] = kind, found
+                left.remove(found)
+    rows = []
+    for place, (facts, name) in enumerate(zip(systems, names, strict=True)):
+        kind, other = partners.get(place, ("new", None))
+        rows.append(_row(kind, name, facts, other))
+    gone = [
+        ChangeRow(facts.result_set.name, "gone", _told(facts), number(facts.score.minutes, "{:.2f}"), NOTHING, NOTHING, ())
+        for facts in left
+    ]
+    return rows + gone
+
+
+def _namesakes(one: SystemFacts, other: SystemFacts) -> bool:
+    return (one.package, one.result_set.name) == (other.package, other.result_set.name)
+
+
+def _alike(one: SystemFacts, other: SystemFacts) -> bool:
+    first, second = one.score, other.score
+    if one.package != other.package or first.accelerators is None or first.accelerators != second.accelerators:
+        return False
+    models = [accelerator_named(score.accelerator or "") or score.accelerator for score in (first, second)]
+    return models[0] == models[1]
+
+
+def _row(kind: str, name: str, facts: SystemFacts, other: SystemFacts | None) -> ChangeRow:
+    minutes = facts.score.minutes
+    if other is None:
+        return ChangeRow(name, kind, NOTHING, NOTHING, number(minutes, "{:.2f}"), NOTHING, ())
+    was = other.score.minutes
+    ratio = NOTHING if not minutes or not was else f"{minutes / was - 1:+.1%}"
+    return ChangeRow(
+        name, kind, _told(other), number(was, "{:.2f}"), number(minutes, "{:.2f}"), ratio, list(_others(facts, other))
+    )
+
+
+def _others(facts: SystemFacts, other: SystemFacts) -> list[str]:
+    told = []
+    for title, now, was in (
+        ("batch size", number(facts.score.batch_size, "{:,.0f}"), number(other.score.batch_size, "{:,.0f}")),
+        ("convergence", facts.result_set.convergence.standing, other.result_set.convergence.standing),
+        ("ruleset", facts.result_set.ruleset, other.result_set.ruleset),
+        ("review", _verdict(facts), _verdict(other)),
+    ):
+        if now != was:
+            told.append(f"{title} {was}, now {now}")
+    for severity in ("error", "warning"):
+        now_rules, was_rules = ({finding.rule for finding in one.findings(severity)} for one in (facts, other))
+        told += [f"new {severity} {rule}" for rule in sorted(now_rules - was_rules)]
+        told += [f"no more {severity} {rule}" for rule in sorted(was_rules - now_rules)]
+    return told
+
+
+def _verdict(facts: SystemFacts) -> str:
+    return "rejected" if facts.findings("error") or not facts.subject.passed else "acceptable"
+
+
+def _told(facts: SystemFacts) -> str:
+    return f"{facts.result_set.name}, v{facts.round}"
