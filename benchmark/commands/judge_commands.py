@@ -35,23 +35,28 @@ class ReviewCommand:
 
 @dataclass(frozen=True)
 class ReportCommand:
-    """Write one self-contained HTML page about runs: verdict and score, accuracy, training, speed, where the time went,
-    origin, every finding of review. Several runs overlay. Exit status 0 if it is written, whatever the verdict.
+    """Write one self-contained HTML page about runs, packages or rounds: verdict and score of each system, accuracy,
+    training, speed, where the time went, origin, every finding of review. A round has a leaderboard, which a broken
+    package does not end. Exit status 0 if it is written, whatever the verdict.
 
     Example: python -m benchmark report runs/rehearsal/run_0 --output report.html
     """
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs or of results, or result files, published ones too."""
+    """Folders of runs or of results, result files, submission packages, rounds; published ones, too."""
     output: Path
     """HTML file to write."""
     ruleset: str | None = None
     """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
+    previous: Path | None = None
+    """Another round, or an earlier version of this one: show what changed since."""
+    plan: Path | None = None
+    """What plan --json printed: put it beside what the run measured. By default plan.json in the run's folder."""
 
     def run(self) -> int:
-        from benchmark.report.write_report import write_report
+        from benchmark.report.write_report import ReportOptions, write_report
 
-        print(write_report(self.paths, self.output, ruleset=self.ruleset))
+        print(write_report(self.paths, self.output, ReportOptions(self.ruleset, self.previous, self.plan)))
         return 0
 
 

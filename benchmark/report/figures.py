@@ -88,6 +88,8 @@ class Figure:
     """What is not drawn."""
     family: str = ""
     """Of which figure this is a panel; empty: it is whole."""
+    heading: str = ""
+    """Title of the whole."""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
     """Of all panels; None: that of the lines."""

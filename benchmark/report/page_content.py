@@ -83,14 +83,20 @@ def make_page(given: PageInput) -> Page:
 def _checks(checks: Sequence[ToolVerdict], near: Callable[[str], str]) -> list[CheckRow]:
     """What did not pass, one by one; then what passed, a line for each tool."""
     rows = [
-        CheckRow(one.tool, near(one.subject), "bad", one.outcome, [near(line) for line in (*one.complaints, *one.notes)])
+        CheckRow(
+            one.tool, near(one.subject), "bad", one.outcome, [near(line) for line in (*one.complaints, *one.notes)]
+        )
         for one in checks
         if not one.passed
     ]
     for tool in dict.fromkeys(one.tool for one in checks if one.passed):
         mine = [one for one in checks if one.passed and one.tool == tool]
-        subject = near(mine[0].subject) if len(mine) == 1 else f"{len(mine)} of {sum(one.tool == tool for one in checks)}"
-        rows.append(CheckRow(tool, subject, "good", "passed", list(dict.fromkeys(near(n) for one in mine for n in one.notes))))
+        subject = (
+            near(mine[0].subject) if len(mine) == 1 else f"{len(mine)} of {sum(one.tool == tool for one in checks)}"
+        )
+        rows.append(
+            CheckRow(tool, subject, "good", "passed", list(dict.fromkeys(near(n) for one in mine for n in one.notes)))
+        )
     return rows
 
 
@@ -123,8 +129,8 @@ def _subject(runs: Sequence[RecordedRun], names: Sequence[str]) -> str:
 
 
 def _nearer(given: PageInput) -> Callable[[str], str]:
-    """Shorten the paths of logs in a text to the names that the page has for them, and others to what follows the folder
-    that holds their package or run."""
+    """Shorten the paths of logs in a text to the names that the page has for them, and others to what follows the
+    folder that holds their package or run."""
     short = {str(run.recorded.path.absolute()): run.name for run in given.runs}
     for place in given.judgement.places:
         short[f"{place.path.absolute().parent}/"] = ""

@@ -42,7 +42,7 @@ class TimePart:
     seconds: str
     share: str
     start: float
-    """In thousandths of the bar."""
+    """In thousandths of the longest of the page's runs."""
     width: float
     meaning: str
 
@@ -97,8 +97,6 @@ class Times:
     text: str
     """All parts in one sentence."""
     total: str
-    width: float
-    """Of the bar, in per cent of the longest."""
     parts: Sequence[TimePart]
     attempts: AttemptsShown | None
     """None of a log alone."""

@@ -66,7 +66,7 @@ def times_of(times: Timeline, name: str, longest: float) -> Times:
         share = seconds / times.total
         label = "train and all else" if part == "productive" and times.ledger is None else part
         meaning = "all of the run that is not told apart" if label != part else MEANINGS[part]
-        width = 1000 * share
+        width = 1000 * seconds / longest
         parts.append(
             TimePart(part, label, duration(seconds), f"{share:.1%}", round(start, 2), round(width, 2), meaning)
         )
@@ -74,7 +74,7 @@ def times_of(times: Timeline, name: str, longest: float) -> Times:
     told = ", ".join(f"{part.label} {part.seconds} ({part.share})" for part in parts)
     attempts = None if times.ledger is None else attempts_shown(times.ledger)
     total = duration(times.total)
-    return Times(name, f"{total} in all: {told}", total, round(100 * times.total / longest, 2), parts, attempts)
+    return Times(name, f"{total} in all: {told}", total, parts, attempts)
 
 
 def origin(runs: Sequence[ReportedRun], systems: Sequence[SystemFacts], names: Sequence[str]) -> Iterator[RunGroup]:
@@ -91,7 +91,9 @@ def origin(runs: Sequence[ReportedRun], systems: Sequence[SystemFacts], names: S
     for title, told in tables:
         found = [told(run.recorded) for run in runs]
         if several:
-            found = [_together([found[n] for n, run in enumerate(runs) if run.system == one]) for one in range(len(systems))]
+            found = [
+                _together([found[n] for n, run in enumerate(runs) if run.system == one]) for one in range(len(systems))
+            ]
         yield RunGroup(title, columns, _side_by_side(found))
 
 
@@ -99,7 +101,10 @@ def _together(tables: Sequence[Mapping[str, object]]) -> dict[str, object]:
     """What several runs of a system say: each value once."""
     names = dict.fromkeys(name for table in tables for name in table)
     told = {name: list(dict.fromkeys(str(table[name]) for table in tables if name in table)) for name in names}
-    return {name: "; ".join(values[:MOST_VALUES]) + (" …" if len(values) > MOST_VALUES else "") for name, values in told.items()}
+    return {
+        name: "; ".join(values[:MOST_VALUES]) + (" …" if len(values) > MOST_VALUES else "")
+        for name, values in told.items()
+    }
 
 
 def _side_by_side(tables: Sequence[Mapping[str, object]]) -> list[tuple[str, list[str]]]:

@@ -150,12 +150,14 @@ def read_plan(path: Path) -> Mapping[str, Any]:
 
 
 def plan_beside(plan: Mapping[str, Any], run: ReportedRun) -> PlannedShown:
-    """The figures that both have, the planned parts of the step, and remarks: another machine, where a difference is."""
+    """The figures that both have, the planned parts of the step, and remarks: another run, where a difference is."""
     lines = [line for figure in FIGURES if (line := _line(figure, plan, run)) is not None]
     planned_for = plan["planned_for"]
     system = shortened(str(planned_for.get("system") or planned_for.get("accelerator") or "?"), 60)
     remarks = [*_other_machine(planned_for, run), *_causes(plan, run)]
-    text = f"Planned for {system}, global batch size {number(as_number(planned_for.get('global_batch_size')), '{:,.0f}')}."
+    text = (
+        f"Planned for {system}, global batch size {number(as_number(planned_for.get('global_batch_size')), '{:,.0f}')}."
+    )
     return PlannedShown(text, lines, list(_parts(plan)), remarks)
 
 
@@ -166,7 +168,9 @@ def _line(figure: PlannedFigure, plan: Mapping[str, Any], run: ReportedRun) -> P
     within = interval is not None and interval[0] <= measured <= interval[1]
     told = NOTHING if interval is None else f"{figure.form(interval[0])} to {figure.form(interval[1])}"
     difference = f"{measured / planned - 1:+.1%}"
-    return PlannedLine(figure.name, figure.form(planned), told, figure.form(measured), difference, "good" if within else "bad")
+    return PlannedLine(
+        figure.name, figure.form(planned), told, figure.form(measured), difference, "good" if within else "bad"
+    )
 
 
 def _interval(value: Any) -> tuple[float, float] | None:
@@ -208,7 +212,7 @@ def _causes(plan: Mapping[str, Any], run: ReportedRun) -> Iterator[str]:
     if planned is None or measured is None or interval is None or measured <= interval[1]:
         return
     late_s = measured - planned
-    yield f"A step takes {duration(late_s)} more than planned; to see in which part: --profile, and slice on such a device."
+    yield f"A step takes {duration(late_s)} more than planned; to see in which part: --profile, and slice."
     for part, cause in LIKELY_CAUSES:
         seconds = as_number(_at("parts", part)(plan))
         if seconds is not None and seconds > WORTH_NAMING * late_s:

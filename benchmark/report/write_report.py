@@ -28,6 +28,7 @@ from benchmark.report.reference_runs import reference_band
 from benchmark.report.reported_run import COLOURS, ReportedRun, reported_runs, system_names
 from benchmark.report.step_speed import speed_of
 from benchmark.report.timeline import Timeline, timeline
+from benchmark.results_table.reviewed_places import read_places
 from stage.errors import InputError
 from stage.publish import write_text
 
@@ -68,7 +69,7 @@ def write_page(page: Page, output: Path) -> str:
 
 
 def report_on(paths: Sequence[Path], options: ReportOptions, beside: Path | None = None) -> Page:
-    """The page about runs, packages or rounds; ``beside``: the folder it will lie in. Raises InputError for no results."""
+    """The page about runs, packages or rounds, which will lie in ``beside``. Raises InputError for no results."""
     if not paths:
         raise InputError("nothing to report on; give folders of runs, result files, packages or rounds (see --help)")
     return page_of(judge(paths, options.ruleset), options, beside)
@@ -79,7 +80,7 @@ def page_of(judgement: Judgement, options: ReportOptions, beside: Path | None = 
     runs, names = reported_runs(judgement), system_names(judgement)
     timelines = [timeline(run.recorded) for run in runs]
     packaged = any(subject.kind == "package" for subject in judgement.subjects)
-    before = () if options.previous is None else judge([options.previous], options.ruleset).systems
+    before = () if options.previous is None else Judgement(read_places([options.previous], options.ruleset)).systems
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return make_page(
         PageInput(
@@ -169,13 +170,14 @@ def _families(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
 def _caption(figure: Figure, page: Page) -> str:
     """The figure in words."""
     unit = f"{figure.y_label}, against {figure.x_label}"
-    if figure.name.startswith("mfu"):
-        unit += f". {page.caution}"
-    end = f" {figure.note}" if figure.note else ""
+    notes = (page.caution if figure.name.startswith("mfu") else "", figure.note)
+    end = "".join(f" {note}" for note in notes if note)
     if not figure.lines:
         return f"{unit}.{end}"
     first = figure.lines[0]
-    if figure.family or len(figure.lines) > 1:
+    if figure.family:
+        return f"{unit}; one scale for all; grey: the others.{end}"
+    if len(figure.lines) > 1:
         return f"{unit}; {len(figure.lines)} run{'' if len(figure.lines) == 1 else 's'}.{end}"
     if figure.from_zero:
         ordered = sorted(first.values)

@@ -1,18 +1,19 @@
 """Every package and set of runs below some folders, each reviewed by itself: a broken one ends nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.results.printable import shortened
-from benchmark.results.subjects import RESULT_FILES, is_package, subfolders
+from benchmark.results.subjects import RESULT_FILES, find_subjects, is_package, subfolders
 from benchmark.results_table.row_facts import SystemFacts
-from benchmark.review.verdict import Review, review
+from benchmark.review.verdict import Review, review, subject_review
 from stage.errors import InputError
 
 DEEPEST = 3
 """Folders below a given one in which packages are looked for: rounds, and folders of rounds."""
 MOST_PROBLEM = 300
+Reviewing = Callable[[Sequence[Path], str | None], Review]
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,23 @@ def review_places(paths: Sequence[Path], ruleset: str | None = None) -> list[Rev
 
     Raises InputError for a path without results. What is wrong with a package of a round is its ``problem``.
     """
+    return _each(paths, ruleset, review)
+
+
+def read_places(paths: Sequence[Path], ruleset: str | None = None) -> list[ReviewedPlace]:
+    """The same with our own rules alone: no official checker is started. Its ``checks`` are empty."""
+    return _each(paths, ruleset, _by_own_rules)
+
+
+def _each(paths: Sequence[Path], ruleset: str | None, reviewing: Reviewing) -> list[ReviewedPlace]:
     packages, loose = places_below(paths)
     given = {path.absolute() for path in paths}
-    together = [ReviewedPlace(loose[0], review(loose, ruleset))] if loose else []
-    return together + [_reviewed(place, place in given, ruleset) for place in packages]
+    together = [ReviewedPlace(loose[0], reviewing(loose, ruleset))] if loose else []
+    return together + [_reviewed(place, place in given, ruleset, reviewing) for place in packages]
+
+
+def _by_own_rules(paths: Sequence[Path], ruleset: str | None) -> Review:
+    return Review(tuple(subject_review(subject, ()) for subject in find_subjects(paths, ruleset)), 0.0)
 
 
 def places_below(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -68,9 +82,9 @@ def _packages_below(path: Path, depth: int) -> Iterator[Path]:
         return
 
 
-def _reviewed(place: Path, given: bool, ruleset: str | None) -> ReviewedPlace:
+def _reviewed(place: Path, given: bool, ruleset: str | None, reviewing: Reviewing) -> ReviewedPlace:
     try:
-        return ReviewedPlace(place, review([place], ruleset))
+        return ReviewedPlace(place, reviewing([place], ruleset))
     except InputError as error:
         if given:
             raise

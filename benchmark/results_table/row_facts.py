@@ -115,8 +115,15 @@ class RunFacts:
 
     def findings(self, severity: Severity) -> list[Finding]:
         """What was found in this file."""
-        path = self.summary.log.path
-        return [one for one in self.system.subject.of(severity) if Path(one.path) == path]
+        path = str(self.summary.log.path)
+        return [
+            one for one in self.system.subject.of(severity) if any(_in(place, path) for place in (one.place, *one.also))
+        ]
+
+
+def _in(place: str, path: str) -> bool:
+    """Whether ``place``, a path that a line may follow, is in a file."""
+    return place == path or place.startswith(f"{path}:")
 
 
 def scalars(run: RunFacts, leave_out: Sequence[str]) -> dict[str, str | float | bool]:

@@ -13,6 +13,8 @@ from benchmark.results.run_summary import RunSummary
 Curve = Sequence[tuple[float, float]]
 """Tokens and log perplexity, by tokens."""
 LEAST_PUBLISHED = 3
+OUTSIDE = 0.05
+"""Share of the published curves that is left out above and below the shade."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Baseline:
         return [(tokens, statistics.fmean(values)) for tokens, values in sorted(kept.items())]
 
 
-def differences(accuracy: Figure, runs: Sequence[RunSummary], systems: Sequence[int], names: Sequence[str]) -> Figure | None:
+def differences(
+    accuracy: Figure, runs: Sequence[RunSummary], systems: Sequence[int], names: Sequence[str]
+) -> Figure | None:
     """Each line of ``accuracy`` minus the mean of the published runs at the same batch size, or else, where there are
     several systems, of the first one's runs; None where there is neither.
 
@@ -55,7 +59,7 @@ def differences(accuracy: Figure, runs: Sequence[RunSummary], systems: Sequence[
         lines,
         dots=True,
         shade=None if published is None else _shade(published.curves, mean),
-        target=None,
+        note="" if published is None else "Grey: nine of ten published runs.",
     )
 
 
@@ -86,9 +90,12 @@ def _minus(line: Line, mean: Curve) -> Line | None:
 
 
 def _shade(curves: Sequence[Curve], mean: Curve) -> Shade:
-    """From the lowest to the highest at each of the mean's tokens."""
-    at = [[value - middle for curve in curves if (value := value_at(curve, x)) is not None] for x, middle in mean]
-    return Shade([x for x, _ in mean], [round(min(one), 6) for one in at], [round(max(one), 6) for one in at])
+    """What nine of ten curves lie between at each of the mean's tokens: a few have spikes of their own."""
+    at = [sorted(value - middle for curve in curves if (value := value_at(curve, x)) is not None) for x, middle in mean]
+    out = [round(OUTSIDE * (len(one) - 1)) for one in at]
+    low = [round(one[place], 6) for one, place in zip(at, out, strict=True)]
+    high = [round(one[-1 - place], 6) for one, place in zip(at, out, strict=True)]
+    return Shade([x for x, _ in mean], low, high)
 
 
 def value_at(curve: Curve, x: float) -> float | None:

@@ -14,7 +14,7 @@ def coloured(figures: Sequence[Figure], groups: Sequence[int], colours: int) -> 
 
 
 def in_panels(figures: Sequence[Figure], groups: Sequence[int], names: Sequence[str], colours: int) -> list[Figure]:
-    """Figures as they are while each group has a colour; else one per group, on the scale of all, named as the group."""
+    """Figures as they are while each group has a colour; else one per group, on the scale of all, and named as it."""
     if len(set(groups)) <= colours:
         return list(figures)
     return [panel for figure in figures for panel in _panels(figure, groups, names)]
@@ -32,6 +32,7 @@ def _panels(figure: Figure, groups: Sequence[int], names: Sequence[str]) -> list
                     figure,
                     name=f"{figure.name}-{group}",
                     family=figure.name,
+                    heading=figure.title,
                     title=names[group],
                     lines=[replace(line, colour=0) for line in lines],
                     marks=[mark for mark in figure.marks if groups[mark.run] == group],

@@ -16,6 +16,7 @@ from benchmark.results_table.row_facts import SystemFacts
 KINDS = {"rejected": "bad", "acceptable with questions": "warn", "acceptable": "good"}
 """How a verdict is coloured."""
 MOST_FIELD = 400
+MANY_TOKENS = 10_000_000
 LEFT_OUT = ("submitter", "division", "status", "system_name")
 """Fields of a description that stand in the table of systems."""
 
@@ -74,7 +75,9 @@ class ConvergenceRow:
     kind: str
 
 
-def system_rows(systems: Sequence[SystemFacts], names: Sequence[str], colours: int, beside: Path | None) -> list[SystemRow]:
+def system_rows(
+    systems: Sequence[SystemFacts], names: Sequence[str], colours: int, beside: Path | None
+) -> list[SystemRow]:
     """Best score first, those without a score last. ``beside``: the folder from which links lead to the logs."""
     rows = [
         _row(place, facts, name, place if len(systems) <= colours else None, beside)
@@ -86,13 +89,17 @@ def system_rows(systems: Sequence[SystemFacts], names: Sequence[str], colours: i
 def _row(place: int, facts: SystemFacts, name: str, colour: int | None, beside: Path | None) -> SystemRow:
     score, middle = facts.score, facts.middle
     errors, questions = len(facts.findings("error")), len(facts.findings("warning"))
-    verdict = "rejected" if errors or not facts.subject.passed else "acceptable with questions" if questions else "acceptable"
-    devices = None if score.accelerators is None else f"{score.accelerators:,} x {shortened(score.accelerator or '?', 60)}"
+    verdict = (
+        "rejected" if errors or not facts.subject.passed else "acceptable with questions" if questions else "acceptable"
+    )
+    devices = (
+        None if score.accelerators is None else f"{score.accelerators:,} x {shortened(score.accelerator or '?', 60)}"
+    )
     return SystemRow(
         place=place,
         name=name,
         colour=colour,
-        submitter=shortened(score.submitter or facts.package or NOTHING, 60),
+        submitter=shortened(facts.package or score.submitter or NOTHING, 60),
         division=shortened(str(facts.described.get("division") or _first(facts, "division") or NOTHING), 20),
         availability=shortened(str(facts.described.get("status") or _first(facts, "status_class") or NOTHING), 60),
         devices=devices or NOTHING,
@@ -142,11 +149,11 @@ def link(path: Path, beside: Path | None) -> str:
 
 
 def convergence_rows(systems: Sequence[SystemFacts], names: Sequence[str]) -> list[ConvergenceRow]:
-    """Of the systems that have a batch size and tokens to compare."""
+    """Of the systems that are tested: three runs in the closed division."""
     return [
         _convergence(facts.result_set.convergence, name)
         for facts, name in zip(systems, names, strict=True)
-        if facts.result_set.convergence.batch_size is not None and facts.result_set.convergence.tokens
+        if facts.result_set.convergence.standing != "not tested"
     ]
 
 
@@ -156,15 +163,20 @@ def _convergence(result: Convergence, name: str) -> ConvergenceRow:
     return ConvergenceRow(
         name,
         number(result.batch_size, "{:,.0f}"),
-        " ".join(number(tokens / 1e6, "{:,.0f}") for tokens in result.tokens),
-        number(None if result.median is None else result.median / 1e6, "{:,.1f}"),
+        " ".join(map(_tokens, result.tokens)),
+        _tokens(result.median),
         result.why,
-        number(None if point is None else point.mean / 1e6, "{:,.1f}"),
-        number(None if point is None else point.least / 1e6, "{:,.1f}"),
+        _tokens(None if point is None else point.mean),
+        _tokens(None if point is None else point.least),
         f"{result.factor:.4f}",
         result.standing,
         kind,
     )
+
+
+def _tokens(value: float | None) -> str:
+    """In millions where they are many."""
+    return number(value, "{:,.0f}") if value is None or value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
 
 
 def description_rows(systems: Sequence[SystemFacts]) -> list[tuple[str, list[str]]]:

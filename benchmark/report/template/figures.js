@@ -3,12 +3,13 @@
 (() => {
   const { runs, figures } = JSON.parse(document.getElementById("figures").textContent);
   const byName = new Map(figures.map((figure) => [figure.name, figure]));
-  const COLOURS = 6;
+  const DASHES = [undefined, [7, 3], [2, 3], [8, 3, 2, 3]];
+  const families = new Map();
+  for (const figure of figures) if (figure.family) families.set(figure.family, [...(families.get(figure.family) || []), figure]);
   const PRINTED_WIDTH = { accuracy: 680, other: 330 }; // CSS pixels on a page of A4
   let charts = [];
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colourOf = (run) => css(`--run-${run % COLOURS}`);
   const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
@@ -23,10 +24,17 @@
       return largest < 0.01 ? (+value.toPrecision(digits)).toExponential() : String(+value.toPrecision(digits));
     });
   }
-  const shown = (value) => (value === null || value === undefined ? "–" : Math.abs(value) < 0.001 && value !== 0 ? value.toExponential(4) : precise.format(value));
+  // A value; all its digits where fewer would put it on the other side of the target.
+  function shown(value, target) {
+    if (value === null || value === undefined) return "–";
+    if (target !== null && (+value.toPrecision(6) <= target) !== (value <= target)) return String(value);
+    return value !== 0 && (Math.abs(value) < 0.001 || Math.abs(value) >= 1e15) ? value.toExponential(4) : precise.format(value);
+  }
 
   function range(figure) {
     return (_, low, high) => {
+      if (figure.y_range) [low, high] = figure.y_range;
+      if (figure.shade) [low, high] = [Math.min(low, ...figure.shade.low), Math.max(high, ...figure.shade.high)];
       if (figure.target !== null) [low, high] = [Math.min(low, figure.target), Math.max(high, figure.target)];
       if (figure.from_zero) return [0, high > 0 ? high * 1.1 : 1];
       const room = (high - low || Math.abs(high) || 1) * 0.08;
@@ -36,9 +44,34 @@
 
   function xRange(figure) {
     return (_, low, high) => {
+      if (figure.x_range && !figure.zoomed) [low, high] = figure.x_range;
       if (figure.band !== null && !figure.zoomed) high = Math.max(high, figure.band.high);
       return low === high ? [low - 1, high + 1] : [low, high + (high - low) * 0.01];
     };
+  }
+
+  // What other runs lie between, and the lines of the other panels.
+  function drawOthers(u, figure, ratio) {
+    const { ctx } = u;
+    const at = (x, y) => [u.valToPos(x, "x", true), u.valToPos(y, "y", true)];
+    if (figure.shade) {
+      const { x, low, high } = figure.shade;
+      ctx.beginPath();
+      x.forEach((value, place) => ctx.lineTo(...at(value, high[place])));
+      for (let place = x.length - 1; place >= 0; place--) ctx.lineTo(...at(x[place], low[place]));
+      ctx.closePath();
+      ctx.fillStyle = css("--band");
+      ctx.fill();
+    }
+    ctx.strokeStyle = css("--band");
+    ctx.lineWidth = ratio;
+    for (const other of families.get(figure.family) || []) {
+      if (other === figure) continue;
+      const { x, y } = other.lines[0];
+      ctx.beginPath();
+      x.forEach((value, place) => { if (y[place] !== null) ctx.lineTo(...at(value, y[place])); });
+      ctx.stroke();
+    }
   }
 
   function drawBelow(figure) {
@@ -56,10 +89,13 @@
         ctx.fillStyle = css("--band");
         ctx.fillRect(left, bbox.top, Math.max(right - left, 2 * ratio), bbox.height);
         ctx.fillStyle = css("--quiet");
-        ctx.textAlign = "right";
-        ctx.textBaseline = "top";
-        ctx.fillText(figure.band.label, left - 6 * ratio, bbox.top + 4 * ratio);
+        if (!figure.family) {
+          ctx.textAlign = "right";
+          ctx.textBaseline = "top";
+          ctx.fillText(figure.band.label, left - 6 * ratio, bbox.top + 4 * ratio);
+        }
       }
+      drawOthers(u, figure, ratio);
       if (figure.target !== null) {
         const y = u.valToPos(figure.target, "y", true);
         ctx.strokeStyle = ctx.fillStyle = css("--target");
@@ -71,7 +107,7 @@
         ctx.stroke();
         ctx.textAlign = "left";
         ctx.textBaseline = "bottom";
-        ctx.fillText(`target ${figure.target}`, bbox.left + 6 * ratio, y - 3 * ratio);
+        if (!figure.family) ctx.fillText(`target ${figure.target}`, bbox.left + 6 * ratio, y - 3 * ratio);
       }
       const kinds = { evaluation: ["--part-evaluation", 7], checkpoint: ["--part-checkpoint", 13], restart: ["--part-lost", 1e5] };
       ctx.setLineDash([]);
@@ -101,37 +137,40 @@
 
   function axis(label, side, size) {
     return {
-      label, size, labelSize: 20, labelGap: 2, side, stroke: css("--quiet"), font: "12px system-ui, sans-serif",
+      label: label || undefined, size, labelSize: label ? 20 : 0, labelGap: 2, side, stroke: css("--quiet"), font: "12px system-ui, sans-serif",
       labelFont: "12px system-ui, sans-serif", grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false },
       values: ticks, space: side === 2 ? 60 : 34,
     };
   }
+
+  // Of the canvas; the legend flows below it.
+  const heightOf = (element) => Number(getComputedStyle(element).getPropertyValue("--canvas"));
 
   function draw(element) {
     const figure = byName.get(element.dataset.figure);
     const printing = document.documentElement.hasAttribute("data-print");
     const printed = PRINTED_WIDTH[figure.name] || PRINTED_WIDTH.other;
     const width = printing ? printed : element.clientWidth;
-    const legend = 22 * (1 + (figure.lines.length > 2 ? Math.ceil(figure.lines.length / 3) : 0)) + 6;
+    const panel = figure.family !== "";
     const options = {
       width,
-      height: Math.max(160, element.clientHeight - legend),
+      height: heightOf(element),
       cursor: { sync: { key: figure.x_label }, points: { size: 7 }, y: false },
-      legend: { markers: { width: 2 } },
+      legend: { show: !panel, markers: { width: 2 } },
       scales: { x: { time: false, range: xRange(figure) }, y: { range: range(figure) } },
-      axes: [axis(figure.x_label, 2, 30), axis(figure.y_label, 3, labelRoom)],
+      axes: [axis(panel ? "" : figure.x_label, 2, 30), axis(panel ? "" : figure.y_label, 3, labelRoom)],
       series: [
         { label: figure.x_unit, value: (u, value) => (away(u) ? "last" : figure.x_unit === "tokens" ? whole.format(value) : value.toFixed(2)) },
         ...figure.lines.map((line) => ({
-          label: runs[line.run], stroke: colourOf(line.run), width: 1.6, value: (_, value) => shown(value),
-          points: { show: figure.dots, size: 6, fill: css("--page") }, dash: line.run >= COLOURS ? [6, 3] : undefined,
+          label: runs[line.run], stroke: css(`--run-${line.colour}`), width: 1.6, value: (_, value) => shown(value, figure.target),
+          points: { show: figure.dots && !panel, size: 6, fill: css("--page") }, dash: DASHES[line.dash],
         })),
       ],
       hooks: { drawAxes: [drawBelow(figure)], ready: [tellLast], setCursor: [tellLast], setSelect: [() => { figure.zoomed = true; }] },
     };
     const chart = new uPlot(options, uPlot.join(figure.lines.map((line) => [line.x, line.y])), element);
     chart.over.addEventListener("dblclick", () => { figure.zoomed = false; });
-    charts.push({ chart, element, legend, width });
+    charts.push({ chart, element, width });
   }
 
   function redraw() {
@@ -145,7 +184,7 @@
     for (const entry of charts) {
       const width = entry.element.clientWidth;
       if (width > 0 && width !== entry.width) {
-        entry.chart.setSize({ width, height: Math.max(160, entry.element.clientHeight - entry.legend) });
+        entry.chart.setSize({ width, height: heightOf(entry.element) });
         entry.width = width;
       }
     }
