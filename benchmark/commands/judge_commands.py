@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from benchmark.results.subjects import NEWEST_RULESET
+from stage.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,22 @@ class ReviewCommand:
     """Write the whole review here as JSON."""
     compare: tuple[Path, Path] | None = None
     """Review two results and show them side by side."""
+    html: Path | None = None
+    """Write a page here, as report does: for a round, a leaderboard."""
+    previous: Path | None = None
+    """With --html: another round, or an earlier version of this one; show what changed since."""
 
     def run(self) -> int:
         from benchmark.review.review_and_print import review_and_print
 
-        return review_and_print(self.paths, self.ruleset, self.json, self.compare)
+        if self.html is None:
+            if self.previous is not None:
+                raise InputError("--previous is told on the page that --html writes: give both, or neither")
+            return review_and_print(self.paths, self.ruleset, self.json, self.compare)
+        from benchmark.report.write_report import ReportOptions, review_page
+
+        page = review_page(self.html, ReportOptions(self.ruleset, self.previous))
+        return review_and_print(self.paths, self.ruleset, self.json, self.compare, page)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ element, and a content security policy lets no script and no style run but the o
 import base64
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from benchmark.report.reference_runs import reference_band
 from benchmark.report.reported_run import COLOURS, ReportedRun, reported_runs, system_names
 from benchmark.report.step_speed import speed_of
 from benchmark.report.timeline import Timeline, timeline
-from benchmark.results_table.reviewed_places import read_places
+from benchmark.results_table.reviewed_places import ReviewedPlace, read_places
+from benchmark.review.verdict import Review
 from stage.errors import InputError
 from stage.publish import write_text
 
@@ -56,10 +57,21 @@ def write_report(paths: Sequence[Path], output: Path, options: ReportOptions | N
     return write_page(report_on(paths, options or ReportOptions(), output.absolute().parent), output)
 
 
+def review_page(output: Path, options: ReportOptions) -> Callable[[Review], str]:
+    """What makes the page of a review that was made elsewhere. Raises InputError for an ``output`` that is a folder."""
+    require_file(output)
+
+    def write(found: Review) -> str:
+        judgement = Judgement([ReviewedPlace(Path(one.path), Review((one,), 0.0)) for one in found.subjects])
+        return write_page(page_of(judgement, options, output.absolute().parent), output)
+
+    return write
+
+
 def require_file(output: Path) -> None:
     """Raises InputError for a folder."""
     if output.is_dir():
-        raise InputError(f"{output}: a folder; --output is the HTML file to write")
+        raise InputError(f"{output}: a folder; give the HTML file to write")
 
 
 def write_page(page: Page, output: Path) -> str:

@@ -1,7 +1,7 @@
 """``python -m benchmark review``: review, print, write."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmark.review.review_json import review_as_json
@@ -17,8 +17,10 @@ def review_and_print(
     ruleset: str | None = None,
     json_file: Path | None = None,
     compare: tuple[Path, Path] | None = None,
+    page: Callable[[Review], str] | None = None,
 ) -> int:
-    """Review results and packages, and two results side by side; print it, and write it to ``json_file``.
+    """Review results and packages, and two results side by side; print it, write it to ``json_file``, and make a
+    ``page`` of it, which tells in a line what it says.
 
     Returns the exit status, 0 if everything passed, 1 if not. Raises InputError for input that cannot be reviewed.
     """
@@ -38,6 +40,8 @@ def review_and_print(
             names = ("name", "a", "b", "ratio")
             content["comparison"] = [dict(zip(names, row, strict=True)) for row in compared(*sides)]
         write_text(json_file, json.dumps(content, indent=1) + "\n")
+    if page is not None:
+        print(page(found))
     return 0 if found.passed else 1
 
 

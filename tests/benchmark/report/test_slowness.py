@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.report.slowness import slowness
-from benchmark.report.write_report import render, report_on
+from benchmark.report.write_report import ReportOptions, render, report_on
 from benchmark.results.recorded_run import read_recorded_run
 from tests.benchmark.report.runs import MadeRun, write_run
 
@@ -59,10 +59,10 @@ def test_what_is_not_as_a_run_notes_it_breaks_nothing(tmp_path: Path) -> None:
         ("slow_ranks", {"slow": "all"}),
         ("speed_change", {"since": [], "now_s": "fast"}),
     )
-    page = render(report_on([folder], None))
+    page = render(report_on([folder], ReportOptions()))
     assert "rank ? on &lt;b&gt;" in page
     assert "What slowed it" in page
 
 
 def test_a_run_that_nothing_slowed_has_no_such_table(tmp_path: Path) -> None:
-    assert "What slowed it" not in render(report_on([write_run(tmp_path / "run")], None))
+    assert "What slowed it" not in render(report_on([write_run(tmp_path / "run")], ReportOptions()))

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.report.write_report import distinct_names, write_report
+from benchmark.commands.command_table import parse
+from benchmark.report.write_report import ReportOptions, write_report
+from benchmark.review import review_and_print
 from stage.errors import InputError
 from tests.benchmark.goodput.supervised_run import SupervisedRun, killed_and_hung
+from tests.benchmark.report.made_pages import write_made
 from tests.benchmark.report.runs import write_run
+from tests.benchmark.results_table.places import own_review
+from tests.benchmark.review.fixture import records, write_package
 from tests.chromium import PROGRAM, Browser, headless
 from tests.support import assert_refused, command
 
@@ -176,11 +181,99 @@ def test_runs_overlay(browser: Browser, tmp_path: Path) -> None:
         "[...document.querySelectorAll('.runs tbody tr')].map((r) => [...r.children].map((c) => c.innerText))"
     )
     assert [row[0] for row in rows] == ["run_0", "run_1", "run_2"]
-    assert {row[2] for row in rows} == {"0.18"}
+    assert {row[3] for row in rows} == {"0.18"}
     assert browser.value("document.querySelectorAll('#accuracy .u-series').length") == 4
     cells = browser.value("[...document.querySelectorAll('details tbody tr')[1].children].map((c) => c.textContent)")
     assert cells == ["16,384", "2.50000", "2.60000", "2.70000"]
     assert browser.complaints == []
+
+
+OVERPRINTED = """
+[...document.querySelectorAll(".chart")].filter((chart) => {
+  const parts = [...chart.querySelectorAll("figcaption, h4, .u-wrap, .u-legend tr")];
+  const boxes = parts.map((one) => one.getBoundingClientRect());
+  const below = chart.parentElement.nextElementSibling, next = chart.nextElementSibling || below;
+  if (next) boxes.push(next.getBoundingClientRect());
+  return boxes.some((a, i) => boxes.some((b, j) => i < j && a.width && b.width && a.left < b.right - 1
+    && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1));
+}).map((chart) => chart.id)
+"""
+"""Figures of which one part lies over another, or over what follows."""
+NARROW_LABELS = """
+[...document.querySelectorAll("th, td, dt, dd, h3, h4")].filter((one) => one.innerText.length > 4
+  && one.getBoundingClientRect().width < 40 && one.getBoundingClientRect().width > 0).map((one) => one.innerText)
+"""
+"""Texts that a column has no room for."""
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize("systems", [3, 8])
+def test_systems_are_compared_at_any_width(browser: Browser, tmp_path: Path, systems: int) -> None:
+    packages = []
+    for number in range(systems):
+        made = write_package(tmp_path, lambda seed, more=number: records(seed, evaluations=24 + more))
+        packages.append(made.rename(tmp_path / f"P{number}"))
+    page = write_made(tmp_path / "report.html", packages)
+    for width in (390, 1280):
+        browser.open(page, width)
+        assert browser.value("document.documentElement.scrollWidth") <= width
+        assert browser.value(OVERPRINTED) == []
+        assert browser.value(NARROW_LABELS) == []
+        names = browser.value("[...document.querySelectorAll('.systems tbody th a')].map((a) => a.innerText)")
+        assert names == [f"acme_h100x512, P{number}" for number in range(systems)]
+        assert browser.value("document.querySelectorAll('.runs tr:not(.of) th[scope=row]').length") == 3 * systems
+        colours = browser.value(
+            "JSON.parse(document.getElementById('figures').textContent).figures.map("
+            "(f) => [f.family, new Set(f.lines.map((l) => l.colour)).size])"
+        )
+        whole = [count for family, count in colours if not family]
+        assert (whole == []) is (systems > 6)
+        assert set(whole) <= {systems}
+        assert browser.complaints == []
+    links = browser.value("[...document.querySelectorAll('a')].map((a) => a.getAttribute('href'))")
+    for target in links:
+        assert target.startswith("#system-") or (tmp_path / target).is_file()
+
+
+@needs_chromium
+def test_value_far_off_blanks_no_chart(browser: Browser, tmp_path: Path) -> None:
+    page = report(tmp_path / "report.html", write_run(tmp_path / "run", (5.5, 1e308, 3.5, 2.43)))
+    browser.open(page, 390)
+    assert "Not drawn, far off all others: 1e+308." in browser.text("#accuracy figcaption")
+    figure = browser.value("JSON.parse(document.getElementById('figures').textContent).figures[0].lines[0].y")
+    assert figure == [5.5, 3.5, 2.43]
+    painted = """(() => { const c = document.querySelector("#accuracy canvas"), d = c.getContext("2d")
+      .getImageData(0, 0, c.width, c.height).data; let n = 0;
+      for (let i = 0; i < d.length; i += 4) n += d[i + 3] > 200 && d[i + 2] > d[i] + 60; return n; })()"""
+    assert browser.value(painted) > 50
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+    assert browser.complaints == []
+
+
+@needs_chromium
+def test_hover_does_not_round_across_the_target(browser: Browser, tmp_path: Path) -> None:
+    browser.open(report(tmp_path / "report.html", write_run(tmp_path / "run", (5.5, 2.4400000000000004))), 1280)
+    legend = "[...document.querySelectorAll('#accuracy .u-value')].map((v) => v.innerText)"
+    assert browser.value(legend) == ["last", "2.4400000000000004"]
+
+
+def test_review_of_a_round_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review_and_print, "review", own_review)
+    folder = tmp_path / "training_results_v4.1"
+    folder.mkdir()
+    write_package(tmp_path).rename(folder / "A")
+    (folder / "BROKEN" / "results").mkdir(parents=True)
+    page = tmp_path / "round.html"
+    assert parse(["review", str(folder), "--html", str(page), "--previous", str(folder / "A")]).run() == 1
+    text = page.read_text()
+    assert "Since the previous round" in text
+    assert "BROKEN" in text
+    assert 'href="#system-0"' in text
+    with pytest.raises(InputError, match="--previous is told on the page that --html writes"):
+        parse(["review", str(folder), "--previous", str(folder)]).run()
+    with pytest.raises(InputError, match="a folder; give the HTML file to write"):
+        parse(["review", str(folder), "--html", str(tmp_path)]).run()
 
 
 def test_page_needs_nothing_else_and_carries_its_data(page: Path) -> None:
@@ -189,7 +282,7 @@ def test_page_needs_nothing_else_and_carries_its_data(page: Path) -> None:
     assert "://" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
     data = json.loads(re.search(r'id="figures">(.*?)</script>', text, flags=re.DOTALL)[1])  # type: ignore[index]
     accuracy = data["figures"][0]
-    assert accuracy["lines"] == [{"run": 0, "x": [8192, 16384, 24576], "y": [5.5, 3.5, 2.43]}]
+    assert accuracy["lines"] == [{"run": 0, "x": [8192, 16384, 24576], "y": [5.5, 3.5, 2.43], "colour": 0, "dash": 0}]
     assert accuracy["target"] == 2.44
     assert accuracy["band"]["low"] < accuracy["band"]["high"]
     assert len(text.encode()) < 150_000
@@ -223,7 +316,7 @@ def test_folder_of_results_stands_for_them(tmp_path: Path) -> None:
         run = write_run(tmp_path / f"run_{number}", seed=number)
         (run / "result_0.txt").rename(tmp_path / f"result_{number}.txt")
     text = report(tmp_path / "report.html", tmp_path).read_text()
-    assert "result_0.txt, result_1.txt, result_2.txt" in text
+    assert "result_0, result_1, result_2" in text
 
 
 def test_file_that_is_no_log_gets_a_page_that_says_so(tmp_path: Path) -> None:
@@ -237,19 +330,12 @@ def test_bad_usage_is_one_line(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     output = tmp_path / "r.html"
     done = command("benchmark", "report", tmp_path / "none", "--output", output)
-    assert_refused(done, "none: expected a result file, or a folder with one result_*.txt")
+    assert_refused(done, "none: no such file or folder; give a result file, a run folder or a package")
     for paths, file, ruleset, complaint in (
-        ([run], tmp_path, None, "a folder; --output is the HTML file"),
+        ([run], tmp_path, None, "a folder; give the HTML file"),
         ([], output, None, "nothing to report on; give"),
         ([run], output, "5.0.0", r"--ruleset 5\.0\.0: gpt3 is in 3\.0\.0, 3\.1\.0, 4\.0\.0, 4\.1\.0 only"),
     ):
         with pytest.raises(InputError, match=complaint):
-            write_report(paths, file, ruleset=ruleset)
+            write_report(paths, file, ReportOptions(ruleset))
     assert not output.exists()
-
-
-def test_names_are_as_short_as_tells_them_apart() -> None:
-    paths = [Path(f"/x/{system}/gpt3/result_0.txt") for system in ("a", "b")]
-    assert distinct_names(paths) == ["a/gpt3/result_0.txt", "b/gpt3/result_0.txt"]
-    assert distinct_names([Path("/x/run_0"), Path("/x/run_1")]) == ["run_0", "run_1"]
-    assert distinct_names(paths[:1] * 2) == ["0: result_0.txt", "1: result_0.txt"]

@@ -5,24 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.results.score import score
-from benchmark.results.subjects import SubmissionPackage, find_subjects
+from benchmark.results.subjects import find_subjects
 from benchmark.results_table import reviewed_places
-from benchmark.review.verdict import Review, SubjectReview, own_findings
+from benchmark.review.verdict import Review, subject_review
 from tests.benchmark.review.fixture import write_package
 from tests.benchmark.review.reviews import verdict
 
 
 def own_review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
     """What our own rules say; the official tools are to have passed."""
-    reviews = []
-    for one in find_subjects(paths, ruleset):
-        sets = tuple(one.sets) if isinstance(one, SubmissionPackage) else (one,)
-        kind = "package" if isinstance(one, SubmissionPackage) else "runs"
-        path = str(one.path) if isinstance(one, SubmissionPackage) else str(one.folder)
-        scores = tuple(score(each) for each in sets)
-        reviews.append(SubjectReview(kind, path, one.ruleset, (verdict(),), own_findings(one), sets, scores))  # type: ignore[arg-type]
-    return Review(tuple(reviews), 0.0)
+    return Review(tuple(subject_review(one, [verdict()]) for one in find_subjects(paths, ruleset)), 0.0)
 
 
 def without_official_tools(monkeypatch: pytest.MonkeyPatch) -> None:

