@@ -105,11 +105,7 @@ def review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
     started = time.perf_counter()
     subjects = find_subjects(paths, ruleset)
     checked = run_checkers(subjects)
-<<<<<<< HEAD
-    reviews = tuple(_guarded(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
-=======
     reviews = tuple(subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
->>>>>>> 3889004 (The report compares: systems apart, rounds as leaderboards, differences of curves, a plan beside a run; review --html)
     return Review(reviews, time.perf_counter() - started)
 
 
@@ -132,9 +128,11 @@ def own_findings(subject: Subject) -> tuple[Finding, ...]:
     return tuple(quoted(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))))
 
 
-<<<<<<< HEAD
-def _guarded(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
-    """A fault of ours in the review of one subject is an error of it, and the others are reviewed all the same."""
+def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
+    """What our own rules, the score and the checks of the official tools say of it.
+
+    A fault of ours in the review of one subject is an error of it, and the others are reviewed all the same.
+    """
     try:
         return _review(subject, checks)
     except Exception as error:
@@ -145,10 +143,6 @@ def _guarded(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
 
 
 def _review(subject: Subject, checks: Iterable[ToolVerdict]) -> SubjectReview:
-=======
-def subject_review(subject: Subject, checks: Iterable[ToolVerdict]) -> SubjectReview:
-    """What our own rules, the score and the checks of the official tools say of it."""
->>>>>>> 3889004 (The report compares: systems apart, rounds as leaderboards, differences of curves, a plan beside a run; review --html)
     sets = _sets(subject)
     package = isinstance(subject, SubmissionPackage)
     return SubjectReview(
