@@ -47,7 +47,7 @@ class PublishedSystem:
     measured_minutes: float
     """The middle one of the three."""
     factor: float
-    """Of the reference points."""
+    """By which the official score was multiplied: that of its scaling.json."""
     tokens_per_s_per_accelerator: float
     """Over the middle run, evaluations included."""
     mfu: float | None
@@ -79,7 +79,7 @@ def _system(row: dict[str, str], rows: Sequence[dict[str, str]]) -> PublishedSys
         int(row["accelerators_count"]),
         float(row["global_batch_size"]),
         float(row["measured_minutes"]),
-        float(row["rcp_factor"]),
+        float(row["scaling_factor"]),
         float(row["tokens_per_s_per_accelerator"]),
         _number(row["mfu"]),
         tuple(_run(one) for one in rows if one["row"] == "run" and mine(one)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
+from benchmark.results.subjects import BENCHMARK
 from benchmark.results_table.row_facts import RunFacts, SystemFacts, scalars
 
 Kind = Literal["text", "count", "number", "flag"]
@@ -72,6 +73,11 @@ def _measured(name: str, kind: Kind, meaning: str, value: Callable[[RunFacts], A
 def _scored(name: str, kind: Kind, meaning: str, path: str) -> Column:
     """An attribute of the system's facts, in its own row alone."""
     return Column(name, kind, meaning, attrgetter(path))
+
+
+def _official(name: str, kind: Kind, meaning: str) -> Column:
+    """A value of the official summarizer."""
+    return Column(f"{BENCHMARK}:{name}", kind, f"{meaning}; official", lambda facts: facts.official.get(name))
 
 
 def _utc(time_ms: int | None) -> str | None:
@@ -206,10 +212,21 @@ MEASURED = (
     _measured("log_events", "count", "records of the file", lambda run: len(run.summary.log.events)),
 )  # fmt: skip
 
+OFFICIAL = (
+    _official("time_to_train", "number", "score, minutes"),
+    _official("Energy", "number", "where it was measured"),
+    _official("GBS", "number", "global batch size"),
+    _official("samples_to_converge", "number", "tokens, the middle one of three"),
+    _official("RCP", "text", "the convergence test"),
+    _official("rcp_scaling_factor", "number", "of scaling.json"),
+)
+"""The official summarizer's own values; empty outside of packages, and where it was not run."""
+
 SCORES = (
     _scored("measured_minutes", "number", "the middle of three times; ours", "score.measured_minutes"),
-    _scored("rcp_factor", "number", "of the reference points; ours", "score.factor"),
-    _scored("score_minutes", "number", "measured_minutes times rcp_factor; ours", "score.minutes"),
+    _scored("rcp_factor", "number", "of the reference points; ours", "score.reference_factor"),
+    _scored("scaling_factor", "number", "of scaling.json; outside of packages rcp_factor", "score.factor"),
+    _scored("score_minutes", "number", "measured_minutes times scaling_factor; ours", "score.minutes"),
     _scored("no_score_why", "text", "why there is no score", "score.why_no_score"),
     _scored("convergence", "text", "how it stands against the reference points", "result_set.convergence.standing"),
     _scored("convergence_why", "text", "what it was compared with", "result_set.convergence.why"),
@@ -234,6 +251,6 @@ REVIEWED = (
     Column("other_keys", "text", "first values of all other keys of the log, as JSON", None, _others),
 )  # fmt: skip
 
-COLUMNS: tuple[Column, ...] = (*IDENTITY, *DESCRIPTION, *SCORES, *MEASURED, *LOGGED, *REVIEWED)
+COLUMNS: tuple[Column, ...] = (*IDENTITY, *DESCRIPTION, *OFFICIAL, *SCORES, *MEASURED, *LOGGED, *REVIEWED)
 LOG_KEYS = tuple(column.name for column in LOGGED)
 NAMES = tuple(column.name for column in COLUMNS)

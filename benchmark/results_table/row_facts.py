@@ -9,7 +9,7 @@ from typing import Any
 from benchmark.results.mllog import as_number
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import RunScore, Score, middle_run
-from benchmark.results.subjects import BENCHMARK, ResultSet
+from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Finding, Severity
 from benchmark.review.verdict import SubjectReview
 from model.flops import train_flops_per_token
@@ -53,6 +53,13 @@ class SystemFacts:
             return None
         nodes, each = system.count("number_of_nodes"), system.count("host_processors_per_node")
         return None if nodes is None or each is None else nodes * each
+
+    @property
+    def official(self) -> Mapping[str, float | str]:
+        """What the official summarizer says of it, by its columns without the benchmark's name."""
+        return next(
+            (one.scores[self.result_set.name] for one in self.subject.checks if self.result_set.name in one.scores), {}
+        )
 
     @property
     def runs(self) -> Sequence["RunFacts"]:
@@ -134,8 +141,3 @@ def scalars(run: RunFacts, leave_out: Sequence[str]) -> dict[str, str | float | 
         if value is not None and event.key not in leave_out:
             found.setdefault(event.key, value)
     return found
-
-
-def is_gpt3(facts: SystemFacts) -> bool:
-    """Whether official tools score it."""
-    return facts.result_set.judged.name == BENCHMARK

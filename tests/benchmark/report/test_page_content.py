@@ -15,6 +15,7 @@ def headline(path: Path) -> str:
 
 def test_result_of_three_runs(tmp_path: Path) -> None:
     results = write_package(tmp_path, lambda seed: records(seed, evaluations=23)) / "results" / SYSTEM / "gpt3"
+    (results / "scaling.json").write_text('{"scaling_factor": 1.0174}')
     page = made_page([results])
     figures = {figure.name: figure for figure in page.key_figures}
     assert page.headline == f"Score {figures['Score'].value} minutes"

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -212,7 +213,7 @@ NARROW_LABELS = """
 def test_systems_are_compared_at_any_width(browser: Browser, tmp_path: Path, systems: int) -> None:
     packages = []
     for number in range(systems):
-        made = write_package(tmp_path, lambda seed, more=number: records(seed, evaluations=24 + more))
+        made = write_package(tmp_path, partial(records, evaluations=24 + number))
         packages.append(made.rename(tmp_path / f"P{number}"))
     page = write_made(tmp_path / "report.html", packages)
     for width in (390, 1280):

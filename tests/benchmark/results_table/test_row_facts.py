@@ -1,11 +1,14 @@
 """Facts of systems and runs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmark.results_table.reviewed_places import review_places
 from benchmark.results_table.row_facts import scalars
+from benchmark.results_table.table_rows import system_row
+from benchmark.review.official_tools import ToolVerdict
 from tests.benchmark.results_table.places import without_official_tools, write_round
 from tests.benchmark.review.fixture import SYSTEM
 
@@ -34,3 +37,14 @@ def test_scalars_are_the_first_values_of_keys_that_no_column_has(
     assert found["trained_samples"] == 24 * 50_331_648
     assert "seed" not in found
     assert "block_start" not in found
+
+
+def test_official_scores_are_those_of_the_summarizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_official_tools(monkeypatch)
+    (place,) = review_places([write_round(tmp_path / "v4.1", ["ACME"])])
+    (system,) = place.systems
+    assert system.official == {}
+    said = ToolVerdict("summarizer", "ACME", "passed", (), (), 0.1, {SYSTEM: {"time_to_train": 49.5, "RCP": "Pass"}})
+    told = replace(system, subject=replace(system.subject, checks=(*system.subject.checks, said)))
+    row = system_row(told)
+    assert (row["gpt3:time_to_train"], row["gpt3:RCP"], row["gpt3:Energy"]) == (49.5, "Pass", None)
