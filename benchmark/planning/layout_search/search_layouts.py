@@ -101,10 +101,11 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
         found.append((_layout(other, work, constants, options, need_gb), work))
     if not found:
         told = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
-        nearest = f"; the smallest needs {smallest:.0f} GB" if math.isfinite(smallest) else ""
-        raise InputError(
-            f"--search: no layout of {config.system.num_devices} devices can run: {told}{nearest}; add --nodes"
-        )
+        mend = f"the smallest needs {smallest:.0f} GB; add --nodes"
+        if math.isinf(smallest):
+            batch = config.benchmark.global_batch_size
+            mend = f"change --nodes or --global-batch-size (now {batch}), a multiple of the data-parallel devices"
+        raise InputError(f"--search: no layout of {config.system.num_devices} devices can run: {told}; {mend}")
     found.sort(key=lambda pair: pair[0].run_s)
     fastest, work = found[0]
     ideas = []

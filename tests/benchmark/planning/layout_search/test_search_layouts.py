@@ -51,3 +51,9 @@ def test_where_nothing_fits_it_says_so() -> None:
     small = dataclasses.replace(CONFIG, system=dataclasses.replace(CONFIG.system, nodes=4))
     with pytest.raises(InputError, match=r"no layout of 32 devices can run: .* the smallest needs \d+ GB; add --nodes"):
         search_layouts(small, PlanOptions(), committed_constants())
+
+
+def test_a_batch_that_no_layout_deals_out_is_told_apart_from_memory() -> None:
+    large = dataclasses.replace(CONFIG, system=dataclasses.replace(CONFIG.system, nodes=12_345))
+    with pytest.raises(InputError, match=r"change --nodes or --global-batch-size \(now 256\), a multiple of the data-"):
+        search_layouts(large, PlanOptions(), committed_constants())
