@@ -54,6 +54,6 @@ def test_where_nothing_fits_it_says_so() -> None:
 
 
 def test_a_batch_that_no_layout_deals_out_is_told_apart_from_memory() -> None:
-    large = dataclasses.replace(CONFIG, system=dataclasses.replace(CONFIG.system, nodes=12_345))
+    large = dataclasses.replace(CONFIG, system=dataclasses.replace(CONFIG.system, nodes=100_000))
     with pytest.raises(InputError, match=r"change --nodes or --global-batch-size \(now 256\), a multiple of the data-"):
         search_layouts(large, PlanOptions(), committed_constants())
