@@ -26,12 +26,14 @@ def read_regular(path: Path, most: int) -> bytes:
         if status.st_size > most:
             raise UnfitFile(f"{status.st_size:,} bytes, more than {most:,}")
         with os.fdopen(os.dup(handle), "rb") as file:
-            content = file.read(most + 1)
+            read: bytes | None = file.read(most + 1)
     finally:
         os.close(handle)
-    if len(content) > most:
+    if read is None:  # some files of /proc
+        raise UnfitFile("it gives nothing to read now")
+    if len(read) > most:
         raise UnfitFile(f"it grows beyond {most:,} bytes while it is read")
-    return content
+    return read
 
 
 def kind_of(mode: int) -> str:

@@ -69,7 +69,7 @@ class ResultSet:
             return None
         path = self.folder / SCALING
         in_package = self.folder.name == BENCHMARK and self.folder.parent.parent.name == "results"
-        return read_scaling(path) if is_regular(path) else Scaling(1.0, None) if in_package else None
+        return read_scaling(path) if os.path.lexists(path) else Scaling(1.0, None) if in_package else None
 
     @property
     def is_open(self) -> bool:

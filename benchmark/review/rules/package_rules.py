@@ -111,6 +111,10 @@ def friendly_names(package: SubmissionPackage) -> Iterator[Deviation]:
         if name.startswith(".") or " " in name:
             due, mend = "names without spaces that do not begin with a dot", "rename or remove it"
             yield Deviation(entry.path, None, f"name {name!r}", due, mend)
+        elif not name.isprintable():
+            due = "printable characters"
+            mend = "rename it: a terminal may obey it, and the official tools stop where they print it"
+            yield Deviation(entry.path, None, f"name {name!r}", due, mend)
         elif UNSAFE.search(name) and not entry.path.is_relative_to(package.path / "benchmarks"):
             due = "letters, digits, '.', '_', '+' and '-'"
             mend = "rename it: the official tools take it for a pattern and find nothing"
@@ -157,19 +161,26 @@ def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
 def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
     """The factor in scaling.json against the test recomputed."""
     for one in package.sets:
-        if one.scaling is None or one.folder is None or len(one.files) != RUNS:
+        if one.scaling is None or one.scaling.factor is None or one.folder is None or len(one.files) != RUNS:
             continue
-        path, due = one.folder / SCALING, one.convergence.factor
-        factor = one.scaling.factor
-        if factor is not None and abs(factor - due) <= 1e-4:
+        path, due, factor = one.folder / SCALING, one.convergence.factor, one.scaling.factor
+        if abs(factor - due) <= 1e-4:
             continue
         mend = "let the package checker write it; a committee's own factor needs its decision"
         if is_regular(path):
-            found = one.scaling.problem if factor is None else f"scaling_factor {factor:.4f}"
-            yield Deviation(path, 1, str(found), f"{due:.4f}, from the reference points", f"remove it, and {mend}")
+            found = f"scaling_factor {factor:.4f}"
+            yield Deviation(path, 1, found, f"{due:.4f}, from the reference points", f"remove it, and {mend}")
         else:
             found = f"no {SCALING}, so that the score is not scaled"
             yield Deviation(one.folder, None, found, f"{due:.4f}, from the reference points", mend)
+
+
+def readable_scaling(package: SubmissionPackage) -> Iterator[Deviation]:
+    """Without a number in it there is no score: the official summarizer stops."""
+    for one in package.sets:
+        if one.folder is not None and one.scaling is not None and one.scaling.problem is not None:
+            due, mend = '{"scaling_factor": F}, F a number', "remove it, and let the package checker write it"
+            yield Deviation(one.folder / SCALING, 1, one.scaling.problem, due, mend)
 
 
 def same_division(package: SubmissionPackage) -> Iterator[Deviation]:

@@ -131,6 +131,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.sizes", "error", facts("4.12", "repo_checker"), package_rules.sizes),
     Rule("package.links", "error", facts("4.12", "repo_checker"), package_rules.links),
     Rule("package.bypass", "error", facts("4.9, 7.11", "bypass"), package_rules.bypass),
+    Rule("package.readable_scaling", "error", facts("4.15", "scaling.json"), package_rules.readable_scaling),
     Rule("package.scaling", "warning", facts("4.15, 5.6", "scaling.json"), package_rules.scaling),
     Rule("package.same_run", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_package),
     Rule("package.alike_run", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_package),

@@ -1,6 +1,7 @@
 """Nothing in a file ends a review, takes long, or reaches the terminal as it is."""
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmark.review.findings import STOPPED, Deviation, Rule
 from benchmark.review.rules import rule_table
-from tests.benchmark.review.fixture import as_text, records
+from benchmark.review.verdict import review
+from tests.benchmark.review.fixture import as_text, records, write_package
+from tests.benchmark.review.hostile_places import PLACES
 from tests.benchmark.review.huge_logs import HUGE, measured
 from tests.benchmark.review.mutations import descriptions, logs
+from tests.benchmark.review.reviews import verdict
 from tests.benchmark.review.sound_review import (
     assert_findings_are_sound,
     assert_sound,
@@ -66,3 +70,17 @@ def test_a_rule_that_stops_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_huge_logs_take_little_time_and_memory(name: str) -> None:
     """Processor time, not wall time: other tests run beside it."""
     assert measured(HUGE[name]()).within_limits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "due", "spoil"), PLACES, ids=[name for name, *_ in PLACES])
+def test_whatever_lies_in_a_package_the_next_one_is_reviewed(
+    name: str, due: str, spoil: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects: [[verdict()] for _ in subjects])
+    spoilt, fine = write_package(tmp_path / "1"), write_package(tmp_path / "2")
+    spoil(spoilt)
+    found = review([spoilt, fine], "4.1.0")
+    assert_sound(found)
+    assert [one.verdict for one in found.subjects] == [due, "acceptable"]
+    subprocess.run(["rm", "-rf", spoilt], check=True)  # pytest's own way is recursive

@@ -7,7 +7,7 @@ import pytest
 
 from benchmark.results.subjects import SubmissionPackage
 from benchmark.review.rules import package_rules
-from tests.benchmark.review.fixture import SYSTEM, write_package
+from tests.benchmark.review.fixture import SYSTEM, records, write_package
 
 
 @pytest.fixture
@@ -54,18 +54,27 @@ def test_files_beside_the_results(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "told", "problem"),
     [
-        ('{"scaling_factor": 1.0}', []),
-        ('{"scaling_factor": 0.9}', ["scaling_factor 0.9000"]),
-        ("{}", ["no number scaling_factor"]),
-        ("[", ["not JSON (Expecting value: line 1 column 2 (char 1))"]),
+        ('{"scaling_factor": 1.0}', [], []),
+        ('{"scaling_factor": 0.9}', ["scaling_factor 0.9000"], []),
+        ("{}", [], ["no number scaling_factor"]),
+        ("[", [], ["not JSON (Expecting value: line 1 column 2 (char 1))"]),
     ],
     ids=["right", "wrong", "none", "no JSON"],
 )
-def test_scaling_factor_against_the_reference_points(text: str, told: list[str], folder: Path) -> None:
+def test_scaling_factor_against_the_reference_points(
+    text: str, told: list[str], problem: list[str], folder: Path
+) -> None:
     (folder / "results" / SYSTEM / "gpt3" / "scaling.json").write_text(text)
     assert [what for _, what in found("scaling", folder)] == told
+    assert [what for _, what in found("readable_scaling", folder)] == problem
+
+
+def test_scaling_file_that_is_missing_is_asked_for(tmp_path: Path) -> None:
+    package = write_package(tmp_path, lambda seed: records(seed, evaluations=23))
+    told = [(f"results/{SYSTEM}/gpt3", "no scaling.json, so that the score is not scaled")]
+    assert found("scaling", package) == told
 
 
 def test_one_name_of_the_submitter(folder: Path) -> None:
