@@ -2,7 +2,7 @@
 
 from typing import NoReturn
 
-from data_prep.commands.dataset_commands import InspectDatasetCommand, SamplesCommand
+from data_prep.commands.dataset_commands import BlendCommand, InspectDatasetCommand, MergeCommand, SamplesCommand
 from data_prep.commands.preparation_commands import FetchCommand, PlanPreparationCommand
 from data_prep.commands.text_commands import (
     PreprocessCommand,
@@ -24,6 +24,8 @@ def console() -> NoReturn:
             "preprocess": PreprocessCommand,
             "samples": SamplesCommand,
             "inspect": InspectDatasetCommand,
+            "blend": BlendCommand,
+            "merge": MergeCommand,
             "train-tokenizer": TrainTokenizerCommand,
             "validation-subset": ValidationSubsetCommand,
             "synthetic-corpus": SyntheticCorpusCommand,

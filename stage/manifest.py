@@ -19,7 +19,7 @@ from typing import Any
 
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.publish import write_text
+from stage.publish import beside, write_text
 
 ASKED_AT_ONCE = 16
 """Files whose sizes are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted
@@ -60,7 +60,7 @@ class Manifest:
 
 def manifest_path(output: Path) -> Path:
     """Where the manifest of ``output`` (a file, a folder or a dataset prefix) lies."""
-    return output.with_name(output.name + ".manifest.json")
+    return beside(output, ".manifest.json")
 
 
 def record_of(path: Path, name: str, md5: str | None) -> Record:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stage.claims.process_identity import next_own_name, this_process
+from stage.errors import InputError
 
 PARTIAL = ".partial"
 OWN_NAME = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9]+(\.old)?\.partial")
@@ -24,14 +25,22 @@ NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """File systems that know no fsync, of folders or at all: then there is nothing to wait for."""
 
 
+def beside(path: Path, ending: str) -> Path:
+    """What lies beside ``path`` under its name and ``ending``. Raises InputError where it has no name of its own: the
+    current folder, the root."""
+    if path.name in ("", ".."):
+        raise InputError(f"{str(path)!r}: has no name of its own that others could begin with; name it from outside")
+    return path.with_name(path.name + ending)
+
+
 def partial_path(path: Path) -> Path:
     """Where ``path`` is written by whoever holds a claim on it, until it is complete."""
-    return path.with_name(path.name + PARTIAL)
+    return beside(path, PARTIAL)
 
 
 def own_partial_path(path: Path) -> Path:
     """Where this process writes ``path``, whoever else does so at the same time."""
-    return path.with_name(f"{path.name}.{next_own_name()}{PARTIAL}")
+    return beside(path, f".{next_own_name()}{PARTIAL}")
 
 
 @contextmanager

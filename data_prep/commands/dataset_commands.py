@@ -14,7 +14,19 @@ from data_prep.inspection.inspect_dataset import (
     require_picture_format,
     require_same_datasets,
 )
+from data_prep.sample_order.blend_file import (
+    WeightsBy,
+    blend_as_json,
+    discover,
+    format_blend,
+    is_blend_file,
+    require_unchanged_blend,
+    weights_of,
+    write_blend,
+)
 from data_prep.sample_order.samples import SampleRequest, open_samples, write_samples
+from data_prep.token_files.indexed_dataset import IndexedDataset
+from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
 
 
@@ -81,7 +93,7 @@ class InspectDatasetCommand:
     """
 
     data_path: Path
-    """The dataset, without .bin and .idx."""
+    """The dataset, without .bin and .idx; or a .blend.json, whose datasets are looked up and compared with it."""
     against: Path | None = None
     """Another dataset to compare it with; exit status 1 if they are not the same, token by token."""
     tokenizer: Path | None = None
@@ -92,6 +104,10 @@ class InspectDatasetCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
+        if is_blend_file(self.data_path.name):
+            require_unchanged_blend(self.data_path)
+            print(blend_as_json(self.data_path) if self.json else format_blend(self.data_path))
+            return
         if self.picture is not None:
             require_picture_format(self.picture)
         one = inspect_dataset(self.data_path, self.tokenizer)
@@ -110,3 +126,58 @@ class InspectDatasetCommand:
             require_known_tokens(dataset.report)
         if comparison is not None:
             require_same_datasets(one.report, comparison)
+
+
+@dataclass(frozen=True)
+class BlendCommand:
+    """Find datasets, give each a weight, and write both as a small file that train, samples and inspect take.
+
+    Example: python -m data_prep blend --input preprocessed_c4_spm --output c4.blend.json --weights tokens
+    """
+
+    input: tuple[Path, ...]
+    """Folders, searched for datasets with all folders below them, or prefixes."""
+    output: Path
+    """The file, whose name ends in .blend.json."""
+    weights: WeightsBy = "tokens"
+    """By number of tokens, all the same, or from --weights-file."""
+    temperature: float = 1.0
+    """Numbers of tokens count to the power 1/TEMPERATURE: above 1 small datasets get more than their share."""
+    weights_file: Path | None = None
+    """A line "WEIGHT PREFIX" for each dataset, the prefix as it is found or its last part."""
+    json: bool = False
+    """Print the blend as JSON."""
+
+    def run(self) -> None:
+        prefixes = discover(self.input)
+        datasets = [IndexedDataset(prefix) for prefix in prefixes]
+        tokens = [dataset.num_tokens for dataset in datasets]
+        weights = weights_of(prefixes, tokens, self.weights, temperature=self.temperature, file=self.weights_file)
+        write_blend(self.output, prefixes, weights, tokens)
+        print(blend_as_json(self.output) if self.json else format_blend(self.output))
+
+
+@dataclass(frozen=True)
+class MergeCommand:
+    """Put datasets one after the other into one, in the order given.
+
+    Example: python -m data_prep merge --input a_text_document b_text_document --output-prefix ab_text_document
+    """
+
+    input: tuple[Path, ...]
+    """Datasets of one tokenizer, without .bin and .idx."""
+    output_prefix: Path
+    """Where to write, without .bin and .idx."""
+    force: bool = False
+    """Replace what is there, if merge made it."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        merged = merge_datasets(self.input, self.output_prefix, force=self.force)
+        if self.json:
+            print(json.dumps(None if merged is None else asdict(merged)))
+        elif merged is None:
+            print(f"{self.output_prefix}: already made from these datasets")
+        else:
+            print(f"{self.output_prefix}: {merged.documents:,} documents, {merged.tokens:,} tokens")

@@ -21,7 +21,7 @@ from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.limits.replacing import require_replaceable
 from stage.manifest import is_current, record_of, write_manifest
-from stage.publish import published_file, write_text
+from stage.publish import beside, published_file, write_text
 
 COUNT = 24_567
 
@@ -53,7 +53,7 @@ class Subset:
 
 
 def hashes_path(output: Path) -> Path:
-    return output.with_name(output.name + ".hashes")
+    return beside(output, ".hashes")
 
 
 def write_validation_subset(

@@ -19,7 +19,7 @@ from stage.digest import md5_file
 from stage.errors import InputError
 from stage.limits.replacing import require_apart, require_replaceable
 from stage.manifest import Record, manifest_path, record_of, write_manifest
-from stage.publish import write_text
+from stage.publish import beside, write_text
 
 PACKAGES = ["numpy", "sentencepiece", "isal", "orjson"]
 
@@ -35,7 +35,7 @@ class Joined:
 
 
 def skipped_path(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + ".skipped.txt")
+    return beside(prefix, ".skipped.txt")
 
 
 def _joined_path(folder: Path) -> Path:

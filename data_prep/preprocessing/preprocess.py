@@ -33,6 +33,7 @@ from stage.errors import InputError
 from stage.limits.sizes import require_workers
 from stage.lock import only_one_in
 from stage.manifest import is_current
+from stage.publish import beside
 from stage.task_shard import TaskShard
 
 
@@ -90,7 +91,7 @@ def preprocess(
     model = Tokenizer(tokenizer)
     dtype = token_dtype(model.vocab_size)
     options = {"vocab_size": model.vocab_size, "dtype": dtype.name, **reading.recorded()}
-    folder = output_prefix.with_name(output_prefix.name + ".parts")
+    folder = beside(output_prefix, ".parts")
     if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=[*inputs, tokenizer]):
         remove_parts(folder)
         return None

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from stage.publish import PARTIAL
+from stage.publish import PARTIAL, beside
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +39,7 @@ def in_memory(name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Ca
 
 
 def index_folder(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + ".index")
+    return beside(prefix, ".index")
 
 
 class IndexCache:

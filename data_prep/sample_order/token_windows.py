@@ -1,8 +1,9 @@
 """Token windows in the order in which training or evaluation reads them (docs/facts/reference.md b.2, b.4)."""
 
+import functools
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.sample_order.blend import blend_index, normalized, samples_per_dataset
-from data_prep.sample_order.index_cache import IndexCache, index_folder
+from data_prep.sample_order.blend_file import is_blend_file, read_blend, require_as_blended
+from data_prep.sample_order.index_cache import Array, IndexCache, Keep, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.errors import InputError
@@ -119,7 +121,9 @@ class BlendedDataset:
 def open_token_windows(
     data_path: Sequence[str], *, sequence_length: int, num_samples: int, seed: int, plus_one: bool = False
 ) -> TokenWindows:
-    """Open ``P``, or the blend ``W P [W2 P2 …]``, for ``num_samples`` samples (-1: one whole epoch, for evaluation).
+    """Open ``P``, the blend ``W P [W2 P2 …]``, or that of a file (``blend_file``).
+
+    ``num_samples``: how many will be read; -1: one whole epoch, for evaluation.
 
     As in the reference, only a blend asks its datasets for a margin of half a percent (docs/facts/reference.md b.1).
     The index is built once and kept beside each dataset (``index_cache``), that of the blend beside the first.
@@ -130,8 +134,12 @@ def open_token_windows(
         require_between(num_samples, 0, math.inf, "--num-samples")
     weights, prefixes = parse_data_path(data_path)
     datasets = [IndexedDataset(Path(prefix)) for prefix in prefixes]
+    blended = len(data_path) > 1 or is_blend_file(data_path[0])
+    if is_blend_file(data_path[0]):
+        for part, dataset in zip(read_blend(Path(data_path[0])), datasets, strict=True):
+            require_as_blended(part, dataset, Path(data_path[0]))
     caches = [IndexCache(index_folder(dataset.prefix)) for dataset in datasets]
-    requests = samples_per_dataset(num_samples, normalized(weights)) if len(data_path) > 1 else [num_samples]
+    requests = samples_per_dataset(num_samples, normalized(weights)) if blended else [num_samples]
     parts = [
         SingleDataset(
             dataset, _index_of(dataset, cache, sequence_length, request, seed, plus_one), sequence_length, plus_one
@@ -139,7 +147,7 @@ def open_token_windows(
         for dataset, cache, request in zip(datasets, caches, requests, strict=True)
     ]
     windows: TokenWindows = parts[0]
-    if len(data_path) > 1:
+    if blended:
         size = sum(len(part) for part in parts)
         windows = BlendedDataset(parts, *blend_index(normalized(weights), size, keep=caches[0].array))
     problem = next((cache.problem for cache in caches if cache.problem), None)
@@ -149,7 +157,10 @@ def open_token_windows(
 
 
 def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Split ``P`` or ``W P [W2 P2 …]`` into weights and prefixes."""
+    """Split ``P``, ``W P [W2 P2 …]`` or the file of a blend into weights and prefixes."""
+    if len(data_path) == 1 and is_blend_file(data_path[0]):
+        parts = read_blend(Path(data_path[0]))
+        return [part.weight for part in parts], [str(part.prefix) for part in parts]
     if len(data_path) == 1:
         return [1.0], list(data_path)
     try:
@@ -173,7 +184,22 @@ def _index_of(
             num_samples=num_samples,
             seed=seed,
             plus_one=plus_one,
-            keep=cache.array,
+            keep=_checked(dataset, cache),
         )
     except InputError as error:
         raise InputError(f"{dataset.prefix}: {error}") from error
+
+
+def _checked(dataset: IndexedDataset, cache: IndexCache) -> Keep:
+    """Keep arrays in ``cache``, and check every pointer of the dataset before the first of them is built: then they
+    have to be read anyhow."""
+    require_whole = functools.cache(dataset.require_whole)
+
+    def keep(name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> Array:
+        def checked() -> Array:
+            require_whole()
+            return build()
+
+        return cache.array(name, dtype, shape, checked)
+
+    return keep

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from stage.digest import md5_file
 from stage.direct_writer import DirectWriter
 from stage.errors import InputError
-from stage.publish import finish, own_partial_path, remove_left_partials
+from stage.publish import beside, finish, own_partial_path, remove_left_partials
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"
@@ -46,11 +46,11 @@ def token_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 def bin_path(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + ".bin")
+    return beside(prefix, ".bin")
 
 
 def idx_path(prefix: Path) -> Path:
-    return prefix.with_name(prefix.name + ".idx")
+    return beside(prefix, ".idx")
 
 
 @dataclass(frozen=True)

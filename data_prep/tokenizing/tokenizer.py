@@ -53,7 +53,7 @@ class Tokenizer:
         require_intact(path)
         self.path = path
         try:
-            self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+            self._model = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
         except (RuntimeError, OSError) as error:
             raise InputError(f"{path}: not a SentencePiece model ({error})") from error
         self.vocab_size: int = self._model.get_piece_size()

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from stage.claims.process_identity import this_process
+from stage.errors import InputError
 from stage.publish import (
     LEFT_S,
+    beside,
     own_partial_path,
     published_file,
     published_folder,
@@ -125,3 +127,9 @@ def test_failed_syncs_are_told_and_missing_ones_are_not(
     else:
         sync_to_disk(tmp_path)
         write_text(tmp_path / "a", "a")
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "..", "a/.."])
+def test_what_has_no_name_has_nothing_beside_it(path: str) -> None:
+    with pytest.raises(InputError, match="has no name of its own"):
+        beside(Path(path), ".bin")

@@ -146,3 +146,22 @@ def test_an_empty_dataset_is_refused(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", [])
     with pytest.raises(InputError, match="x: a dataset of 0 tokens holds no sample"):
         open_token_windows([str(tmp_path / "x")], sequence_length=4, num_samples=1, seed=1)
+
+
+@pytest.mark.parametrize("pointer", [-2, 1, 1 << 40, 4])
+def test_pointers_that_lead_elsewhere_are_found(pointer: int, tmp_path: Path) -> None:
+    """Before any index is built of them, and where one was built before, when they lead outside."""
+    write_dataset(tmp_path / "x", [3, 4, 5])
+    arguments: dict[str, Any] = {"sequence_length": 4, "num_samples": -1, "seed": 1}
+    windows = open_token_windows([str(tmp_path / "x")], **arguments)
+    index = bytearray((tmp_path / "x.idx").read_bytes())
+    index[34 + 12 + 8 : 34 + 12 + 16] = pointer.to_bytes(8, "little", signed=True)
+    (tmp_path / "y.idx").write_bytes(index)
+    (tmp_path / "y.bin").write_bytes((tmp_path / "x.bin").read_bytes())
+    with pytest.raises(InputError, match=r"y.idx: document 1 has 4 tokens from byte .* expected byte 6"):
+        open_token_windows([str(tmp_path / "y")], **arguments)
+    if pointer != 4:
+        (tmp_path / "x.idx").write_bytes(index)
+        windows = open_token_windows([str(tmp_path / "x")], **arguments)
+        with pytest.raises(InputError, match=r"x.idx: document 1 lies at byte"):
+            [windows.window(sample) for sample in range(3)]
