@@ -15,6 +15,7 @@ from benchmark.commands.judge_commands import (
 )
 from benchmark.commands.plan_commands import BacktestCommand, PlanCommand, SliceCommand
 from benchmark.commands.rehearsal_commands import DrillCommand, ReferencePointsCommand, RehearseCommand
+from benchmark.commands.replay_command import ReplayCommand
 from benchmark.commands.run_commands import (
     EvaluateCommand,
     GoodputCommand,
@@ -52,6 +53,7 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         "Whether machines and inputs will carry a run: one line for each check, with its mend.",
     ),
     "review": (ReviewCommand, "Whether results and packages would be accepted, and what their score is."),
+    "replay": (ReplayCommand, "A stretch of a run again from its checkpoint, compared with its evidence link by link."),
     "rehearse": (
         RehearseCommand,
         "The whole benchmark at a small size on this machine, from corpus to reviewed result.",

@@ -16,7 +16,7 @@ from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.rehearsal.torchrun import torchrun
 from benchmark.review.verdict import Review, review
 from benchmark.supervision.launcher import keep_running
-from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
+from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint, whole_checkpoints
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.child_processes import run_module
 from stage.errors import InputError
@@ -88,6 +88,7 @@ class _Rehearsal:
         if summary["status"] != "completed":
             with self._stage("review"):
                 verdict = review([run_dir / f"result_{number}.txt"])
+        self._replay(run_dir, summary)
         self._command("report", "benchmark", "report", run_dir, "--output", run_dir / "report.html")
         self._last_screen(summary, verdict, run_dir)
         return status or (0 if verdict is None or verdict.passed else 1)
@@ -144,7 +145,7 @@ class _Rehearsal:
         arguments += ["--train-data-path", *(word for prefix in train_sets for word in (share, prefix))]
         arguments += ["--valid-data-path", "1.00", self.work / "dataset" / VALIDATION]
         arguments += ["--checkpoint", checkpoint, "--log-interval", REHEARSAL.eval_interval // 2]
-        arguments += ["--save-interval", REHEARSAL.eval_interval]
+        arguments += ["--save-interval", REHEARSAL.eval_interval, "--evidence"]
         if self.seed is not None:
             arguments += ["--seed", self.seed]
         if self.c4_path is not None:
@@ -162,6 +163,12 @@ class _Rehearsal:
         if decision.action != "done":
             raise StageFailed("timed run", decision.status)
         return decision.status
+
+    def _replay(self, run_dir: Path, summary: dict[str, Any]) -> None:
+        """The last steps again, from the last checkpoint before them."""
+        last = summary["trained_samples"] // REHEARSAL.global_batch_size
+        start = max((steps for steps in whole_checkpoints(run_dir) if steps < last), default=0)
+        self._command("replay", "benchmark", "replay", run_dir, "--steps", f"{start}:{last}")
 
     def _command(self, title: str, *arguments: object) -> None:
         words = [str(argument) for argument in arguments]

@@ -5,11 +5,13 @@ connection (--after-checkpoint, --prometheus-textfile, --wandb, ...) is never re
 """
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from benchmark.config.run_config import Benchmark, RunConfig, System
+from benchmark.config.systems import SYSTEMS
 from benchmark.config.typed_json import value_from_json
 from stage.errors import InputError
 
@@ -17,8 +19,6 @@ MOST_BYTES = 1 << 20
 MOST_SAMPLES = 200_000_000
 """Ten times those of the benchmark: their order takes 20 bytes each."""
 MOST_SEQUENCE, MOST_LAYERS, MOST_BATCH = 1 << 17, 4096, 1 << 20
-NAMES = ("benchmark", "system", "precision", "deterministic", "seed", "result_number")
-PATHS = ("train_data_path", "valid_data_path", "checkpoint")
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,10 @@ class Replacements:
     train_data_path: tuple[str, ...] = ()
     valid_data_path: tuple[str, ...] = ()
     checkpoint: Path | None = None
-    system: System | None = None
-    """Devices and layout."""
+    system: str | None = None
+    """One of systems.py, for the run's own."""
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    """Single fields of the system."""
 
 
 def recorded_config(run_dir: Path, given: Replacements) -> RunConfig:
@@ -41,7 +43,7 @@ def recorded_config(run_dir: Path, given: Replacements) -> RunConfig:
     _require_bounded(benchmark, path)
     config = RunConfig(
         benchmark=benchmark,
-        system=given.system or read["system"],
+        system=_system(read["system"], given),
         precision=read["precision"],
         deterministic=read["deterministic"],
         seed=read["seed"],
@@ -54,6 +56,12 @@ def recorded_config(run_dir: Path, given: Replacements) -> RunConfig:
     )
     config.require_fit()
     return replace(config, evidence=True)
+
+
+def _system(recorded: System, given: Replacements) -> System:
+    if given.system is not None and given.system not in SYSTEMS:
+        raise InputError(f"system {given.system!r:.60}: there are {', '.join(SYSTEMS)}; change --system")
+    return replace(SYSTEMS[given.system] if given.system else recorded, **given.layout)
 
 
 def _hints() -> dict[str, Any]:

@@ -68,7 +68,7 @@ def require_room(config: RunConfig) -> None:
         there = sum(torch.cuda.get_device_properties(one).total_memory for one in range(system.devices_per_node))
     if needed > there:
         raise InputError(
-            f"{parameters / 1e9:.1f}e9 parameters take {needed / 1e9:,.0f} GB, and this machine has {there / 1e9:,.0f}: "
+            f"{parameters / 1e9:.1f}e9 parameters take {needed / 1e9:,.0f} GB, this machine has {there / 1e9:,.0f}: "
             "start replay on more machines, as train is started, or give --without-training"
         )
 

@@ -85,7 +85,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     tolerance = None if why is None else TOLERANCES[config.precision]
     comparison = _Comparison(chain, start, tolerance, Tensors(chain.begin.names, chain.begin.sizes))
     deviations += comparison.deviations(found)
-    links = [chain.steps[step] for step in range(start + 1, last + 1)]
+    links = [chain.steps[step] for step in range(start + 1, last + 1) if step in chain.steps]
     return _result(options, chain, links, deviations, notes, start, why, found, comparison.farthest(found))
 
 
@@ -102,34 +102,33 @@ class _Comparison:
             yield Deviation(self._start, "the checkpoint", "no link", "a checkpoint that the chain does not know")
         else:
             yield from state_deviations(self._start, recorded, found.state, self._tensors)
-        for link, moved in self._with_rates(found):
-            one = self._chain.steps[link.step]
+        for one, link, moved in self._pairs(found):
             yield from step_deviations(one, link, self._tensors, self._tolerance, moved)
         for other in found.links:
-            if isinstance(other, EvaluationLink):
+            if isinstance(other, EvaluationLink) and other.step in self._evaluations:
                 yield from evaluation_deviations(self._evaluations[other.step], other, self._tolerance)
 
     def farthest(self, found: ReplayedSteps) -> dict[str, float]:
         """In the units of the tolerances."""
         far = dict.fromkeys(("loss", "grad norm", "weights", "log perplexity"), 0.0)
-        for link, moved in self._with_rates(found):
-            one = self._chain.steps[link.step]
+        for one, link, moved in self._pairs(found):
             far["loss"] = max(far["loss"], figure_apart(one.loss, link.loss))
             far["grad norm"] = max(far["grad norm"], figure_apart(one.grad_norm, link.grad_norm))
             far["weights"] = max(far["weights"], float(weight_distances(one, link, self._tensors, moved).max()))
         for other in found.links:
-            if isinstance(other, EvaluationLink):
+            if isinstance(other, EvaluationLink) and other.step in self._evaluations:
                 apart = figure_apart(self._evaluations[other.step].log_perplexity, other.log_perplexity)
                 far["log perplexity"] = max(far["log perplexity"], apart)
         return far
 
-    def _with_rates(self, found: ReplayedSteps) -> Iterator[tuple[StepLink, float]]:
-        """Each step of the replay, and the sum of the learning rates up to it."""
+    def _pairs(self, found: ReplayedSteps) -> Iterator[tuple[StepLink, StepLink, float]]:
+        """Each step as recorded and as replayed, and the sum of the learning rates up to it."""
         moved = 0.0
         for link in found.links:
             if isinstance(link, StepLink):
                 moved += link.learning_rate
-                yield link, moved
+                if link.step in self._chain.steps:
+                    yield self._chain.steps[link.step], link, moved
 
 
 def _result(
@@ -197,7 +196,8 @@ def _why_not_exact(chain: Chain, start: int, last: int, here: Machinery) -> str 
     now = asdict(here)
     for step in range(start + 1, last + 1):
         begun = chain.started_with(step)
-        assert begun is not None
+        if begun is None:  # that there is no such step is told
+            continue
         then = asdict(begun.machinery)
         for kind in ("layout", "kernels"):
             for name in dict.fromkeys((*then[kind], *now[kind])):

@@ -16,7 +16,7 @@ from benchmark.training.engine.run_progress import Progress
 from checksums.md5_list import read_list
 from stage.errors import InputError
 
-STEPS = re.compile(r"(\d{1,9}):(\d{1,9})")
+STEPS = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 MOST_LIST_BYTES, MOST_PROGRESS_BYTES = 1 << 26, 1 << 24
 
 
@@ -42,9 +42,7 @@ def start_of(run_dir: Path, chain: Chain, first: int, last: int) -> int:
     if saved:
         return saved[-1]
     if chain.begin is None or chain.begin.step > 0:
-        raise InputError(
-            f"{run_dir}: no checkpoint at or before step {first}, and the chain begins later; change --steps"
-        )
+        raise InputError(f"{run_dir}: no checkpoint at or before step {first}; change --steps")
     return 0
 
 
@@ -63,9 +61,7 @@ def progress_at(run_dir: Path, steps: int) -> Progress:
             raise InputError(f"{folder / DIGESTS}: lists {name!r:.80}, which is no file of the checkpoint")
     progress = read_progress(folder)
     if progress.steps != steps:
-        raise InputError(
-            f"{folder}: its progress.json is of {progress.steps} steps; the checkpoint is not what it says"
-        )
+        raise InputError(f"{folder}: its progress.json is of {progress.steps} steps, not what its name says")
     return progress
 
 

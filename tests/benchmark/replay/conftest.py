@@ -1,0 +1,22 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from benchmark.training.train import train
+from tests.benchmark.tiny import SHORT, Inputs, in_processes
+
+
+@pytest.fixture(scope="session")
+def honest_run(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six steps of the tiny benchmark in one process, with evidence and checkpoints after two, four and six."""
+    run_dir = tmp_path_factory.mktemp("honest") / "run"
+    config = inputs.config(run_dir, SHORT, evidence=True, save_interval=2, keep_checkpoints=3)
+    assert in_processes(1, train, config) == ["completed"]
+    return run_dir
+
+
+@pytest.fixture
+def run_dir(honest_run: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(honest_run, tmp_path / "run"))
