@@ -278,7 +278,7 @@ class RunConfig:
     """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
     evidence: bool = False
     """Write RUN_DIR/evidence.jsonl: a chain of links with fingerprints of samples, tokens and weights of every step, by
-    which `replay` can check any stretch of the run."""
+    which `replay` can check any stretch of the run (docs/evidence.md)."""
     on_spike: OnSpike = "note"
     """When loss or gradient norm spike: note it; stop, saving; or go back to the checkpoint before it and leave out the
     samples since (skip-data) or learn more slowly for a while (lower-rate). The last two in the open division only."""
