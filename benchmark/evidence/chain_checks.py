@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from benchmark.config.run_config import Benchmark
 from benchmark.config.schedule import learning_rate
 from benchmark.evidence.chain_links import NOTHING, Chain
-from benchmark.evidence.deviations import Deviation
 from benchmark.evidence.link_contents import (
     VERSION,
     BeginLink,
@@ -18,27 +17,28 @@ from benchmark.evidence.link_contents import (
     ResumeLink,
     StepLink,
 )
+from benchmark.evidence.mismatch import Mismatch
 
 MOST_TOLD = 8
 """Deviations of a kind; one more says how many there are."""
 
 
-def chain_deviations(chain: Chain, benchmark: Benchmark, *, went_back: bool = False) -> list[Deviation]:
+def chain_deviations(chain: Chain, benchmark: Benchmark, *, went_back: bool = False) -> list[Mismatch]:
     """``benchmark``: of the run. ``went_back``: its log tells of ways back after spikes, which move the samples and may
     lower the learning rate: then these are not compared with the schedule."""
     begin = chain.begin
     if begin is None:
-        return [Deviation(None, "the chain", chain.problem or "no beginning", "a link that begins it")]
-    found: list[Deviation] = []
+        return [Mismatch(None, "the chain", chain.problem or "no beginning", "a link that begins it")]
+    found: list[Mismatch] = []
     if chain.problem is not None:
-        found.append(Deviation(None, "the chain", f"{len(chain.links)} links that hold", chain.problem))
+        found.append(Mismatch(None, "the chain", f"{len(chain.links)} links that hold", chain.problem))
     if begin.version != VERSION:
-        found.append(Deviation(None, "the chain's form", str(begin.version), f"{VERSION}, which this code can check"))
+        found.append(Mismatch(None, "the chain's form", str(begin.version), f"{VERSION}, which this code can check"))
     if begin.step or chain.links[0].previous != NOTHING:
-        lost = Deviation(None, "the beginning", f"after {begin.step} steps", "no links of the steps before")
+        lost = Mismatch(None, "the beginning", f"after {begin.step} steps", "no links of the steps before")
         found.append(lost)
     if len(begin.names) != len(begin.sizes):
-        found.append(Deviation(None, "tensors", f"{len(begin.names)} names", f"{len(begin.sizes)} sizes"))
+        found.append(Mismatch(None, "tensors", f"{len(begin.names)} names", f"{len(begin.sizes)} sizes"))
     found += _told(_out_of_order(chain))
     found += _told(_times(chain))
     if not went_back:
@@ -46,61 +46,59 @@ def chain_deviations(chain: Chain, benchmark: Benchmark, *, went_back: bool = Fa
     return found + _told(_evaluations(chain, benchmark)) + _told(_checkpoints(chain))
 
 
-def _told(deviations: Iterator[Deviation]) -> list[Deviation]:
+def _told(deviations: Iterator[Mismatch]) -> list[Mismatch]:
     """The first of them, and how many more there are."""
     everything = list(deviations)
     if len(everything) > MOST_TOLD:
-        more = Deviation(None, f"{everything[0].what}, likewise", f"{len(everything) - MOST_TOLD} more", "as before")
+        more = Mismatch(None, f"{everything[0].what}, likewise", f"{len(everything) - MOST_TOLD} more", "as before")
         return [*everything[:MOST_TOLD], more]
     return everything
 
 
-def _out_of_order(chain: Chain) -> Iterator[Deviation]:
+def _out_of_order(chain: Chain) -> Iterator[Mismatch]:
     """Every step follows the one before; what is told of a state is told when the run is there."""
     at = 0
     for link in chain.links:
         content = link.content
         if isinstance(content, BeginLink):
             if link.line > 1:
-                yield Deviation(content.step, "a second beginning", f"line {link.line}", "one, on line 1")
+                yield Mismatch(content.step, "a second beginning", f"line {link.line}", "one, on line 1")
             at = content.step
         elif isinstance(content, StepLink):
             if content.step != at + 1:
-                yield Deviation(content.step, "number of the step", str(content.step), f"{at + 1} is due")
+                yield Mismatch(content.step, "number of the step", str(content.step), f"{at + 1} is due")
             at = content.step
         elif content.step != at:
             kind = type(content).__name__.removesuffix("Link").lower()
-            yield Deviation(content.step, f"place of the {kind}", f"after {content.step} steps", f"{at} steps done")
+            yield Mismatch(content.step, f"place of the {kind}", f"after {content.step} steps", f"{at} steps done")
             at = content.step if isinstance(content, ResumeLink) else at
         if isinstance(content, EndLink) and link is not chain.links[-1]:
-            yield Deviation(
-                content.step, "the end", f"line {link.line}", f"{len(chain.links) - link.line} links behind"
-            )
+            yield Mismatch(content.step, "the end", f"line {link.line}", f"{len(chain.links) - link.line} links behind")
 
 
-def _times(chain: Chain) -> Iterator[Deviation]:
+def _times(chain: Chain) -> Iterator[Mismatch]:
     before = 0
     for link in chain.links:
         if link.content.time_ms < before:
-            yield Deviation(link.content.step, "time", f"{link.content.time_ms} ms", f"{before} ms on the link before")
+            yield Mismatch(link.content.step, "time", f"{link.content.time_ms} ms", f"{before} ms on the link before")
         before = link.content.time_ms
 
 
-def _against_schedule(steps: Sequence[StepLink], benchmark: Benchmark) -> Iterator[Deviation]:
+def _against_schedule(steps: Sequence[StepLink], benchmark: Benchmark) -> Iterator[Mismatch]:
     """First sample and learning rate, to the last bit."""
     size, skipped = benchmark.global_batch_size, 0
     for link in steps:
         before = (link.step - 1) * size
         if link.first_sample != benchmark.start_samples + before:
             due = f"{benchmark.start_samples + before} is due"
-            yield Deviation(link.step, "first sample", str(link.first_sample), due)
+            yield Mismatch(link.step, "first sample", str(link.first_sample), due)
         rate = learning_rate(benchmark.start_samples + before - skipped * size, benchmark.optimizer)
         if link.learning_rate != rate:
-            yield Deviation(link.step, "learning rate", repr(link.learning_rate), f"{rate!r} by the schedule")
+            yield Mismatch(link.step, "learning rate", repr(link.learning_rate), f"{rate!r} by the schedule")
         skipped += link.skipped
 
 
-def _evaluations(chain: Chain, benchmark: Benchmark) -> Iterator[Deviation]:
+def _evaluations(chain: Chain, benchmark: Benchmark) -> Iterator[Mismatch]:
     """One at every interval that the run came to, and at its very end."""
     assert chain.begin is not None
     there = {link.step for link in chain.of(EvaluationLink)}
@@ -108,10 +106,10 @@ def _evaluations(chain: Chain, benchmark: Benchmark) -> Iterator[Deviation]:
     done = last if chain.end is not None else last - 1  # the last step may have been the last thing before a kill
     for step in range(benchmark.eval_interval, done + 1, benchmark.eval_interval):
         if step > chain.begin.step and step not in there:
-            yield Deviation(step, "evaluation", "none", f"due every {benchmark.eval_interval} steps")
+            yield Mismatch(step, "evaluation", "none", f"due every {benchmark.eval_interval} steps")
 
 
-def _checkpoints(chain: Chain) -> Iterator[Deviation]:
+def _checkpoints(chain: Chain) -> Iterator[Mismatch]:
     """A state that is saved, or gone on from, is the one that the step before it left."""
     for link in chain.links:
         content = link.content
@@ -119,4 +117,4 @@ def _checkpoints(chain: Chain) -> Iterator[Deviation]:
             of_step = chain.steps[content.step]
             if content.state.weights != of_step.weights:
                 kind = "checkpoint" if isinstance(content, CheckpointLink) else "state gone on from"
-                yield Deviation(content.step, f"weights of the {kind}", "others", "than the step left")
+                yield Mismatch(content.step, f"weights of the {kind}", "others", "than the step left")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchmark.evidence.deviations import Deviation
 from benchmark.evidence.link_contents import EvaluationLink, StatePrint, StepLink
+from benchmark.evidence.mismatch import Mismatch
 from benchmark.evidence.tensor_prints import PRINT, PROJECTION, from_text
 from stage.errors import InputError
 
@@ -46,7 +46,7 @@ class Tensors:
     sizes: Sequence[int]
 
 
-def state_deviations(step: int, recorded: StatePrint, found: StatePrint, tensors: Tensors) -> Iterator[Deviation]:
+def state_deviations(step: int, recorded: StatePrint, found: StatePrint, tensors: Tensors) -> Iterator[Mismatch]:
     """Weights and moments of a checkpoint, which no topology changes."""
     for kind in ("weights", "exp_avg", "exp_avg_sq"):
         one, other = getattr(recorded, kind), getattr(found, kind)
@@ -54,17 +54,17 @@ def state_deviations(step: int, recorded: StatePrint, found: StatePrint, tensors
             continue
         differ = _bits(one, tensors) != _bits(other, tensors)
         named = [name for name, is_other in zip(tensors.names, differ, strict=True) if is_other]
-        yield Deviation(step, f"{kind} of the checkpoint", _listed(named), "other values in the checkpoint")
+        yield Mismatch(step, f"{kind} of the checkpoint", _listed(named), "other values in the checkpoint")
 
 
 def step_deviations(
     recorded: StepLink, found: StepLink, tensors: Tensors, tolerance: Tolerance | None, moved: float
-) -> Iterator[Deviation]:
+) -> Iterator[Mismatch]:
     """``tolerance``: None compares to the bit. ``moved``: sum of the learning rates since the checkpoint."""
     for name in ("first_sample", "samples", "tokens", "learning_rate", "skipped"):
         one, other = getattr(recorded, name), getattr(found, name)
         if one != other:
-            yield Deviation(recorded.step, name.replace("_", " "), str(one), str(other), "these are exact")
+            yield Mismatch(recorded.step, name.replace("_", " "), str(one), str(other), "these are exact")
     figures = (
         ("loss", tolerance.loss if tolerance else 0.0),
         ("grad_norm", tolerance.grad_norm if tolerance else 0.0),
@@ -76,11 +76,11 @@ def step_deviations(
 
 def evaluation_deviations(
     recorded: EvaluationLink, found: EvaluationLink, tolerance: Tolerance | None
-) -> Iterator[Deviation]:
+) -> Iterator[Mismatch]:
     """Of the validation set."""
     if recorded.scored_tokens != found.scored_tokens:
         numbers = str(recorded.scored_tokens), str(found.scored_tokens)
-        yield Deviation(recorded.step, "scored tokens", *numbers, "another validation set")
+        yield Mismatch(recorded.step, "scored tokens", *numbers, "another validation set")
     allowed = tolerance.log_perplexity if tolerance else 0.0
     yield from _figure(recorded.step, "log perplexity", recorded.log_perplexity, found.log_perplexity, allowed)
 
@@ -94,7 +94,7 @@ def weight_distances(recorded: StepLink, found: StepLink, tensors: Tensors, move
 
 def _weights(
     recorded: StepLink, found: StepLink, tensors: Tensors, tolerance: Tolerance | None, moved: float
-) -> Iterator[Deviation]:
+) -> Iterator[Mismatch]:
     if recorded.weights == found.weights and recorded.projections == found.projections:
         return
     count, other_bits = len(tensors.names), _bits(recorded.weights, tensors) != _bits(found.weights, tensors)
@@ -103,13 +103,13 @@ def _weights(
     bad = other_bits if tolerance is None else ~(far <= allowed)
     if not bad.any():
         if tolerance is None:
-            yield Deviation(recorded.step, "projections", "others", "than the weights have", "the weights are the same")
+            yield Mismatch(recorded.step, "projections", "others", "than the weights have", "the weights are the same")
         return
     order = [int(place) for place in np.argsort(-np.nan_to_num(far, nan=np.inf)) if bad[place]]
     named = [f"{tensors.names[place]} {far[place]:.2g}" for place in order[:MOST_NAMED]]
     more = f" and {len(order) - MOST_NAMED} more" if len(order) > MOST_NAMED else ""
     unit = f"steps of the learning rate apart, {allowed:g} allowed" if tolerance else "steps of the learning rate apart"
-    yield Deviation(
+    yield Mismatch(
         recorded.step, f"weights of {len(order)} of {count} tensors", "others", f"{', '.join(named)}{more}", unit
     )
 
@@ -130,11 +130,11 @@ def _projections(text: str, tensors: Tensors) -> npt.NDArray[np.float64]:
         return np.full(len(tensors.names), np.nan)
 
 
-def _figure(step: int, name: str, recorded: float, found: float, allowed: float) -> Iterator[Deviation]:
+def _figure(step: int, name: str, recorded: float, found: float, allowed: float) -> Iterator[Mismatch]:
     apart = figure_apart(recorded, found)
     if not apart <= allowed:
         far = f"{apart:.2g} of it apart, {f'{allowed:g} allowed' if allowed else 'the same bits are due'}"
-        yield Deviation(step, name.replace("_", " "), repr(recorded), repr(found), far)
+        yield Mismatch(step, name.replace("_", " "), repr(recorded), repr(found), far)
 
 
 def figure_apart(recorded: float, found: float) -> float:

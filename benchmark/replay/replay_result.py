@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmark.evidence.deviations import Deviation
+from benchmark.evidence.mismatch import Mismatch
 
 MOST_LINES = 40
 
@@ -21,7 +21,7 @@ class ReplayResult:
     """Compared to the bit; else with tolerances, or only samples and tokens."""
     why_not_exact: str | None
     """What differs from the run's machinery."""
-    deviations: Sequence[Deviation]
+    deviations: Sequence[Mismatch]
     notes: Sequence[str]
     """What a reviewer should know, though it is no deviation."""
     largest_distances: dict[str, float]

@@ -12,7 +12,6 @@ from benchmark.config.run_config import RunConfig
 from benchmark.evidence.chain_and_log import log_deviations, went_back
 from benchmark.evidence.chain_checks import chain_deviations
 from benchmark.evidence.chain_links import EVIDENCE, Chain, read_chain
-from benchmark.evidence.deviations import Deviation
 from benchmark.evidence.fingerprint_match import (
     TOLERANCES,
     Tensors,
@@ -24,6 +23,7 @@ from benchmark.evidence.fingerprint_match import (
     weight_distances,
 )
 from benchmark.evidence.link_contents import EvaluationLink, Machinery, ResumeLink, StepLink
+from benchmark.evidence.mismatch import Mismatch
 from benchmark.replay.recorded_config import Replacements, read_json, recorded_config
 from benchmark.replay.recounted_samples import sample_deviations
 from benchmark.replay.replay_ranks import replay_on_ranks
@@ -66,7 +66,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     notes = [*_notes(chain, config)]
     sizes = parameter_sizes(config.benchmark.model)
     if chain.begin is None or (chain.begin.names, chain.begin.sizes) != (tuple(sizes), tuple(sizes.values())):
-        deviations.append(Deviation(None, "tensors of the chain", "others", "than the model has; nothing was trained"))
+        deviations.append(Mismatch(None, "tensors of the chain", "others", "than the model has; nothing was trained"))
         return ReplayResult(str(options.run_dir), first, last, None, 0, False, None, deviations, notes, {}, None, None)
     if environment.rank == 0:
         require_inputs(config, checkpoint=start == 0)
@@ -96,10 +96,10 @@ class _Comparison:
         self._chain, self._start, self._tolerance, self._tensors = chain, start, tolerance, tensors
         self._evaluations = {link.step: link for link in chain.of(EvaluationLink)}
 
-    def deviations(self, found: ReplayedSteps) -> Iterator[Deviation]:
+    def deviations(self, found: ReplayedSteps) -> Iterator[Mismatch]:
         recorded = recorded_state(self._chain, self._start)
         if recorded is None:
-            yield Deviation(self._start, "the checkpoint", "no link", "a checkpoint that the chain does not know")
+            yield Mismatch(self._start, "the checkpoint", "no link", "a checkpoint that the chain does not know")
         else:
             yield from state_deviations(self._start, recorded, found.state, self._tensors)
         for one, link, moved in self._pairs(found):
@@ -135,7 +135,7 @@ def _result(
     options: ReplayOptions,
     chain: Chain,
     links: Sequence[StepLink],
-    deviations: Sequence[Deviation],
+    deviations: Sequence[Mismatch],
     notes: Sequence[str],
     start: int | None = None,
     why: str | None = None,
@@ -160,35 +160,35 @@ def _result(
     )
 
 
-def _folder_deviations(chain: Chain, options: ReplayOptions, config: RunConfig) -> list[Deviation]:
+def _folder_deviations(chain: Chain, options: ReplayOptions, config: RunConfig) -> list[Mismatch]:
     """Of the chain in itself, and of the log."""
     log = read_log(options.log or options.run_dir / f"result_{config.result_number}.txt")
     told = chain_deviations(chain, config.benchmark, went_back=went_back(log))
     return told + log_deviations(chain, log, config.benchmark)
 
 
-def _config_deviations(chain: Chain, run_dir: Path, config: RunConfig) -> Iterator[Deviation]:
+def _config_deviations(chain: Chain, run_dir: Path, config: RunConfig) -> Iterator[Mismatch]:
     """config.json, by which is trained, and the chain's beginning must tell the same."""
     if chain.begin is None:
         return
     file = read_json(run_dir / "config.json")
     for name, recorded in (("seed", chain.begin.seed), ("precision", chain.begin.precision)):
         if file.get(name) != recorded:
-            yield Deviation(None, f"{name} of config.json", str(file.get(name)), f"{recorded} in the chain")
+            yield Mismatch(None, f"{name} of config.json", str(file.get(name)), f"{recorded} in the chain")
     benchmark: dict[str, Any] = file["benchmark"]
     for name in dict.fromkeys((*benchmark, *chain.begin.benchmark)):
         one, other = benchmark.get(name), chain.begin.benchmark.get(name)
         if one != other:
-            yield Deviation(None, f"{name} of config.json", f"{one}"[:200], f"{other} in the chain"[:200])
+            yield Mismatch(None, f"{name} of config.json", f"{one}"[:200], f"{other} in the chain"[:200])
 
 
-def _progress_deviations(config: RunConfig, seed: int, start_samples: int, chain: Chain) -> Iterator[Deviation]:
+def _progress_deviations(config: RunConfig, seed: int, start_samples: int, chain: Chain) -> Iterator[Mismatch]:
     """The checkpoint's own account of where the run was."""
     assert chain.begin is not None
     pairs = (("seed", seed, chain.begin.seed), ("start_samples", start_samples, config.benchmark.start_samples))
     for name, recorded, due in pairs:
         if recorded != due:
-            yield Deviation(None, f"{name} of the checkpoint's progress.json", str(recorded), f"{due} in the chain")
+            yield Mismatch(None, f"{name} of the checkpoint's progress.json", str(recorded), f"{due} in the chain")
 
 
 def _why_not_exact(chain: Chain, start: int, last: int, here: Machinery) -> str | None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from benchmark.evidence.deviations import Deviation
+from benchmark.evidence.mismatch import Mismatch
 from benchmark.replay.replay_result import ReplayResult, format_replay
 
 HOLDS = ReplayResult("run", 208, 224, 208, 16, True, None, (), ("a note",), {"loss": 0.0}, 0.14, 0.15)
@@ -17,7 +17,7 @@ def test_a_replay_that_holds() -> None:
 
 
 def test_tolerances_and_deviations() -> None:
-    deviations = tuple(Deviation(step, "loss", "1", "2") for step in range(50))
+    deviations = tuple(Mismatch(step, "loss", "1", "2") for step in range(50))
     other = dataclasses.replace(HOLDS, exact=False, why_not_exact="devices was 2, is 1", deviations=deviations, start=0)
     lines = format_replay(other).splitlines()
     assert lines[0] == (

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Deviation:
+class Mismatch:
     """One thing that is not what it must be."""
 
     step: int | None
