@@ -181,8 +181,8 @@ def _of_systems(minutes: Sequence[float], systems: int) -> str:
     if not minutes:
         return f"{systems} systems, none with a score"
     lacking = "" if len(minutes) == systems else f", {len(minutes)} of them with a score"
-    span = f"{minutes[0]:.2f} minutes" if len(minutes) == 1 else f"{minutes[0]:.2f} to {minutes[-1]:.2f} minutes"
-    return f"{systems} systems{lacking}: {span}"
+    span = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (minutes[0], minutes[-1])))
+    return f"{systems} systems{lacking}: {span} minutes"
 
 
 def _took(minutes: float) -> str:

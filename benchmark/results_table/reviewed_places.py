@@ -1,13 +1,13 @@
 """Every package and set of runs below some folders, each reviewed by itself: a broken one ends nothing."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmark.results.printable import shortened
 from benchmark.results.subjects import RESULT_FILES, find_subjects, is_package, subfolders
 from benchmark.results_table.row_facts import SystemFacts
-from benchmark.review.verdict import Review, review, subject_review
+from benchmark.review.verdict import Review, review, subject_review, with_copies
 from stage.errors import InputError
 
 DEEPEST = 3
@@ -54,7 +54,19 @@ def _each(paths: Sequence[Path], ruleset: str | None, reviewing: Reviewing) -> l
     packages, loose = places_below(paths)
     given = {path.absolute() for path in paths}
     together = [ReviewedPlace(loose[0], reviewing(loose, ruleset))] if loose else []
-    return together + [_reviewed(place, place in given, ruleset, reviewing) for place in packages]
+    return together + _with_copies([_reviewed(place, place in given, ruleset, reviewing) for place in packages])
+
+
+def _with_copies(places: Sequence[ReviewedPlace]) -> list[ReviewedPlace]:
+    """What packages have in common, of which none tells by itself."""
+    reviews = [place.review for place in places if place.review is not None]
+    told = iter(with_copies([subject for found in reviews for subject in found.subjects]))
+    return [
+        place
+        if place.review is None
+        else replace(place, review=replace(place.review, subjects=tuple(next(told) for _ in place.review.subjects)))
+        for place in places
+    ]
 
 
 def _by_own_rules(paths: Sequence[Path], ruleset: str | None) -> Review:

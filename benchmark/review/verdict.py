@@ -3,12 +3,13 @@
 import os
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
+from benchmark.review.copies_across import copies_across
 from benchmark.review.findings import Finding, Severity, apply, stopped
 from benchmark.review.merged_findings import merged, quoted, without_consequences
 from benchmark.review.official_checkers import TOOLS, run_checkers
@@ -106,7 +107,20 @@ def review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
     subjects = find_subjects(paths, ruleset)
     checked = run_checkers(subjects)
     reviews = tuple(subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
-    return Review(reviews, time.perf_counter() - started)
+    return Review(with_copies(reviews), time.perf_counter() - started)
+
+
+def with_copies(subjects: Sequence[SubjectReview]) -> tuple[SubjectReview, ...]:
+    """The reviews, with what packages of one round have in common among their findings; loose runs may be what a
+    package was made of."""
+    packages = [one for one in subjects if one.kind == "package"]
+    found = copies_across({Path(one.path): [run for each in one.sets for run in each.runs] for one in packages})
+    return tuple(_with(one, found.get(Path(one.path), ()) if one.kind == "package" else ()) for one in subjects)
+
+
+def _with(one: SubjectReview, more: Sequence[Finding]) -> SubjectReview:
+    findings = sorted((*one.findings, *more), key=lambda finding: SEVERITIES.index(finding.severity))
+    return replace(one, findings=tuple(findings)) if more else one
 
 
 def own_findings(subject: Subject) -> tuple[Finding, ...]:
