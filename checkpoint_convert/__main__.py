@@ -13,24 +13,30 @@ from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.run_conversion import Converted
+from checksums.whole_output import require_whole
 from stage.cli import main
 from stage.limits.sizes import parse_bytes
+from stage.task_shard import TaskShard, parse_shard
 
 # Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.
 
 
-def print_converted(output: Path, converted: Converted | None, as_json: bool) -> None:
+def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: TaskShard | None = None) -> None:
+    if as_json:
+        print(json.dumps({"already_made": converted is None, **(asdict(converted) if converted else {})}))
+        return
     if converted is None:
         print(f"{output}: already made from this checkpoint")
         return
-    if as_json:
-        print(json.dumps(asdict(converted)))
-        return
     rate = converted.bytes / converted.wall_s / 1e6
-    resumed = f", {converted.resumed_files:,} of them by an earlier call" if converted.resumed_files else ""
+    resumed = f", {converted.resumed_files:,} of them by earlier calls" if converted.resumed_files else ""
+    what = f"{output}: " if shard is None else f"{output}: shard {shard}, "
+    then = f"MD5 sums in {output}.md5"
+    if shard is not None:
+        then = "when all shards are there, the same command without --shard publishes them"
     print(
-        f"{output}: {converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
-        f"({rate:,.0f} MB/s); MD5 sums in {output}.md5"
+        f"{what}{converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
+        f"({rate:,.0f} MB/s); {then}"
     )
 
 
@@ -63,10 +69,15 @@ class PaxmlToMegatronCommand:
     """Print files, bytes, blocks, memory and time, and do nothing; only the shapes of the input are read."""
     disk_mb_per_s: float = 1000.0
     """What --plan counts with."""
+    shard: str | None = None
+    """K/N, with K from 0 on: convert this share of the files only, as one of N tasks on any machines; the same command
+    without it converts what is missing and publishes all."""
     missing_chunks_are_zeros: bool = False
-    """Take an input chunk without a file as zeros, as zarr has it, instead of as lost."""
+    """Take an input chunk that never had a file as zeros, as zarr has it, instead of as lost."""
+    verify_input: bool = False
+    """First compare all of the input with the MD5 of its manifest: reads it once more."""
     force: bool = False
-    """Replace what is there."""
+    """Replace what is there, if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -74,6 +85,9 @@ class PaxmlToMegatronCommand:
         if self.plan:
             print_plan(self.input, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
             return
+        shard = None if self.shard is None else parse_shard(self.shard)
+        if self.verify_input:
+            require_whole(self.input)
         written = paxml_to_megatron(
             self.input,
             self.output,
@@ -82,8 +96,9 @@ class PaxmlToMegatronCommand:
             memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             missing_chunks_are_zeros=self.missing_chunks_are_zeros,
             force=self.force,
+            shard=shard,
         )
-        print_converted(self.output, written, self.json)
+        print_converted(self.output, written, self.json, shard)
 
 
 def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:

@@ -1,7 +1,6 @@
 """Reading the arrays of a checkpoint that is converted: whole chunks, with little memory besides, and none missing."""
 
 import io
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
+from checkpoint_convert.conversion.source_files import SourceFiles
 from checkpoint_convert.formats.boxes import Box, chunk_parts
-from checkpoint_convert.formats.zarr_arrays import open_array
+from checkpoint_convert.formats.chunk_files import chunk_key, open_chunk, require_chunk
+from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata
 from stage.errors import InputError
 
 DAMAGED: Any = isal_zlib.error
@@ -32,7 +33,8 @@ class BlockSource(Protocol):
     def chunks(self) -> tuple[int, ...]: ...
 
     def read(self, box: Box, values: npt.NDArray[np.float32]) -> None:
-        """Read a box into ``values``, contiguous. Raises ValueError for a chunk that is damaged."""
+        """Read a box into ``values``, contiguous. Raises ValueError for a chunk that is damaged, InputError for one
+        that is gone or changed, and OSError."""
         ...
 
 
@@ -44,6 +46,8 @@ class PlainSource:
     chunks: tuple[int, ...]
     separator: str
     gzip: bool
+    files: SourceFiles
+    missing_are_zeros: bool = False
 
     def read(self, box: Box, values: npt.NDArray[np.float32]) -> None:
         for numbers, in_box, in_chunk in chunk_parts(box, self.chunks):
@@ -56,15 +60,21 @@ class PlainSource:
                 wanted[...] = chunk[in_chunk]
 
     def _read_chunk(self, numbers: Sequence[int], chunk: npt.NDArray[np.float32]) -> None:
-        key = self.separator.join(map(str, numbers))
+        key = chunk_key(numbers, self.separator)
+        path, name = self.path / key, f"{self.path.name}/{key}"
+        if self.missing_are_zeros and not self.files.has(name):
+            chunk[...] = 0
+            return
         read = _unpack if self.gzip else _read_plain
         try:
-            with (self.path / key).open("rb", buffering=0) as file:
+            with os.fdopen(open_chunk(path), "rb", buffering=0) as file:
+                self.files.require_as_it_was(name, os.fstat(file.fileno()))
                 read(file, chunk.reshape(-1).view(np.uint8).data)
-        except FileNotFoundError:
-            chunk[...] = 0
+                self.files.require_as_it_was(name, os.fstat(file.fileno()))
         except (DAMAGED, ValueError) as error:
             raise ValueError(f"chunk {key}: {error}") from error
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _read_plain(file: io.FileIO, data: memoryview) -> None:
@@ -98,26 +108,52 @@ class StoredSource:
 
     path: Path
     chunks: tuple[int, ...]
+    separator: str
     stored: Any
+    files: SourceFiles
+    missing_are_zeros: bool = False
 
     def read(self, box: Box, values: npt.NDArray[np.float32]) -> None:
+        self._require_as_they_were(box)
         values[...] = self.stored[box].read().result()
+        self._require_as_they_were(box)
+
+    def _require_as_they_were(self, box: Box) -> None:
+        for numbers, _, _ in chunk_parts(box, self.chunks):
+            key = chunk_key(numbers, self.separator)
+            path, name = self.path / key, f"{self.path.name}/{key}"
+            if not self.missing_are_zeros or self.files.has(name):
+                require_chunk(path)
+                self.files.require_as_it_was(name, path.stat())
 
 
-def open_source(path: Path, expected: Sequence[int], *, like: str, readers: int) -> BlockSource:
-    """Open an FP32 array of the expected shape. Raises InputError for another, saying it should be ``like``."""
-    opened = open_array(path, readers=readers, missing_are_zeros=True)
+def open_source(
+    path: Path,
+    expected: Sequence[int],
+    *,
+    like: str,
+    readers: int,
+    files: SourceFiles,
+    missing_are_zeros: bool = False,
+) -> BlockSource:
+    """Open an FP32 array of the expected shape, one of those of ``files``.
+
+    ``missing_are_zeros``: chunks that had no file in the beginning are zeros. Raises InputError for another shape,
+    saying it should be ``like``.
+    """
+    opened = open_array(path, readers=readers, missing_are_zeros=missing_are_zeros)
     if tuple(opened.shape) != tuple(expected):
         raise InputError(f"{path}: shape {list(opened.shape)}, expected {list(expected)} like {like}")
     if opened.dtype.numpy_dtype != np.float32:
         raise InputError(f"{path}: dtype {opened.dtype.name}, expected float32")
-    metadata = json.loads((path / ".zarray").read_text())
+    metadata = read_metadata(path)
     chunks = tuple(opened.chunk_layout.read_chunk.shape)
-    compressor = (metadata["compressor"] or {}).get("id")
-    plain = (metadata["dtype"], metadata["order"], metadata.get("filters")) == ("<f4", "C", None)
+    separator = metadata.get("dimension_separator", ".")
+    compressor = (metadata.get("compressor") or {}).get("id")
+    plain = (metadata.get("dtype"), metadata.get("order"), metadata.get("filters")) == ("<f4", "C", None)
     if plain and compressor in (None, "gzip") and list(chunks) == metadata["chunks"]:
-        return PlainSource(path, chunks, metadata.get("dimension_separator", "."), compressor == "gzip")
-    return StoredSource(path, chunks, opened)
+        return PlainSource(path, chunks, separator, compressor == "gzip", files, missing_are_zeros)
+    return StoredSource(path, chunks, separator, opened, files, missing_are_zeros)
 
 
 def require_chunks(path: Path, kept: Sequence[int], *, mend: str) -> None:
@@ -125,7 +161,7 @@ def require_chunks(path: Path, kept: Sequence[int], *, mend: str) -> None:
 
     Zarr reads such a chunk as zeros, so a file that was lost would go unnoticed.
     """
-    metadata = json.loads((path / ".zarray").read_text())
+    metadata = read_metadata(path)
     separator = metadata.get("dimension_separator", ".")
     counts = [-(-size // chunk) for size, chunk in zip(kept, metadata["chunks"], strict=True)]
     if separator == ".":

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkpoint_convert.conversion.block_choice import bytes_to_read_once, choose_blocks
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.paxml_to_megatron import array_path
-from checkpoint_convert.conversion.streaming import blocks_within
 from checkpoint_convert.formats.array_table import ARRAYS, Array, ArrayGroup, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import open_array
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
@@ -28,11 +28,15 @@ class ArrayPlan:
     """As numbers; compressed chunks are smaller."""
     output_bytes: int
     blocks: int
+    at_once: int
+    """Blocks in memory at the same time."""
     passes: float
     """How often an input byte is read."""
     block_bytes: int
     peak_bytes: int
-    """With all workers, chunks that are being decoded included."""
+    """Of all blocks at once, chunks that are being decoded included."""
+    bytes_to_read_once: int
+    """The memory in which one block at a time reads no byte twice."""
 
 
 def plan_paxml_to_megatron(source: Path | None, *, dtype: str, workers: int, memory_limit: int) -> list[ArrayPlan]:
@@ -68,32 +72,31 @@ def _plan(
     kept = array.kept_sizes(sizes)
     shape = array.megatron_shape(sizes)
     chunks = chunk_shape(shape)
-    cut = blocks_within(
-        memory_limit, workers, kept, Side(array.paxml_groups(), input_chunks), Side(array.megatron_groups(), chunks)
-    )
-    items = math.prod(shape)
     itemsizes = [{"float32": 4, "bfloat16": 2}[array_dtype(prefix, dtype)] for prefix in group.megatron]
+    sides = Side(array.paxml_groups(), input_chunks), Side(array.megatron_groups(), chunks)
+    chosen = choose_blocks(memory_limit, workers, kept, *sides, sum(itemsizes))
+    items = math.prod(shape)
     files = math.prod(size // chunk for size, chunk in zip(shape, chunks, strict=True))
-    blocks = sum(1 for _ in cut.blocks())
-    at_once = min(workers, blocks, max(1, memory_limit // cut.peak_bytes))
     return ArrayPlan(
         group.paxml_prefix(array, sizes["L"]) + array.paxml,
         len(itemsizes) * (files + 1),
         4 * items,
         items * sum(itemsizes),
-        blocks,
-        cut.passes,
-        4 * cut.block_items,
-        at_once * cut.peak_bytes + 8 * workers * math.prod(input_chunks),
+        sum(1 for _ in chosen.cut.blocks()),
+        chosen.at_once,
+        chosen.cut.passes,
+        4 * chosen.cut.block_items,
+        chosen.memory_bytes,
+        bytes_to_read_once(kept, *sides),
     )
 
 
 def format_plan(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> str:
     """A line per array, then the totals."""
-    lines = [f"{'files':>7} {'output':>10} {'blocks':>7} {'of':>9} {'reads':>6} {'memory':>9}  array"]
+    lines = [f"{'files':>7} {'output':>10} {'blocks':>7} {'of':>9} {'at once':>7} {'reads':>6} {'memory':>9}  array"]
     lines += [
         f"{plan.output_files:>7,} {_size(plan.output_bytes):>10} {plan.blocks:>7,} {_size(plan.block_bytes):>9} "
-        f"{plan.passes:>6.2f} {_size(plan.peak_bytes):>9}  {plan.paxml}"
+        f"{plan.at_once:>7} {plan.passes:>6.2f} {_size(plan.peak_bytes):>9}  {plan.paxml}"
         for plan in plans
     ]
     files = sum(plan.output_files for plan in plans) + 2

@@ -1,71 +1,116 @@
 """What a conversion has written so far: a line per file, so that a killed one goes on where it was.
 
-The first line says what is being made of what; a journal that says something else is not used. Every further line is
-``<md5> <bytes> <file>``, written after the file; a last line that a kill has cut short does not count.
+    <md5> <bytes> <mtime_ns> <ctime_ns> <ARRAY/CHUNK>
+
+A line is written when the file is on the disk and has its name. A line that a kill or a full disk has cut short is no
+line. Each process has a journal of its own; a file that is no longer as its line says is read, and counts as written
+if its MD5 is that of the line.
 """
 
-import fcntl
-import json
 import os
+import re
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from stage.errors import InputError
+from checkpoint_convert.conversion.source_files import FileState, state_of
+from stage.digest import md5_file
+from stage.manifest import ASKED_AT_ONCE
+from stage.progress import progress
+from stage.publish import sync_handle
+
+SUFFIX = ".journal"
+LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,19}) ([0-9]{1,20}) ([0-9]{1,20}) ([^ /\x00]+/[0-9][0-9./]*)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that is written."""
+
+    md5: str
+    state: FileState
 
 
 class Journal:
-    """The journal at ``path`` of the files in ``folder``; ``purpose`` is any JSON. Threads may share it."""
+    """The journal at ``path``; ``written`` is what it and others know already. Threads may share it."""
 
-    def __init__(self, path: Path, folder: Path, purpose: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, written: Mapping[str, Written]) -> None:
         self.path = path
-        self._purpose = json.dumps(purpose, sort_keys=True)
-        self.digests: dict[str, str] = {}
-        """MD5 by file name."""
-        self._file = path.open("a")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{path}: another conversion is writing it; wait for it to end") from None
-        self.resumed = self._read(folder)
+        self.written = dict(written)
+        """By file name."""
+        self.resumed = len(written)
         """Number of files that an earlier, killed conversion made."""
-        if not self.resumed:
-            self._file.truncate(0)
-            self._file.write(self._purpose + "\n")
+        _cut_off_half_a_line(path)
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         self._lock = threading.Lock()
-
-    def _read(self, folder: Path) -> int:
-        lines = self.path.read_text().split("\n")
-        present = _sizes(folder)  # a crash of the machine can leave files that are shorter than they were written
-        if lines[0] != self._purpose:
-            return 0
-        for line in lines[1:-1]:  # after the last newline: nothing, or a line cut short
-            digest, size, name = line.split(" ", 2)
-            if present.get(name) == int(size):
-                self.digests[name] = digest
-        os.truncate(self.path, len("\n".join([*lines[:-1], ""]).encode()))
-        return len(self.digests)
+        self._torn = False
 
     def has(self, name: str) -> bool:
-        return name in self.digests
+        return name in self.written
 
-    def note(self, name: str, md5: str, size: int) -> None:
-        """A file of ``size`` bytes is written."""
+    def note(self, name: str, written: Written) -> None:
+        """A file is on the disk. Raises OSError where that cannot be noted."""
+        state = written.state
+        line = f"{written.md5} {state.bytes} {state.mtime_ns} {state.ctime_ns} {name}\n".encode()
         with self._lock:
-            self.digests[name] = md5
-            self._file.write(f"{md5} {size} {name}\n")
-            self._file.flush()
+            rest = b"\n" + line if self._torn else line
+            self._torn = True  # half a line is no line, and the next one begins anew
+            try:
+                while rest:
+                    rest = rest[os.write(self._handle, rest) :]
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
+            self._torn = False
+            self.written[name] = written
+
+    def sync(self) -> None:
+        sync_handle(self._handle, self.path)
 
     def close(self) -> None:
-        self._file.close()
+        os.close(self._handle)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    """Bytes of every file below, by relative name."""
-    found: dict[str, int] = {}
-    for array in folder.iterdir() if folder.is_dir() else ():
-        if array.is_dir():
-            with os.scandir(array) as entries:
-                found.update({f"{array.name}/{entry.name}": entry.stat().st_size for entry in entries})
+def _cut_off_half_a_line(path: Path) -> None:
+    if path.exists():
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+
+
+def read_journals(folder: Path) -> dict[str, Written]:
+    """What all journals in ``folder`` say."""
+    found: dict[str, Written] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        for line in path.read_text(encoding="ascii", errors="replace").split("\n")[:-1]:
+            match = LINE.fullmatch(line)
+            if match is not None:
+                found[match[5]] = Written(match[1], FileState(int(match[2]), int(match[3]), int(match[4])))
     return found
+
+
+def still_written(folder: Path, written: Mapping[str, Written]) -> dict[str, Written]:
+    """The files below ``folder`` that are what ``written`` says: untouched since, or of the same contents."""
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        names = list(written)
+        states = dict(zip(names, pool.map(lambda name: _state(folder / name), names), strict=True))
+        touched = {
+            name: state
+            for name, state in states.items()
+            if state is not None and state != written[name].state and state.bytes == written[name].state.bytes
+        }
+        found = {name: one for name, one in written.items() if states[name] == one.state}
+        if touched:
+            total = sum(state.bytes for state in touched.values())
+            with progress("verify", total, "bytes", files=len(touched)) as meter:
+                for name, md5 in zip(touched, pool.map(lambda name: md5_file(folder / name), touched), strict=True):
+                    meter(touched[name].bytes, files=1)
+                    if md5 == written[name].md5:
+                        found[name] = Written(md5, touched[name])
+    return found
+
+
+def _state(path: Path) -> FileState | None:
+    try:
+        return state_of(path.lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_sources import open_source, require_chunks
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
-from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
+from checkpoint_convert.conversion.source_files import SourceFiles
+from checkpoint_convert.conversion.streaming import Job, Target
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
@@ -27,10 +29,10 @@ from checkpoint_convert.formats.array_table import (
     groups,
 )
 from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
-from checkpoint_convert.formats.paxml_counters import write_counters
-from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.formats.paxml_counters import counter_files
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
-from stage.errors import InputError
+from stage.limits.sizes import require_workers
 
 
 @dataclass(frozen=True)
@@ -48,31 +50,37 @@ class MegatronToPaxmlConversion:
     def options(self) -> dict[str, Any]:
         return {"heads": self.sizes["N"]}
 
-    def jobs(self, workers: int, memory_limit: int) -> list[Job]:
-        """One per array. Raises InputError for a missing array or chunk, a wrong shape or dtype."""
-        return [self._job(group, array, workers, memory_limit) for group in groups("fp32") for array in ARRAYS]
+    def arrays(self) -> list[str]:
+        """FP32 weights and moments."""
+        return [self._name(group, array) for group in groups("fp32") for array in ARRAYS]
 
-    def _job(self, group: ArrayGroup, array: Array, workers: int, memory_limit: int) -> Job:
-        prefix = self.weights if group.megatron == (WEIGHTS,) else group.megatron[0]
-        path = self.source / (prefix + array.megatron)
+    def jobs(self, files: SourceFiles, workers: int, memory_limit: int) -> list[Job]:
+        """One per array. Raises InputError for a missing array or chunk, a wrong shape or dtype."""
+        return [self._job(group, array, files, workers, memory_limit) for group in groups("fp32") for array in ARRAYS]
+
+    def _name(self, group: ArrayGroup, array: Array) -> str:
+        return (self.weights if group.megatron == (WEIGHTS,) else group.megatron[0]) + array.megatron
+
+    def _job(self, group: ArrayGroup, array: Array, files: SourceFiles, workers: int, memory_limit: int) -> Job:
+        path = self.source / self._name(group, array)
         shape = array.megatron_shape(self.sizes)
-        opened = open_source(path, shape, like=f"a model of {self.sizes['N']} heads", readers=workers)
+        opened = open_source(path, shape, like=f"a model of {self.sizes['N']} heads", readers=workers, files=files)
         require_chunks(path, shape, mend="convert the checkpoint again")
         source = Side(array.megatron_groups(), opened.chunks)
         target = Side(array.paxml_groups(), chunk_shape(array.paxml_shape(self.sizes)))
-        chosen = blocks_within(memory_limit, workers, self.sizes, source, target)
+        chosen = choose_blocks(memory_limit, workers, self.sizes, source, target)
         name = group.paxml_prefix(array, REPEATS) + array.paxml
         return Job(opened, chosen, (Target(name, np.dtype(np.float32)),), group.megatron == (EXP_AVG_SQ,))
 
-    def write_small_files(self, folder: Path) -> None:
+    def small_files(self) -> dict[str, bytes]:
+        step = adam_step(self.source)
+        files = {} if step is None else counter_files(step, self.sizes["L"])
         for group in groups("fp32"):
             for array in ARRAYS:
                 shape = array.paxml_shape(self.sizes)
-                path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
-                create_array(path, shape, "float32", chunk_shape(shape))
-        step = adam_step(self.source)
-        if step is not None:
-            write_counters(folder, step, self.sizes["L"])
+                name = group.paxml_prefix(array, REPEATS) + array.paxml
+                files[f"{name}/{METADATA_FILE}"] = metadata_text(shape, "float32", chunk_shape(shape))
+        return files
 
 
 def megatron_to_paxml(
@@ -84,7 +92,6 @@ def megatron_to_paxml(
     wrong shape or dtype, a value that training cannot leave, or different work under the output's name.
     """
     weights = fp32_weights_prefix(source)
-    if workers < 1:
-        raise InputError(f"--workers {workers}: expected at least 1")
+    require_workers(workers)
     conversion = MegatronToPaxmlConversion(source, weights, megatron_axis_sizes(source, weights, heads))
     return run_conversion(conversion, source, output, workers=workers, memory_limit=memory_limit, force=force)

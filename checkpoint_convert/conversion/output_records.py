@@ -5,39 +5,51 @@
 An output whose manifest still holds is not made again; one that holds something else is only replaced by force.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checksums.md5_list import files_below, read_list
 from stage.digest import md5_text
 from stage.errors import InputError
+from stage.limits.replacing import require_replaceable
 from stage.manifest import Manifest, Record, is_current, record_of, write_manifest
 from stage.publish import write_text
 
 
-def require_apart(source: Path, output: Path) -> None:
-    """Raise InputError where writing ``output`` would remove ``source``."""
-    if source.resolve().is_relative_to(output.resolve()):
-        raise InputError(f"{output}: holds the input {source}; choose another --output")
-
-
-def already_made(
-    source: Path, output: Path, *, stage: str, options: Mapping[str, Any], force: bool, unfinished: bool = False
-) -> bool:
+def already_made(source: Path, output: Path, *, stage: str, options: Mapping[str, Any], force: bool) -> bool:
     """Whether ``output`` was made from ``source`` with these options and needs no work; with ``force`` it always does.
 
-    Raises InputError when something else has its name; not where ``unfinished`` says that it can be our own work.
+    Raises InputError when something else has its name, or with ``force``, what this stage did not make.
     """
     if force:
+        _require_all_ours(output, require_replaceable(output, stage=stage, inputs=[source]))
         return False
     if is_current(output, stage=stage, options=options, inputs=[source]):
         return True
-    if output.exists() and not unfinished:
+    if os.path.lexists(output):
         raise InputError(
             f"{output}: exists and was made from another source or options, or its manifest is missing; "
             "choose another --output or pass --force"
         )
     return False
+
+
+def _require_all_ours(output: Path, manifest: Manifest | None) -> None:
+    """Raise InputError for a file of the user's in an output that is to be replaced."""
+    sums = sums_path(output)
+    if manifest is None or not sums.is_file():
+        return
+    listed = read_list(sums)
+    for name in files_below(output):
+        if name not in listed:
+            raise InputError(f"{output / name}: not made by {manifest.stage}; move it away, or choose another --output")
+
+
+def sums_path(output: Path) -> Path:
+    """Where the list of an output's MD5 sums lies."""
+    return output.with_name(output.name + ".md5")
 
 
 def write_sums_and_manifest(
@@ -55,7 +67,7 @@ def write_sums_and_manifest(
 
     ``source_made_by`` is the source's own manifest, if it has one: the source's sum is taken from it.
     """
-    write_text(output.with_name(output.name + ".md5"), listing)
+    write_text(sums_path(output), listing)
     inputs = [record_of(source, str(source), source_made_by.outputs[0].md5 if source_made_by else None)]
     return write_folder_manifest(
         output, listing, stage=stage, options=options, inputs=inputs, packages=packages, started=started

@@ -4,6 +4,7 @@ The values depend on the seed and the sizes alone: integers of NumPy's frozen le
 two, so that no rounding and no math library has a say.
 """
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,12 +19,17 @@ from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
+from stage.limits.replacing import require_replaceable
+from stage.limits.sizes import require_between
 from stage.manifest import is_current
 from stage.publish import published_folder
 
 Values = npt.NDArray[np.float32]
 
 STEP = 4000
+LARGEST_SIZE = 1 << 20
+"""Of any axis; the benchmark's have 51,200 at most."""
+LARGEST_SEED = (1 << 32) - 1
 GZIP = {"id": "gzip", "level": 1}
 MATRIX_RANGE = 2.0**-5
 """Weights are uniform in +-1/32, a standard deviation of 0.018."""
@@ -45,7 +51,10 @@ class ModelSizes:
     positions: int = 2048
 
     def by_axis(self) -> dict[str, int]:
-        """Sizes by axis (``array_table.py``). Raises InputError when the heads do not divide the width."""
+        """Sizes by axis (``array_table.py``). Raises InputError for sizes out of range, or when the heads do not
+        divide the width."""
+        for name, value in asdict(self).items():
+            require_between(value, 1, LARGEST_SIZE, f"--{name}")
         if self.hidden % self.heads:
             raise InputError(f"{self.heads} heads do not divide the hidden size {self.hidden}")
         return {
@@ -74,12 +83,15 @@ def write_random_paxml(
     ``layers_together``: chunks hold all layers, else one each.
     """
     started = time.monotonic()
+    require_between(seed, 0, LARGEST_SEED, "--seed")
+    by_axis = sizes.by_axis()
     options = {"seed": seed, **asdict(sizes)}
     if not force and is_current(output, stage="random-paxml", options=options, inputs=[]):
         return False
-    if output.exists() and not force:
+    if force:
+        require_replaceable(output, stage="random-paxml", inputs=[])
+    elif os.path.lexists(output):
         raise InputError(f"{output}: holds something else; choose another --output or pass --force")
-    by_axis = sizes.by_axis()
     with published_folder(output) as folder:
         _write_arrays(folder, np.random.RandomState(seed), by_axis, compress, layers_together)
         write_counters(folder, STEP, sizes.layers)

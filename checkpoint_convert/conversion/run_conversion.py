@@ -1,28 +1,39 @@
-"""Run a conversion of either direction to its end: go on where a killed one was, publish, write sums and manifest.
+"""Run a conversion of either direction, or one of its shards, to its end: go on where a killed one was, check, publish.
 
-OUTPUT.partial/, OUTPUT.journal     while it is written; a killed or failed conversion goes on from there
-OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json
+OUTPUT.partial/                             while it is written (``unfinished.py``)
+OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json   when it is finished
 """
 
+import errno
+import hashlib
 import os
-import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from checkpoint_convert.conversion.journal import Journal
-from checkpoint_convert.conversion.output_records import already_made, require_apart, write_sums_and_manifest
+import numpy as np
+
+from checkpoint_convert.conversion.journal import still_written
+from checkpoint_convert.conversion.output_records import already_made, sums_path
+from checkpoint_convert.conversion.source_files import SourceFiles
 from checkpoint_convert.conversion.streaming import Job, run_jobs
+from checkpoint_convert.conversion.unfinished import UnfinishedConversion, finish_published, publish, unfinished
+from checkpoint_convert.conversion.workspace import FileWriter
 from checksums.md5_list import files_below, format_list
-from stage.digest import md5_file
-from stage.manifest import read_manifest, record_of
-from stage.publish import partial_path
+from stage.digest import md5_text
+from stage.errors import InputError
+from stage.limits.replacing import require_apart
+from stage.limits.sizes import require_workers
+from stage.manifest import read_manifest, record_of, require_intact, write_manifest
+from stage.publish import PARTIAL, sync_all, write_text
+from stage.task_shard import TaskShard
 
 PACKAGES = ("tensorstore", "numpy", "ml-dtypes")
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Conversion(Protocol):
@@ -36,123 +47,132 @@ class Conversion(Protocol):
         """What the result depends on besides the source."""
         ...
 
-    def jobs(self, workers: int, memory_limit: int) -> Sequence[Job]: ...
+    def arrays(self) -> Iterable[str]:
+        """Names of the input's arrays that are read."""
+        ...
 
-    def write_small_files(self, folder: Path) -> None:
-        """The arrays' metadata, and what is no array."""
+    def jobs(self, files: SourceFiles, workers: int, memory_limit: int) -> Sequence[Job]: ...
+
+    def small_files(self) -> Mapping[str, bytes]:
+        """By name: the arrays' metadata, and what is no array."""
         ...
 
 
 @dataclass(frozen=True)
 class Converted:
     bytes: int
+    """Of the output, or of the shard's part of it."""
     files: int
     resumed_files: int
-    """Of an earlier, killed conversion."""
+    """Of an earlier, killed conversion, or of the shards that are joined."""
     wall_s: float
 
 
 def run_conversion(
-    conversion: Conversion, source: Path, output: Path, *, workers: int, memory_limit: int, force: bool
+    conversion: Conversion,
+    source: Path,
+    output: Path,
+    *,
+    workers: int,
+    memory_limit: int,
+    force: bool,
+    shard: TaskShard | None = None,
 ) -> Converted | None:
     """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes.
 
-    Raises InputError for a source that is not whole, different work under the output's name, or an output that holds
-    the source and is to be replaced.
+    With ``shard``: write that share's files and publish nothing; without it, what shards have written is joined, what
+    they have not is written, and all is published. Raises InputError for a source that is not whole or changes
+    meanwhile, different work under the output's name, or an output that is, holds or lies in the source.
     """
     started = time.monotonic()
-    journal_path = _journal_path(output)
+    require_workers(workers)
+    require_apart(output, [source])
+    require_intact(source)
     stage, options = conversion.stage, conversion.options
-    if force:
-        require_apart(source, output)
-    if already_made(source, output, stage=stage, options=options, force=force, unfinished=journal_path.exists()):
-        journal_path.unlink(missing_ok=True)
+    finish_published(output)
+    if already_made(source, output, stage=stage, options=options, force=force):
         return None
-    jobs = conversion.jobs(workers, memory_limit)
-    with _unfinished(output, _purpose(conversion, source), force=force) as (partial, journal):
-        _write_files(conversion, jobs, partial, journal, workers, memory_limit)
-        listing = _listing(partial, journal)
-        _publish(partial, output)
-        total = write_sums_and_manifest(
-            output,
-            listing,
-            stage=stage,
-            options=options,
-            source=source,
-            source_made_by=read_manifest(source),
-            packages=PACKAGES,
-            started=started,
-        )
-    return Converted(total, listing.count("\n"), journal.resumed, time.monotonic() - started)
+    files = SourceFiles(source, conversion.arrays())
+    jobs = conversion.jobs(files, workers, memory_limit)
+    made_of = {"source": os.path.realpath(source), "as of": files.fingerprint()}
+    purpose = {"stage": stage, "options": dict(options), **made_of}
+    with unfinished(output, purpose, shard) as work, _full_disk_told():
+        resumed = work.journal.resumed
+        for job in jobs:
+            for target in job.targets:
+                (work.files / target.name).mkdir(exist_ok=True)
+        if shard is not None:
+            names = run_jobs(jobs, work.files, work.journal, shard=shard)
+            files.require_unchanged()
+            work.journal.sync()
+            return Converted(_bytes_of(work, names), len(names), resumed, time.monotonic() - started)
+        with ThreadPoolExecutor(1) as beside:  # importing PyTorch takes a second or two
+            small_files = beside.submit(conversion.small_files)
+            names = run_jobs(jobs, work.files, work.journal)
+        listing = _verified_listing(work, names, _written(work.files, small_files.result()))
+        files.require_unchanged()
+        total = _write_records(conversion, source, output, work, listing, started)
+        publish(work, output)
+    return Converted(total, listing.count("\n"), resumed, time.monotonic() - started)
 
 
-def _journal_path(output: Path) -> Path:
-    return output.with_name(output.name + ".journal")
-
-
-def _purpose(conversion: Conversion, source: Path) -> dict[str, Any]:
-    """What is made of what: only a journal that says the same is gone on with."""
-    return {
-        "stage": conversion.stage,
-        "options": dict(conversion.options),
-        "source": str(source.resolve()),
-        "as of": record_of(source, source.name, None).__dict__,
-    }
+def _bytes_of(work: UnfinishedConversion, names: Iterable[str]) -> int:
+    return sum(work.journal.written[name].state.bytes for name in names)
 
 
 @contextmanager
-def _unfinished(output: Path, purpose: Mapping[str, Any], *, force: bool) -> Iterator[tuple[Path, Journal]]:
-    """The partial folder and the journal, those of a killed conversion unless ``force`` begins anew.
-
-    A block that ends well leaves no journal. One that fails leaves both, or neither where no file was written.
-    """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial, journal_path = partial_path(output), _journal_path(output)
-    if force:
-        journal_path.unlink(missing_ok=True)
-    if output.exists() and journal_path.exists():  # killed between publishing and the manifest
-        output.rename(partial)
-    journal = Journal(journal_path, partial, purpose)
-    if not journal.resumed:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
+def _full_disk_told() -> Iterator[None]:
     try:
-        yield partial, journal
-    except BaseException:
-        journal.close()
-        if not journal.digests:
-            shutil.rmtree(partial, ignore_errors=True)
-            journal_path.unlink()
-        raise
-    journal.close()
-    journal_path.unlink()
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        where = f"{error.filename}: {error.strerror}"
+        raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
 
 
-def _write_files(
-    conversion: Conversion, jobs: Sequence[Job], partial: Path, journal: Journal, workers: int, memory_limit: int
-) -> None:
-    """Everything of the output that the journal does not have."""
-    for job in jobs:
-        for target in job.targets:
-            (partial / target.name).mkdir(exist_ok=True)
-    with ThreadPoolExecutor(1) as beside:
-        small_files = beside.submit(conversion.write_small_files, partial)
-        run_jobs(jobs, partial, journal, workers=workers, memory_limit=memory_limit)
-    small_files.result()
+def _written(folder: Path, files: Mapping[str, bytes]) -> dict[str, str]:
+    """Write small files; gives their MD5 by name."""
+    with FileWriter(folder, lambda *_: None) as writer:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            writer.write(name, np.frombuffer(content, np.uint8))
+    return {name: hashlib.md5(content, usedforsecurity=False).hexdigest() for name, content in files.items()}
 
 
-def _listing(folder: Path, journal: Journal) -> str:
-    """The md5sum-style list of the output: chunks as they were written, small files as they are."""
-    digests = dict(journal.digests)
-    others = [name for name in files_below(folder) if name not in digests]
-    digests.update({name: md5_file(folder / name) for name in others})
+def _verified_listing(work: UnfinishedConversion, names: Sequence[str], small_files: Mapping[str, str]) -> str:
+    """The md5sum-style list of the output: its chunks ``names`` and small files.
+
+    Every chunk is there as its journal says, whoever wrote it, and nothing else is. Raises InputError otherwise.
+    """
+    written = still_written(work.files, {name: work.journal.written[name] for name in names})
+    lost = next((name for name in names if name not in written), None)
+    if lost is not None:
+        raise InputError(f"{work.files / lost}: changed or removed after it was written; run the command again")
+    digests = {**{name: one.md5 for name, one in written.items()}, **small_files}
+    for name in files_below(work.files):
+        if name.endswith(PARTIAL):  # half of a file, of a process that was killed
+            (work.files / name).unlink()
+        elif name not in digests:
+            raise InputError(f"{work.files / name}: no file of this conversion; move it away and run the command again")
+    sync_all({(work.files / name).parent for name in digests} | {work.files})
     return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))
 
 
-def _publish(partial: Path, output: Path) -> None:
-    """Bring everything to the disk and rename it. One sync of all file systems is faster than one per file."""
-    os.sync()
-    if output.exists():
-        shutil.rmtree(output)
-    os.replace(partial, output)
-    os.sync()
+def _write_records(
+    conversion: Conversion, source: Path, output: Path, work: UnfinishedConversion, listing: str, started: float
+) -> int:
+    """List and manifest, in the folder of the unfinished conversion; returns the bytes of the output's files."""
+    write_text(work.folder / sums_path(output).name, listing)
+    made_by = read_manifest(source)
+    written = record_of(work.files, output.name, md5_text(listing))
+    write_manifest(
+        work.folder / output.name,
+        stage=conversion.stage,
+        options=conversion.options,
+        inputs=[record_of(source, str(source), made_by.outputs[0].md5 if made_by else None)],
+        outputs=[written],
+        packages=PACKAGES,
+        started=started,
+    )
+    return written.bytes

@@ -4,10 +4,11 @@ Output chunks are uncompressed, so that a chunk's file is its bytes. Each file t
 and is not written again.
 """
 
-import errno
 import hashlib
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +18,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from checkpoint_convert.conversion.block_choice import BlockChoice
 from checkpoint_convert.conversion.block_sources import BlockSource
-from checkpoint_convert.conversion.blocks import Cut, Side, cut
-from checkpoint_convert.conversion.journal import Journal
-from checkpoint_convert.conversion.workspace import Workspace, workspace_bytes, write_file
+from checkpoint_convert.conversion.blocks import Cut
+from checkpoint_convert.conversion.journal import Journal, Written
+from checkpoint_convert.conversion.source_files import state_of
+from checkpoint_convert.conversion.workspace import FileWriter, Workspace
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from stage.allocator import give_freed_memory_back
 from stage.errors import InputError
-from stage.progress import progress
+from stage.progress import Meter, progress
+from stage.task_shard import TaskShard
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TILE = 64
 """Items along each side of a tile of a transpose."""
-COMFORTABLE_ITEMS = 1 << 22
-"""Blocks are not made larger than 16 MB without need."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,14 @@ class Job:
     """One input array and the output arrays made of it."""
 
     source: BlockSource
-    cut: Cut
+    blocks: BlockChoice
     targets: tuple[Target, ...]
     non_negative: bool
     """Second moments."""
+
+    @property
+    def cut(self) -> Cut:
+        return self.blocks.cut
 
     @property
     def bytes(self) -> int:
@@ -59,72 +64,120 @@ class Job:
         return items * sum(target.dtype.itemsize for target in self.targets)
 
 
-def blocks_within(memory_limit: int, workers: int, sizes: Mapping[str, int], source: Side, target: Side) -> Cut:
-    """The largest blocks of which ``workers`` fit into ``memory_limit`` bytes, with what reading them takes.
+@dataclass(frozen=True)
+class _Task:
+    """One block of a job."""
 
-    Where not even the smallest do, they are converted one at a time. Raises InputError when one is too large as well.
-    """
-    smallest = cut(sizes, source, target, most_items=0, comfortable_items=0)
-    decoding = 2 * workers * 4 * math.prod(source.chunks)  # chunks of the file and as they were packed
-    per_block = (memory_limit - decoding) // workers
-    if 12 * smallest.unit_items > memory_limit - decoding:
-        raise InputError(
-            f"--memory-limit is too small: one block takes {12 * smallest.unit_items:,} bytes and reading its chunks "
-            f"{decoding:,}; raise it or lower --workers"
-        )
-    most_items = (per_block - 8 * smallest.unit_items) // 4
-    return cut(sizes, source, target, most_items=most_items, comfortable_items=COMFORTABLE_ITEMS)
+    job: Job
+    block: Box
+
+    @property
+    def bytes(self) -> int:
+        """Of its outputs."""
+        return items_in(self.block) * sum(target.dtype.itemsize for target in self.job.targets)
+
+    def names(self, unit: Box) -> list[str]:
+        """The files of one of its units, in all output arrays."""
+        cut, targets = self.job.cut, self.job.targets
+        return [f"{target.name}/{key}" for key, _ in cut.files(unit) for target in targets]
 
 
-def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, workers: int, memory_limit: int) -> None:
-    """Write all output chunks into ``folder``, those in the journal excepted.
+def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, shard: TaskShard | None = None) -> list[str]:
+    """Write all output chunks into ``folder``, or those of ``shard``; those in the journal excepted. Returns the names
+    of all of them.
 
-    Raises InputError for an input chunk that cannot be read or holds a value that cannot be, and for a full disk.
+    Raises InputError for an input chunk that cannot be read or holds a value that cannot be.
     """
     give_freed_memory_back()
-    size = max(workspace_bytes(job.cut.peak_items) for job in jobs)
-    free: SimpleQueue[Workspace] = SimpleQueue()  # whoever finds none waits
-    for _ in range(max(1, min(workers, memory_limit // size))):
-        free.put(Workspace(size))
+    tasks = list(_share(jobs, shard))
+    names = [name for task in tasks for unit in task.job.cut.units(task.block) for name in task.names(unit)]
+    arena = Workspace(max(job.blocks.at_once * job.blocks.workspace_bytes for job in jobs))
+    digests: dict[str, str] = {}
+
+    def note(name: str, state: os.stat_result) -> None:
+        journal.note(name, Written(digests.pop(name), state_of(state)))
+
     with (
-        progress("convert", sum(job.bytes for job in jobs), "bytes") as advance,
-        ThreadPoolExecutor(workers) as pool,
+        progress("convert", sum(task.bytes for task in tasks), "bytes", files=len(names)) as meter,
+        FileWriter(folder, note) as writer,
     ):
-        running: set[Future[int]] = set()
+        output = _Output(journal, writer, digests, meter)
+        for (count, size), some in itertools.groupby(sorted(tasks, key=_memory), key=_memory):
+            _run(list(some), arena, count, size, output)
+    return names
+
+
+@dataclass(frozen=True)
+class _Output:
+    """Where files go."""
+
+    journal: Journal
+    writer: FileWriter
+    digests: dict[str, str]
+    """MD5 of files that are not yet on the disk."""
+    meter: Meter
+
+
+def _share(jobs: Sequence[Job], shard: TaskShard | None) -> Iterator[_Task]:
+    """All blocks, or those that lie in a shard's share of the bytes."""
+    total, before = sum(job.bytes for job in jobs), 0
+    for job in jobs:
+        for block in job.cut.blocks():
+            task = _Task(job, block)
+            if shard is None or (2 * before + task.bytes) * shard.count // (2 * total) == shard.index:
+                yield task
+            before += task.bytes
+
+
+def _memory(task: _Task) -> tuple[int, int]:
+    """How many blocks at once, and the memory of each: tasks of which both are the same share it."""
+    return task.job.blocks.at_once, task.job.blocks.workspace_bytes
+
+
+def _run(tasks: Sequence[_Task], arena: Workspace, count: int, size: int, output: _Output) -> None:
+    free: SimpleQueue[int] = SimpleQueue()  # whoever finds no place waits
+    for number in range(count):
+        free.put(number * size)
+    with ThreadPoolExecutor(count) as pool:
+        running: set[Future[None]] = set()
         try:
-            for job in jobs:
-                for block in job.cut.blocks():
-                    running.add(pool.submit(_convert, job, block, folder, journal, free))
-                    if len(running) > 2 * workers:
-                        done, running = wait(running, return_when=FIRST_COMPLETED)
-                        advance(sum(future.result() for future in done))
+            for task in tasks:
+                running.add(pool.submit(_convert, task, arena, free, output))
+                if len(running) > 2 * count:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
             for future in running:
-                advance(future.result())
+                future.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _convert(job: Job, block: Box, folder: Path, journal: Journal, free: "SimpleQueue[Workspace]") -> int:
-    """Convert one block; returns its output bytes."""
-    units = [unit for unit in job.cut.units(block) if not _is_done(job, unit, journal)]
-    size = items_in(block) * sum(target.dtype.itemsize for target in job.targets)
+def _convert(task: _Task, arena: Workspace, free: "SimpleQueue[int]", output: _Output) -> None:
+    """Convert one block."""
+    job, block, meter = task.job, task.block, output.meter
+    units, files = [], 0
+    for unit in job.cut.units(block):
+        names = task.names(unit)
+        files += len(names)
+        if not all(map(output.journal.has, names)):
+            units.append(unit)
     if not units:
-        return size
-    workspace = free.get()
+        meter.done_before(task.bytes, files)
+        return
+    place = free.get()
     try:
-        for_values, for_ordered, for_rounded = workspace.arrays(job.cut.peak_items)
-        values = _read(job, block, for_values)
+        for_values, for_ordered, for_rounded = arena.arrays(job.cut.peak_items, place)
+        with meter.doing("reading"):
+            values = _read(job, block, for_values)
         for unit in units:
-            ordered = _unit_of(job.cut, values, block, unit, for_ordered)
-            _write_unit(job, unit, ordered, for_rounded, folder, journal)
+            with meter.doing("computing"):
+                ordered = _unit_of(job.cut, values, block, unit, for_ordered)
+            _write_unit(job, unit, ordered, for_rounded, output)
     finally:
-        free.put(workspace)
-    return size
-
-
-def _is_done(job: Job, unit: Box, journal: Journal) -> bool:
-    return all(journal.has(f"{target.name}/{key}") for key, _ in job.cut.files(unit) for target in job.targets)
+        free.put(place)
+    meter(task.bytes, files)
 
 
 def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -187,23 +240,17 @@ def _write_unit(
     unit: Box,
     values: npt.NDArray[np.float32],
     memory: npt.NDArray[np.float32],
-    folder: Path,
-    journal: Journal,
+    output: _Output,
 ) -> None:
     for target in job.targets:
         rounded = _rounded(values, target.dtype, memory)
         for key, within in job.cut.files(unit):
             name = f"{target.name}/{key}"
-            data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
-            digest = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
-            try:
-                write_file(folder / name, data)
-                journal.note(name, digest, len(data))
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                where = f"{folder / name}: {error.strerror}"
-                raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
+            with output.meter.doing("computing"):
+                data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
+                output.digests[name] = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
+            with output.meter.doing("writing"):
+                output.writer.write(name, data)
 
 
 def _rounded(values: npt.NDArray[np.float32], dtype: np.dtype[Any], memory: npt.NDArray[np.float32]) -> Any:

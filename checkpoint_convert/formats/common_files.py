@@ -1,5 +1,6 @@
 """The two small files beside the arrays: ``metadata.json`` and ``common.pt`` (docs/facts/reference.md f.3)."""
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,15 @@ PARAM_GROUP: dict[str, Any] = {
 }
 
 
-def write_common(folder: Path, dtype: str, step: int | None = None) -> None:
-    """Write both files; ``step`` is Adam's, None the benchmark's. A ``bf16`` checkpoint nests the optimizer one level
+def common_files(dtype: str, step: int | None = None) -> dict[str, bytes]:
+    """Both files by name; ``step`` is Adam's, None the benchmark's. A ``bf16`` checkpoint nests the optimizer one level
     deeper."""
     import torch  # takes a second or two, which a conversion spends beside its own work
 
-    (folder / "metadata.json").write_text(METADATA)
     optimizer: dict[str, Any] = {"param_groups": [PARAM_GROUP if step is None else {**PARAM_GROUP, "step": step}]}
-    torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, folder / "common.pt")
+    common = io.BytesIO()
+    torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, common)
+    return {"metadata.json": METADATA.encode(), "common.pt": common.getvalue()}
 
 
 def fp32_weights_prefix(folder: Path) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from checkpoint_convert.formats.array_table import REPEATS
 from checkpoint_convert.formats.common_files import LARGEST_STEP
 from checkpoint_convert.formats.stored_array import zarr_array
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, create_array
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from stage.errors import InputError
 from stage.limits.sizes import require_between
 
@@ -41,7 +41,7 @@ def paxml_adam_step(folder: Path) -> int | None:
     Raises InputError where a counter is damaged, or the layers' contradict each other: Megatron has one for all.
     """
     for kind in (f".*_{MOMENTS}\\.count", r".*\.count", STEP):
-        names = [name for name in _counters(folder) if re.fullmatch(kind, name)]
+        names = [name for name in counters_in(folder) if re.fullmatch(kind, name)]
         values = {name: _values(folder / name) for name in names}
         found = {int(value) for some in values.values() for value in some}
         if len(found) > 1:
@@ -54,7 +54,8 @@ def paxml_adam_step(folder: Path) -> int | None:
     return None
 
 
-def _counters(folder: Path) -> list[str]:
+def counters_in(folder: Path) -> list[str]:
+    """Names of the counters that a checkpoint has."""
     return sorted(path.name for path in folder.iterdir() if is_counter(path.name) and (path / METADATA_FILE).exists())
 
 
@@ -75,7 +76,17 @@ def counter_shapes(layers: int) -> dict[str, tuple[tuple[int, ...], str]]:
     return shapes
 
 
-def write_counters(folder: Path, step: int, layers: int) -> None:
-    """Write all counters, each with the value ``step``."""
+def counter_files(step: int, layers: int) -> dict[str, bytes]:
+    """The files of all counters by name, each with the value ``step``."""
+    files = {}
     for name, (shape, dtype) in counter_shapes(layers).items():
-        create_array(folder / name, shape, dtype, shape).write(np.full(shape, step, dtype)).result()
+        files[f"{name}/{METADATA_FILE}"] = metadata_text(shape, dtype, shape)
+        files[f"{name}/0"] = np.full(shape, step, np.dtype(dtype).newbyteorder("<")).tobytes()
+    return files
+
+
+def write_counters(folder: Path, step: int, layers: int) -> None:
+    """Write them."""
+    for name, content in counter_files(step, layers).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)

@@ -72,6 +72,17 @@ def create_array(
     return ts.open(spec, create=True, open=True).result()
 
 
+def metadata_text(shape: Sequence[int], dtype: str, chunks: Sequence[int]) -> bytes:
+    """What TensorStore writes into the ``.zarray`` of an uncompressed array, byte by byte, for somebody else to write
+    who can say what went wrong where the disk is full."""
+    spec = _spec(Path())
+    spec["kvstore"], spec["context"] = {"driver": "memory", "path": "a/"}, {}
+    spec["metadata"] = {"dtype": DTYPES[dtype], "shape": list(shape), "chunks": list(chunks), "compressor": None}
+    opened: Any = ts.open(spec, create=True).result()
+    found: bytes = opened.kvstore.read(METADATA_FILE).result().value
+    return found
+
+
 def _spec(path: Path, readers: int | None = None) -> dict[str, Any]:
     # Without file_io_sync TensorStore syncs every chunk and its folder; whoever publishes the folder syncs it once.
     context: dict[str, Any] = {"file_io_sync": False}

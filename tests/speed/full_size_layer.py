@@ -19,6 +19,7 @@ import numpy as np
 from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
 from checkpoint_convert.conversion.journal import Journal
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
+from checkpoint_convert.conversion.source_files import SourceFiles
 from checkpoint_convert.conversion.streaming import run_jobs
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
@@ -50,14 +51,15 @@ def convert(folder: Path, memory_limit: int) -> None:
     conversion = PaxmlToMegatronConversion(folder / "paxml", "bf16", SIZES, missing_chunks_are_zeros=False)
     group = groups("bf16")[0]
     workers = len(os.sched_getaffinity(0))
-    jobs = [conversion.job(group, array, workers, memory_limit) for array in LARGEST]
+    files = SourceFiles(folder / "paxml", conversion.arrays())
+    jobs = [conversion.job(group, array, files, workers, memory_limit) for array in LARGEST]
     output = folder / "out"
     for array in LARGEST:
         shape = array.megatron_shape(SIZES)
         for prefix in group.megatron:
             create_array(output / (prefix + array.megatron), shape, array_dtype(prefix, "bf16"), chunk_shape(shape))
     started = time.perf_counter()
-    run_jobs(jobs, output, Journal(folder / "journal", output, {}), workers=workers, memory_limit=memory_limit)
+    run_jobs(jobs, output, Journal(folder / "journal", {}))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"{sum(job.bytes for job in jobs) / 1e9:.1f} GB written in {time.perf_counter() - started:.0f} s")
     print(f"memory of the process: {peak / 1024:.0f} MiB, limit {memory_limit / 2**20:.0f} MiB")

@@ -1,6 +1,7 @@
 """Chunks of the source are read whole or refused, and none may be missing."""
 
 import gzip
+import os
 import re
 from pathlib import Path
 
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 import tensorstore as ts
 
-from checkpoint_convert.conversion.block_sources import PlainSource, StoredSource, open_source, require_chunks
+from checkpoint_convert.conversion.block_sources import (
+    BlockSource,
+    PlainSource,
+    StoredSource,
+    open_source,
+    require_chunks,
+)
+from checkpoint_convert.conversion.source_files import SourceFiles
 from stage.errors import InputError
 
 WHOLE = (slice(0, 100), slice(0, 30))
@@ -17,20 +25,20 @@ WHOLE = (slice(0, 100), slice(0, 30))
 @pytest.mark.parametrize("packed", [True, False])
 def test_chunks_of_the_wrong_size_are_refused(packed: bool, tmp_path: Path) -> None:
     values = np.arange(3000, dtype="<f4")
-    source = PlainSource(tmp_path, (100, 30), ".", packed)
     read = np.empty((100, 30), np.float32)
 
-    def write(data: bytes) -> None:
+    def write(data: bytes) -> PlainSource:
         (tmp_path / "0.0").write_bytes(gzip.compress(data) if packed else data)
+        return PlainSource(tmp_path, (100, 30), ".", packed, SourceFiles(tmp_path.parent, [tmp_path.name]))
 
-    write(values.tobytes())
+    source = write(values.tobytes())
     source.read(WHOLE, read)
     np.testing.assert_array_equal(read, values.reshape(100, 30))
     part = np.empty((7, 30), np.float32)
     source.read((slice(3, 10), slice(0, 30)), part)
     np.testing.assert_array_equal(part, read[3:10])
     for data in (values.tobytes()[:-4], values.tobytes() + b"more", b""):
-        write(data)
+        source = write(data)
         with pytest.raises(ValueError, match=r"chunk 0\.0: it (does not unpack to 12000 bytes|has \d+ bytes)"):
             source.read(WHOLE, read)
 
@@ -53,7 +61,12 @@ def test_any_box_of_any_chunks(
     }
     spec["metadata"] |= {"dimension_separator": separator}  # type: ignore[operator]
     ts.open(spec).result().write(values).result()
-    source = open_source(tmp_path / "a", (5, 20, 33), like="nothing", readers=1)
+
+    def opened(*, zeros: bool = False) -> BlockSource:
+        files = SourceFiles(tmp_path, ["a"])
+        return open_source(tmp_path / "a", (5, 20, 33), like="nothing", readers=1, files=files, missing_are_zeros=zeros)
+
+    source = opened()
     assert isinstance(source, kind)
     for box in (
         (slice(0, 5), slice(0, 20), slice(0, 33)),
@@ -69,5 +82,17 @@ def test_any_box_of_any_chunks(
     with pytest.raises(InputError, match=f"a: chunk {re.escape(separator.join('120'))} is missing; mend it"):
         require_chunks(tmp_path / "a", (5, 20, 33), mend="mend it")
     require_chunks(tmp_path / "a", (5, 16, 33), mend="mend it")  # the lost one is not kept
-    source.read((slice(2, 4), slice(16, 20), slice(0, 33)), zeros := np.ones((2, 4, 33), np.float32))
+    box = (slice(2, 4), slice(16, 20), slice(0, 33))
+    for gone in (source, opened()):  # while it is converted, and before
+        with pytest.raises(InputError, match="is missing; the checkpoint is not whole"):
+            gone.read(box, np.ones((2, 4, 33), np.float32))
+    opened(zeros=True).read(box, zeros := np.ones((2, 4, 33), np.float32))
     assert not zeros.any()
+    os.mkfifo(lost)
+    with pytest.raises(InputError, match="not a regular file"):
+        opened().read(box, zeros)
+    lost.unlink()
+    changed = tmp_path / "a" / separator.join("000")
+    changed.write_bytes(changed.read_bytes())
+    with pytest.raises(InputError, match="changed while it was converted"):
+        source.read((slice(0, 2), slice(0, 8), slice(0, 33)), np.ones((2, 8, 33), np.float32))

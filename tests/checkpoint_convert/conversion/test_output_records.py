@@ -7,7 +7,6 @@ import pytest
 
 from checkpoint_convert.conversion.output_records import (
     already_made,
-    require_apart,
     write_folder_manifest,
     write_sums_and_manifest,
 )
@@ -70,15 +69,23 @@ def test_what_is_made_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists and was made from another source or options"):
         already_made(source, output, stage="second", options={"heads": 8}, force=False)
     assert not already_made(source, output, stage="second", options={"heads": 8}, force=True)
-    assert not already_made(source, output, stage="second", options={"heads": 8}, force=False, unfinished=True)
     (source / "file").write_text("changed")
     with pytest.raises(InputError, match="exists and was made from another source or options"):
         already_made(source, output, stage="second", options={"heads": 4}, force=False)
 
 
-def test_output_may_not_hold_the_source(tmp_path: Path) -> None:
-    for output in (tmp_path / "a" / "source", tmp_path / "a", tmp_path / "b" / ".." / "a"):
-        with pytest.raises(InputError, match="holds the input"):
-            require_apart(tmp_path / "a" / "source", output)
-    require_apart(tmp_path / "a" / "source", tmp_path / "a" / "source2")
-    require_apart(tmp_path / "a", tmp_path / "a" / "output")
+def test_force_replaces_what_this_stage_made_and_nothing_else(tmp_path: Path) -> None:
+    source = made(tmp_path, "source")
+    output = made(tmp_path, "output", source)
+    (output / "file").unlink()
+    (output / "mine").touch()  # as many files as before
+    with pytest.raises(InputError, match="mine: not made by second; move it away"):
+        already_made(source, output, stage="second", options={"heads": 4}, force=True)
+    (output / "also mine").touch()
+    with pytest.raises(InputError, match="holds 2 files, 1 more than second made"):
+        already_made(source, output, stage="second", options={"heads": 4}, force=True)
+    with pytest.raises(InputError, match="second made it, and only what third made is replaced"):
+        already_made(source, output, stage="third", options={"heads": 4}, force=True)
+    for place in (source, tmp_path, source / "inside"):
+        with pytest.raises(InputError, match=r"(holds|lies in) the input"):
+            already_made(source, place, stage="second", options={}, force=True)

@@ -7,13 +7,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_sources import open_source
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.journal import Journal
-from checkpoint_convert.conversion.streaming import Job, Target, blocks_within, run_jobs
+from checkpoint_convert.conversion.journal import Journal, Written
+from checkpoint_convert.conversion.source_files import SourceFiles, state_of
+from checkpoint_convert.conversion.streaming import Job, Target, run_jobs
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checksums.md5_list import digest_folder
 from stage.errors import InputError
+from stage.task_shard import TaskShard
 
 SHAPE = (130, 200)
 FLOAT32, BFLOAT16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)
@@ -24,41 +27,44 @@ def transpose(
 ) -> Job:
     """A job that transposes ``values``, from chunks of 50 x 60, to FP32 and BF16 in chunks of 40 x 65."""
     create_array(folder / "in", SHAPE, "float32", (50, 60)).write(values).result()
-    source = open_source(folder / "in", SHAPE, like="nothing", readers=1)
+    source = open_source(folder / "in", SHAPE, like="nothing", readers=1, files=SourceFiles(folder, ["in"]))
     sides = Side((("A",), ("B",)), (50, 60)), Side((("B",), ("A",)), (40, 65))
-    cut = blocks_within(memory_limit, workers, {"A": 130, "B": 200}, *sides)
+    blocks = choose_blocks(memory_limit, workers, {"A": 130, "B": 200}, *sides)
     for name in ("single", "rounded"):
         (folder / "out" / name).mkdir(parents=True)
-    return Job(source, cut, (Target("single", FLOAT32), Target("rounded", BFLOAT16)), non_negative)
+    return Job(source, blocks, (Target("single", FLOAT32), Target("rounded", BFLOAT16)), non_negative)
 
 
-@pytest.mark.parametrize(("workers", "memory_limit"), [(1, 1 << 30), (3, 200_000), (1, 70_000)])
+@pytest.mark.parametrize(("workers", "memory_limit"), [(1, 1 << 30), (3, 300_000), (1, 130_000)])
 def test_every_chunk_is_the_transposed_values(workers: int, memory_limit: int, tmp_path: Path) -> None:
     values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     job = transpose(tmp_path, values, workers=workers, memory_limit=memory_limit)
     assert job.bytes == 6 * values.size
-    assert job.cut.peak_bytes <= memory_limit
-    journal = Journal(tmp_path / "journal", tmp_path / "out", {})
-    run_jobs([job], tmp_path / "out", journal, workers=workers, memory_limit=memory_limit)
+    assert job.blocks.memory_bytes <= memory_limit
+    journal = Journal(tmp_path / "journal", {})
+    names = run_jobs([job], tmp_path / "out", journal)
     journal.close()
     for name, dtype in (("single", FLOAT32), ("rounded", BFLOAT16)):
         for row in range(5):
             for column in range(2):
                 expected = values.T[40 * row : 40 * row + 40, 65 * column : 65 * column + 65].astype(dtype)
                 assert (tmp_path / "out" / name / f"{row}.{column}").read_bytes() == expected.tobytes()
-    assert journal.digests == digest_folder(tmp_path / "out")
+    found = {name: one.md5 for name, one in journal.written.items()}
+    assert found == digest_folder(tmp_path / "out")
+    assert sorted(names) == sorted(found)
 
 
 def test_chunks_in_the_journal_are_not_written_again(tmp_path: Path) -> None:
     job = transpose(tmp_path, np.ones(SHAPE, np.float32), workers=1, memory_limit=1 << 30)
-    journal = Journal(tmp_path / "journal", tmp_path / "out", {})
+    journal = Journal(tmp_path / "journal", {})
     for name in ("single", "rounded"):
         for chunk in ("3.0", "3.1"):
             (tmp_path / "out" / name / chunk).write_text("as it was")
-            journal.note(f"{name}/{chunk}", "", 9)
-    run_jobs([job], tmp_path / "out", journal, workers=1, memory_limit=1 << 30)
+            state = state_of((tmp_path / "out" / name / chunk).stat())
+            journal.note(f"{name}/{chunk}", Written("", state))
+    run_jobs([job], tmp_path / "out", journal)
     journal.close()
-    assert len(journal.digests) == 20
+    assert len(journal.written) == 20
     kept = [path for path in (tmp_path / "out").glob("*/*") if path.read_bytes() == b"as it was"]
     assert sorted(path.name for path in kept) == ["3.0", "3.0", "3.1", "3.1"]
 
@@ -72,13 +78,24 @@ def test_values_that_cannot_be_are_named(value: float, complaint: str, tmp_path:
     values = np.ones(SHAPE, np.float32)
     values[70, 130] = value
     job = transpose(tmp_path, values, workers=1, memory_limit=1 << 30, non_negative=True)
-    journal = Journal(tmp_path / "journal", tmp_path / "out", {})
+    journal = Journal(tmp_path / "journal", {})
     with pytest.raises(InputError) as error:
-        run_jobs([job], tmp_path / "out", journal, workers=1, memory_limit=1 << 30)
+        run_jobs([job], tmp_path / "out", journal)
     journal.close()
     assert complaint in str(error.value)
 
 
 def test_memory_for_less_than_one_block_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--memory-limit is too small: one block takes 31,200 bytes"):
+    with pytest.raises(InputError, match="--memory-limit is too small: one block takes"):
         transpose(tmp_path, np.ones(SHAPE, np.float32), workers=1, memory_limit=50_000)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 50])
+def test_shares_are_all_of_it_and_none_twice(count: int, tmp_path: Path) -> None:
+    job = transpose(tmp_path, np.ones(SHAPE, np.float32), workers=1, memory_limit=130_000)
+    journal = Journal(tmp_path / "journal", {})
+    names: list[str] = []
+    for index in range(count):
+        names += run_jobs([job], tmp_path / "out", journal, shard=TaskShard(index, count))
+    assert sorted(names) == sorted(digest_folder(tmp_path / "out"))
+    assert len(names) == 20

@@ -6,13 +6,18 @@ import pytest
 import torch
 
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
-from checkpoint_convert.formats.common_files import PARAM_GROUP, adam_step, fp32_weights_prefix, write_common
+from checkpoint_convert.formats.common_files import PARAM_GROUP, adam_step, common_files, fp32_weights_prefix
 from stage.errors import InputError
+
+
+def write(folder: Path, dtype: str) -> None:
+    for name, content in common_files(dtype).items():
+        (folder / name).write_bytes(content)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_files_of_either_kind(dtype: str, tmp_path: Path) -> None:
-    write_common(tmp_path, dtype)
+    write(tmp_path, dtype)
     assert (tmp_path / "metadata.json").read_bytes() == b'{"sharded_backend": "zarr"}'
     optimizer = torch.load(tmp_path / "common.pt", weights_only=True)["optimizer"]
     assert (optimizer["optimizer"] if dtype == "bf16" else optimizer)["param_groups"] == [PARAM_GROUP]
@@ -31,7 +36,7 @@ def test_step_of_no_file_and_of_a_damaged_one(tmp_path: Path) -> None:
 def test_fp32_weights_are_the_master_copy_where_there_is_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no metadata\.json in it"):
         fp32_weights_prefix(tmp_path)
-    write_common(tmp_path, "bf16")
+    write(tmp_path, "bf16")
     (tmp_path / f"{WEIGHTS}x").mkdir()
     assert fp32_weights_prefix(tmp_path) == WEIGHTS
     (tmp_path / f"{MASTER_WEIGHTS}x").mkdir()
