@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from checkpoint_convert.conversion.source_files import SourceFiles
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.formats.boxes import Box, chunk_parts
 from checkpoint_convert.formats.chunk_files import chunk_key, open_chunk, require_chunk
 from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata

@@ -14,8 +14,8 @@ import numpy as np
 from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_sources import open_source, require_chunks
 from checkpoint_convert.conversion.blocks import Side
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
-from checkpoint_convert.conversion.source_files import SourceFiles
 from checkpoint_convert.conversion.streaming import Job, Target
 from checkpoint_convert.formats.array_table import (
     ARRAYS,

@@ -1,6 +1,6 @@
 """Run a conversion of either direction, or one of its shards, to its end: go on where a killed one was, check, publish.
 
-OUTPUT.partial/                             while it is written (``unfinished.py``)
+OUTPUT.partial/                             while it is written (``resuming/unfinished.py``)
 OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json   when it is finished
 """
 
@@ -17,11 +17,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from checkpoint_convert.conversion.journal import still_written
 from checkpoint_convert.conversion.output_records import already_made, sums_path
-from checkpoint_convert.conversion.source_files import SourceFiles
+from checkpoint_convert.conversion.resuming.journal import still_written
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
+from checkpoint_convert.conversion.resuming.unfinished import (
+    UnfinishedConversion,
+    finish_published,
+    publish,
+    unfinished,
+)
 from checkpoint_convert.conversion.streaming import Job, run_jobs
-from checkpoint_convert.conversion.unfinished import UnfinishedConversion, finish_published, publish, unfinished
 from checkpoint_convert.conversion.workspace import FileWriter
 from checksums.md5_list import files_below, format_list
 from stage.digest import md5_text

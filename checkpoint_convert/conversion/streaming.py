@@ -21,8 +21,8 @@ import numpy.typing as npt
 from checkpoint_convert.conversion.block_choice import BlockChoice
 from checkpoint_convert.conversion.block_sources import BlockSource
 from checkpoint_convert.conversion.blocks import Cut
-from checkpoint_convert.conversion.journal import Journal, Written
-from checkpoint_convert.conversion.source_files import state_of
+from checkpoint_convert.conversion.resuming.journal import Journal, Written
+from checkpoint_convert.conversion.resuming.source_files import state_of
 from checkpoint_convert.conversion.workspace import FileWriter, Workspace
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from stage.allocator import give_freed_memory_back

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.paxml_to_megatron import NUMPY_DTYPES
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
-from checkpoint_convert.conversion.streaming import Job, Target, blocks_within
+from checkpoint_convert.conversion.streaming import Job, Target
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG,
@@ -27,11 +29,11 @@ from checkpoint_convert.formats.array_table import (
     groups,
 )
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.common_files import write_common
+from checkpoint_convert.formats.common_files import common_files
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.torch_files import torch_dist
 from checkpoint_convert.formats.torch_files.torch_dist import NAMES, TorchDistCheckpoint, open_torch_dist
-from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
 from checkpoint_convert.model_sizes.parameters import shapes_of_layers
 from stage.limits.sizes import require_workers
@@ -70,7 +72,11 @@ class TorchDistToMegatronConversion:
     def options(self) -> dict[str, Any]:
         return {"dtype": self.dtype}
 
-    def jobs(self, workers: int, memory_limit: int) -> list[Job]:
+    def arrays(self) -> list[str]:
+        """All files lie in the folder itself."""
+        return ["."]
+
+    def jobs(self, files: SourceFiles, workers: int, memory_limit: int) -> list[Job]:
         """One per input array. Raises InputError for a missing array, a wrong shape or dtype."""
         self._require_a_model()
         return [self._job(group, array, workers, memory_limit) for group in groups(self.dtype) for array in ARRAYS]
@@ -99,17 +105,19 @@ class TorchDistToMegatronConversion:
             Target(name + array.megatron, NUMPY_DTYPES[array_dtype(name, self.dtype)]) for name in group.megatron
         )
         opened = ArraySource(self.checkpoint.folder / (self._prefix(group) + NAMES[array.megatron]), stored)
-        chosen = blocks_within(memory_limit, workers, sizes, source, target)
+        written = sum(target.dtype.itemsize for target in targets)
+        chosen = choose_blocks(memory_limit, workers, sizes, source, target, written)
         return Job(opened, chosen, targets, group.megatron == (EXP_AVG_SQ,))
 
-    def write_small_files(self, folder: Path) -> None:
+    def small_files(self) -> dict[str, bytes]:
+        files = common_files(self.dtype, self.checkpoint.step())
         for group in groups(self.dtype):
             for array in ARRAYS:
                 shape = self._array(group, array).shape
                 for prefix in group.megatron:
-                    dtype = array_dtype(prefix, self.dtype)
-                    create_array(folder / (prefix + array.megatron), shape, dtype, chunk_shape(shape))
-        write_common(folder, self.dtype, self.checkpoint.step())
+                    text = metadata_text(shape, array_dtype(prefix, self.dtype), chunk_shape(shape))
+                    files[f"{prefix}{array.megatron}/{METADATA_FILE}"] = text
+        return files
 
 
 def torch_dist_to_megatron(

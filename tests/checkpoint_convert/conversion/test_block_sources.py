@@ -16,7 +16,7 @@ from checkpoint_convert.conversion.block_sources import (
     open_source,
     require_chunks,
 )
-from checkpoint_convert.conversion.source_files import SourceFiles
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from stage.errors import InputError
 
 WHOLE = (slice(0, 100), slice(0, 30))

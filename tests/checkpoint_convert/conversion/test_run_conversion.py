@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import stage.lock
-from checkpoint_convert.conversion import unfinished as module
-from checkpoint_convert.conversion.journal import Journal, Written, read_journals
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.resuming import unfinished as module
+from checkpoint_convert.conversion.resuming.journal import Journal, Written, read_journals
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from stage.lock import only_one_in

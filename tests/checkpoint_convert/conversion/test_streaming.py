@@ -10,8 +10,8 @@ import pytest
 from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_sources import open_source
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.journal import Journal, Written
-from checkpoint_convert.conversion.source_files import SourceFiles, state_of
+from checkpoint_convert.conversion.resuming.journal import Journal, Written
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles, state_of
 from checkpoint_convert.conversion.streaming import Job, Target, run_jobs
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checksums.md5_list import digest_folder

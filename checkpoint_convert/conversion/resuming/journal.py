@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoint_convert.conversion.source_files import FileState, state_of
+from checkpoint_convert.conversion.resuming.source_files import FileState, state_of
 from stage.digest import md5_file
 from stage.manifest import ASKED_AT_ONCE
 from stage.progress import progress

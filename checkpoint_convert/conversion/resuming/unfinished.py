@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpoint_convert.conversion.journal import SUFFIX, Journal, read_journals, still_written
 from checkpoint_convert.conversion.output_records import sums_path
+from checkpoint_convert.conversion.resuming.journal import SUFFIX, Journal, read_journals, still_written
 from stage.claims.claim_file import Claim
 from stage.errors import InputError
 from stage.lock import only_one_in

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import stage.lock
-from checkpoint_convert.conversion.journal import Written
-from checkpoint_convert.conversion.source_files import state_of
-from checkpoint_convert.conversion.unfinished import UnfinishedConversion, unfinished
+from checkpoint_convert.conversion.resuming.journal import Written
+from checkpoint_convert.conversion.resuming.source_files import state_of
+from checkpoint_convert.conversion.resuming.unfinished import UnfinishedConversion, unfinished
 from stage.errors import InputError
 from stage.task_shard import TaskShard
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion.journal import Journal, Written, read_journals, still_written
-from checkpoint_convert.conversion.source_files import state_of
+from checkpoint_convert.conversion.resuming.journal import Journal, Written, read_journals, still_written
+from checkpoint_convert.conversion.resuming.source_files import state_of
 from stage.digest import md5_file
 
 

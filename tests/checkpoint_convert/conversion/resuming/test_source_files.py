@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion.source_files import SourceFiles
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from stage.errors import InputError
 
 
