@@ -21,7 +21,7 @@ import numpy.typing as npt
 from checkpoint_convert.conversion.block_choice import BlockChoice
 from checkpoint_convert.conversion.block_sources import BlockSource
 from checkpoint_convert.conversion.blocks import Cut
-from checkpoint_convert.conversion.resuming.journal import Journal, Written
+from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile
 from checkpoint_convert.conversion.resuming.source_files import state_of
 from checkpoint_convert.conversion.workspace import FileWriter, Workspace
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
@@ -95,7 +95,7 @@ def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, shard: Task
     digests: dict[str, str] = {}
 
     def note(name: str, state: os.stat_result) -> None:
-        journal.note(name, Written(digests.pop(name), state_of(state)))
+        journal.note(name, WrittenFile(digests.pop(name), state_of(state)))
 
     with (
         progress("convert", sum(task.bytes for task in tasks), "bytes", files=len(names)) as meter,

@@ -26,7 +26,7 @@ LINE = re.compile(r"([0-9a-f]{32}) ([0-9]{1,19}) ([0-9]{1,20}) ([0-9]{1,20}) ([^
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """A file that is written."""
 
     md5: str
@@ -36,7 +36,7 @@ class Written:
 class Journal:
     """The journal at ``path``; ``written`` is what it and others know already. Threads may share it."""
 
-    def __init__(self, path: Path, written: Mapping[str, Written]) -> None:
+    def __init__(self, path: Path, written: Mapping[str, WrittenFile]) -> None:
         self.path = path
         self.written = dict(written)
         """By file name."""
@@ -50,7 +50,7 @@ class Journal:
     def has(self, name: str) -> bool:
         return name in self.written
 
-    def note(self, name: str, written: Written) -> None:
+    def note(self, name: str, written: WrittenFile) -> None:
         """A file is on the disk. Raises OSError where that cannot be noted."""
         state = written.state
         line = f"{written.md5} {state.bytes} {state.mtime_ns} {state.ctime_ns} {name}\n".encode()
@@ -77,18 +77,18 @@ def _cut_off_half_a_line(path: Path) -> None:
         os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
-def read_journals(folder: Path) -> dict[str, Written]:
+def read_journals(folder: Path) -> dict[str, WrittenFile]:
     """What all journals in ``folder`` say."""
-    found: dict[str, Written] = {}
+    found: dict[str, WrittenFile] = {}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         for line in path.read_text(encoding="ascii", errors="replace").split("\n")[:-1]:
             match = LINE.fullmatch(line)
             if match is not None:
-                found[match[5]] = Written(match[1], FileState(int(match[2]), int(match[3]), int(match[4])))
+                found[match[5]] = WrittenFile(match[1], FileState(int(match[2]), int(match[3]), int(match[4])))
     return found
 
 
-def still_written(folder: Path, written: Mapping[str, Written]) -> dict[str, Written]:
+def still_written(folder: Path, written: Mapping[str, WrittenFile]) -> dict[str, WrittenFile]:
     """The files below ``folder`` that are what ``written`` says: untouched since, or of the same contents."""
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         names = list(written)
@@ -105,7 +105,7 @@ def still_written(folder: Path, written: Mapping[str, Written]) -> dict[str, Wri
                 for name, md5 in zip(touched, pool.map(lambda name: md5_file(folder / name), touched), strict=True):
                     meter(touched[name].bytes, files=1)
                     if md5 == written[name].md5:
-                        found[name] = Written(md5, touched[name])
+                        found[name] = WrittenFile(md5, touched[name])
     return found
 
 

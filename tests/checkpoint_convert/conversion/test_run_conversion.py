@@ -13,7 +13,7 @@ import stage.lock
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.resuming import unfinished as module
-from checkpoint_convert.conversion.resuming.journal import Journal, Written, read_journals
+from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile, read_journals
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from stage.lock import only_one_in
@@ -50,7 +50,7 @@ def convert_until_killed(paxml: Path, output: Path, files: int) -> None:
     """Convert; once so many files are noted, the process is killed, wherever its threads are."""
     note = Journal.note
 
-    def note_and_die(journal: Journal, name: str, written: Written) -> None:
+    def note_and_die(journal: Journal, name: str, written: WrittenFile) -> None:
         note(journal, name, written)
         if len(journal.written) >= files:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -129,7 +129,7 @@ def paxml_to_megatron_stopped(paxml: Path, output: Path, dtype: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         note = Journal.note
 
-        def note_some(journal: Journal, name: str, written: Written) -> None:
+        def note_some(journal: Journal, name: str, written: WrittenFile) -> None:
             if len(journal.written) >= 20:
                 raise InputError("stopped")
             note(journal, name, written)
@@ -219,7 +219,7 @@ def test_a_source_that_changes_meanwhile_is_not_published(
     last = source / "opt_states_0.p#96#i-1_2.v.params.lm.transformer.repeat.sub.x_layers_0.ff_layer.ffn_layer2.bias.b"
     note = Journal.note
 
-    def change_and_note(journal: Journal, name: str, written: Written) -> None:
+    def change_and_note(journal: Journal, name: str, written: WrittenFile) -> None:
         note(journal, name, written)
         if len(journal.written) == (200 if when == "end" else 5):
             chunk = min(path for path in last.iterdir() if path.name[0].isdigit())

@@ -10,7 +10,7 @@ import pytest
 from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_sources import open_source
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.resuming.journal import Journal, Written
+from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile
 from checkpoint_convert.conversion.resuming.source_files import SourceFiles, state_of
 from checkpoint_convert.conversion.streaming import Job, Target, run_jobs
 from checkpoint_convert.formats.zarr_arrays import create_array
@@ -61,7 +61,7 @@ def test_chunks_in_the_journal_are_not_written_again(tmp_path: Path) -> None:
         for chunk in ("3.0", "3.1"):
             (tmp_path / "out" / name / chunk).write_text("as it was")
             state = state_of((tmp_path / "out" / name / chunk).stat())
-            journal.note(f"{name}/{chunk}", Written("", state))
+            journal.note(f"{name}/{chunk}", WrittenFile("", state))
     run_jobs([job], tmp_path / "out", journal)
     journal.close()
     assert len(journal.written) == 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion.resuming.journal import Journal, Written, read_journals, still_written
+from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile, read_journals, still_written
 from checkpoint_convert.conversion.resuming.source_files import state_of
 from stage.digest import md5_file
 
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def note(journal: Journal, folder: Path, name: str) -> None:
-    journal.note(name, Written(md5_file(folder / name), state_of((folder / name).stat())))
+    journal.note(name, WrittenFile(md5_file(folder / name), state_of((folder / name).stat())))
 
 
 def found(folder: Path) -> list[str]:

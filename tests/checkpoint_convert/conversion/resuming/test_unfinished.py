@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import stage.lock
-from checkpoint_convert.conversion.resuming.journal import Written
+from checkpoint_convert.conversion.resuming.journal import WrittenFile
 from checkpoint_convert.conversion.resuming.source_files import state_of
 from checkpoint_convert.conversion.resuming.unfinished import UnfinishedConversion, unfinished
 from stage.errors import InputError
@@ -18,7 +18,7 @@ def write(work: UnfinishedConversion, name: str) -> None:
     path = work.files / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(name)
-    work.journal.note(name, Written("0" * 32, state_of(path.stat())))
+    work.journal.note(name, WrittenFile("0" * 32, state_of(path.stat())))
 
 
 def test_it_stays_where_something_was_written_and_goes_otherwise(tmp_path: Path) -> None:
