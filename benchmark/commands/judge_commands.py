@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from benchmark.results.subjects import NEWEST_RULESET
 from stage.errors import InputError
+
+if TYPE_CHECKING:
+    from benchmark.review.verdict import ReviewOptions
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,13 @@ class ReviewCommand:
     """Write the whole review here as JSON."""
     compare: tuple[Path, Path] | None = None
     """Review two results and show them side by side."""
+    custom_rcps: Path | None = None
+    """Reference points (RCPs) to test against instead of the ruleset's: a file such as rcps_gpt3.json. Package checker
+    and summarizer keep to the ruleset's."""
+    full_rcps: bool = False
+    """Test against all reference points, those too that are slower than their neighbours say."""
+    werror: bool = False
+    """Warnings of the official compliance checker, package checker and summarizer are errors."""
     html: Path | None = None
     """Write a page here, as report does: for a round, a leaderboard."""
     previous: Path | None = None
@@ -38,11 +48,17 @@ class ReviewCommand:
         if self.html is None:
             if self.previous is not None:
                 raise InputError("--previous is told on the page that --html writes: give both, or neither")
-            return review_and_print(self.paths, self.ruleset, self.json, self.compare)
+            return review_and_print(self.paths, self.ruleset, self.json, self.compare, options=self._options())
         from benchmark.report.write_report import ReportOptions, review_page
 
         page = review_page(self.html, ReportOptions(self.ruleset, self.previous))
-        return review_and_print(self.paths, self.ruleset, self.json, self.compare, page)
+        return review_and_print(self.paths, self.ruleset, self.json, self.compare, page, self._options())
+
+    def _options(self) -> "ReviewOptions":
+        from benchmark.results.convergence import ReferenceChoice
+        from benchmark.review.verdict import ReviewOptions
+
+        return ReviewOptions(ReferenceChoice(self.custom_rcps, not self.full_rcps), self.werror)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmark.results.judged import Judged
+from benchmark.results.mllog import as_number
+from benchmark.results.regular_files import read_regular
 from benchmark.results.run_summary import RunSummary
+from stage.errors import InputError
 
 ALPHA = 0.05
 SUBMITTED_RUNS = 3
@@ -27,6 +30,9 @@ NOT_CONVERGED = 1e9
 
 Source: docs/facts/mlperf_review.md 5.8.
 """
+FEWEST_REFERENCE_RUNS = 4
+"""Of a point: a mean without the fastest and the slowest, and a deviation."""
+MOST_POINT_BYTES = 1 << 20
 OUTLIER = 2.0
 """A reference run this many times slower than its point's median is no measurement: 274 evaluations among 24."""
 
@@ -79,10 +85,51 @@ def official_points(ruleset: str) -> tuple[ReferencePoint, ...]:
     return read_points(json.loads(content))
 
 
-def points_for(judged: Judged, ruleset: str) -> tuple[ReferencePoint, ...]:
+@dataclass(frozen=True)
+class ReferenceChoice:
+    """Which reference points a result is tested against; by default the ruleset's, pruned, as in a submission."""
+
+    custom: Path | None = None
+    """A file in the official format, such as points that were asked for; read once by :func:`custom_points`."""
+    pruned: bool = True
+    """Without points that are slower than their neighbours say: the official tool's pruned_rcps, else its full_rcps."""
+
+
+USUAL_REFERENCES = ReferenceChoice()
+
+
+def points_for(judged: Judged, ruleset: str, choice: ReferenceChoice = USUAL_REFERENCES) -> tuple[ReferencePoint, ...]:
+    if choice.custom is not None:
+        return custom_points(choice.custom)
     if judged.points is None:
         return official_points(ruleset)
     return points_in(judged.points)
+
+
+def custom_points(path: Path) -> tuple[ReferencePoint, ...]:
+    """Reference points of a user's file. Raises InputError for a file that has none."""
+    try:
+        content = json.loads(read_regular(path, MOST_POINT_BYTES))
+        points = read_points(content)
+    except OSError as error:
+        raise InputError(
+            f"{path}: {error.strerror or error}; --custom-rcps takes a file such as rcps_gpt3.json"
+        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(
+            f"{path}: no reference points ({type(error).__name__}: {error}); --custom-rcps takes records with BS and "
+            "'Epochs to converge', as rcps_gpt3.json has them"
+        ) from error
+    for point in points:
+        numbers = (point.batch_size, *point.tokens)
+        if len(point.tokens) < FEWEST_REFERENCE_RUNS or not all((as_number(number) or 0) > 0 for number in numbers):
+            raise InputError(
+                f"{path}: a point at batch size {point.batch_size} with {len(point.tokens)} runs; expected numbers "
+                f"above 0, and at least {FEWEST_REFERENCE_RUNS} runs"
+            )
+    if not points:
+        raise InputError(f"{path}: no reference points; --custom-rcps takes a file such as rcps_gpt3.json")
+    return points
 
 
 def points_in(path: Path) -> tuple[ReferencePoint, ...]:
@@ -109,7 +156,7 @@ def make_point(batch_size: float, learning_rate: float | None, tokens: Sequence[
     )
 
 
-def judge_convergence(runs: Sequence[RunSummary], points: Sequence[ReferencePoint]) -> Convergence:
+def judge_convergence(runs: Sequence[RunSummary], points: Sequence[ReferencePoint], pruned: bool = True) -> Convergence:
     """The official test of three runs, and how it comes out without void reference runs."""
     sizes = {run.global_batch_size for run in runs}
     size = next(iter(sizes)) if len(sizes) == 1 else None
@@ -121,11 +168,11 @@ def judge_convergence(runs: Sequence[RunSummary], points: Sequence[ReferencePoin
         return replace(bare, standing="fails", why="the runs have no batch size in common")
     if sum(not run.converged for run in runs) > 1:
         return replace(bare, standing="fails", why="more than one run did not converge")
-    tested = _stand(bare, size, points)
+    tested = _stand(bare, size, prune(points) if pruned else points)
     clean = [_without_outliers(point) for point in points]
     if tested.point is None or not tested.void:
         return tested
-    return replace(tested, repaired=_stand(bare, size, clean).standing)
+    return replace(tested, repaired=_stand(bare, size, prune(clean) if pruned else clean).standing)
 
 
 def prune(points: Sequence[ReferencePoint]) -> tuple[ReferencePoint, ...]:
@@ -145,8 +192,7 @@ def prune(points: Sequence[ReferencePoint]) -> tuple[ReferencePoint, ...]:
     return tuple(kept)
 
 
-def _stand(bare: Convergence, size: float, points: Sequence[ReferencePoint]) -> Convergence:
-    kept = prune(points)
+def _stand(bare: Convergence, size: float, kept: Sequence[ReferencePoint]) -> Convergence:
     below = [point for point in kept if point.batch_size < size]
     above = [point for point in kept if point.batch_size > size]
     same = [point for point in kept if point.batch_size == size]

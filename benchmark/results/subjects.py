@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from benchmark.results.convergence import Convergence, judge_convergence, points_for
+from benchmark.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice, judge_convergence, points_for
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.mllog import as_number, read_log
 from benchmark.results.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
@@ -52,6 +52,7 @@ class ResultSet:
     """Where all of them lie, with nothing else that counts; None: they come from several."""
     system_path: Path | None = None
     """The system description that goes with them, if one is there."""
+    references: ReferenceChoice = USUAL_REFERENCES
 
     @cached_property
     def runs(self) -> Sequence[RunSummary]:
@@ -78,7 +79,8 @@ class ResultSet:
 
     @cached_property
     def convergence(self) -> Convergence:
-        return judge_convergence(self.runs, points_for(self.judged, self.ruleset))
+        points = points_for(self.judged, self.ruleset, self.references)
+        return judge_convergence(self.runs, points, self.references.pruned)
 
     @cached_property
     def system(self) -> SystemDescription | None:
@@ -91,6 +93,7 @@ class SubmissionPackage:
 
     path: Path
     ruleset: str
+    references: ReferenceChoice = USUAL_REFERENCES
 
     @property
     def results(self) -> Path:
@@ -119,7 +122,7 @@ class SubmissionPackage:
                 system = self.systems / f"{folder.parent.name}.json"
                 files = result_files(folder)
                 path = system if is_regular(system) else None
-                found.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path))
+                found.append(ResultSet(folder.parent.name, self.ruleset, files, folder, path, self.references))
         return tuple(found)
 
     @cached_property
@@ -130,7 +133,9 @@ class SubmissionPackage:
 Subject = ResultSet | SubmissionPackage
 
 
-def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
+def find_subjects(
+    paths: Sequence[Path], ruleset: str | None, references: ReferenceChoice = USUAL_REFERENCES
+) -> list[Subject]:
     """What to review for the paths given on the command line.
 
     Files become sets: those of one folder, or of one benchmark, platform and batch size. Raises InputError for a path
@@ -141,11 +146,11 @@ def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
     for path in paths:
         path = path.absolute()
         if is_package(path):
-            packages.append(SubmissionPackage(path, ruleset_for(path, ruleset)))
+            packages.append(SubmissionPackage(path, ruleset_for(path, ruleset), references))
             continue
         if is_folder(path):
             below = [folder for folder in subfolders(path) if is_package(folder)]
-            packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset)) for folder in below]
+            packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset), references) for folder in below]
             found = [] if below else _results_below(path, DEEPEST)
             if not found and not below:
                 raise InputError(f"{path}: no {RESULT_FILES} there; give a result file, a run folder or a package")
@@ -155,7 +160,7 @@ def find_subjects(paths: Sequence[Path], ruleset: str | None) -> list[Subject]:
         else:
             what = "not a regular file" if os.path.lexists(path) else "no such file or folder"
             raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
-    return [*_sets(list(dict.fromkeys(loose)), ruleset), *packages]
+    return [*_sets(list(dict.fromkeys(loose)), ruleset, references), *packages]
 
 
 def read_scaling(path: Path) -> Scaling:
@@ -200,7 +205,7 @@ def _results_below(folder: Path, depth: int) -> list[Path]:
     return found
 
 
-def _sets(files: Sequence[Path], ruleset: str | None) -> Iterator[ResultSet]:
+def _sets(files: Sequence[Path], ruleset: str | None, references: ReferenceChoice) -> Iterator[ResultSet]:
     folders: dict[Path, list[Path]] = {}
     for path in files:
         folders.setdefault(path.parent, []).append(path)
@@ -209,7 +214,7 @@ def _sets(files: Sequence[Path], ruleset: str | None) -> Iterator[ResultSet]:
         if len(inside) > 1:
             system = _system_of(folder)
             name = folder.parent.name if folder.name == BENCHMARK else folder.name
-            yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder, system)
+            yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder, system, references)
         else:
             log = read_log(inside[0])
             keys = ("submission_benchmark", "submission_platform", "global_batch_size")
@@ -220,7 +225,7 @@ def _sets(files: Sequence[Path], ruleset: str | None) -> Iterator[ResultSet]:
         one = len(inside) == 1
         name = f"{folder.name}/{inside[0].name}" if one else f"{len(inside)} runs"
         system = _system_of(folder) if len({path.parent.parent for path in inside}) == 1 else None
-        yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder if one else None, system)
+        yield ResultSet(name, ruleset_for(folder, ruleset), inside, folder if one else None, system, references)
 
 
 def _system_of(folder: Path) -> Path | None:

@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -63,17 +63,21 @@ PACKAGE = Tool("package", "mlperf_logging.package_checker", "package")
 REPOSITORY = Tool("repository", "mlperf_logging.repo_checker", "package")
 SUMMARIZER = Tool("summarizer", "mlperf_logging.result_summarizer", "package")
 TOOLS = (COMPLIANCE, SEED, RCP, DESCRIPTION, PACKAGE, REPOSITORY, SUMMARIZER)
+KNOW_WERROR = (COMPLIANCE.name, PACKAGE.name, SUMMARIZER.name)
 NO_LOG = ("--log_output", "/dev/null")
 
 
-def run_checkers(subjects: Sequence[Subject]) -> list[list[ToolVerdict]]:
-    """The checks of every official tool that applies, per subject, a few processes at a time."""
+def run_checkers(subjects: Sequence[Subject], werror: bool = False) -> list[list[ToolVerdict]]:
+    """The checks of every official tool that applies, per subject, a few processes at a time.
+
+    ``werror``: the tools that know the option take their warnings for errors.
+    """
     workers = min(MOST_PARALLEL, os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool, tempfile.TemporaryDirectory(prefix="review-") as scratch:
         planned = []
         for number, subject in enumerate(subjects):
             folder = Path(scratch, str(number))
-            planned.append([pool.submit(_run_chain, chain) for chain in _planned(subject, folder)])
+            planned.append([pool.submit(_run_chain, chain) for chain in _planned(subject, folder, werror)])
         return [[check for chain in chains for check in chain.result()] for chains in planned]
 
 
@@ -81,16 +85,24 @@ Chain = Sequence[Task | ToolVerdict]
 """Tasks that need each other's files, one after the other; a verdict in the place of one that cannot be."""
 
 
-def _planned(subject: Subject, folder: Path) -> Sequence[Chain]:
+def _planned(subject: Subject, folder: Path, werror: bool) -> Sequence[Chain]:
     """The tasks of a subject; a fault of ours in planning them is said, and the other subjects are checked."""
     package = isinstance(subject, SubmissionPackage)
     try:
-        return (
+        chains = (
             _package_tasks(subject, folder) if isinstance(subject, SubmissionPackage) else _set_tasks(subject, folder)
         )
+        return [[_with_werror(task) for task in chain] for chain in chains] if werror else chains
     except Exception as error:
         where = str(subject.path) if isinstance(subject, SubmissionPackage) else _subject(subject)
         return [[_not_run(PACKAGE.name if package else COMPLIANCE.name, where, error)]]
+
+
+def _with_werror(task: Task) -> Task:
+    if task.tool not in KNOW_WERROR:
+        return task
+    module, name, *rest = task.arguments
+    return replace(task, arguments=[module, name, "--werror", *rest])
 
 
 def _run_chain(tasks: Chain) -> list[ToolVerdict]:
@@ -161,6 +173,10 @@ def _seed_task(one: ResultSet, folder: Path, copies: ScratchCopies) -> Task:
 
 def _rcp_task(one: ResultSet, folder: Path, copies: ScratchCopies) -> Task:
     arguments = ["-m", RCP.module, str(folder), "--rcp_usage", "training", "--rcp_version", one.ruleset, *NO_LOG]
+    choice = one.references
+    arguments += ["--rcp_pass", "pruned_rcps" if choice.pruned else "full_rcps"]
+    if choice.custom is not None:
+        arguments += ["--custom_rcps", str(choice.custom.absolute())]
     proof = Proof({r"(?m)^INFO - .*, RCP test PASSED$": 1}, ("(?i)bypass", "(?m)^ERROR"))
     return Task(RCP.name, _subject(one), arguments, proof, copies.renamed, tuple(copies.notes), files=len(one.files))
 

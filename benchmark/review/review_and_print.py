@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmark.review.review_json import review_as_json
 from benchmark.review.review_screen import print_review, review_console
 from benchmark.review.side_by_side import Side, compared, comparison, side_of
-from benchmark.review.verdict import Review, review
+from benchmark.review.verdict import USUAL, Review, ReviewOptions, review
 from stage.errors import InputError
 from stage.publish import write_text
 
@@ -18,6 +18,7 @@ def review_and_print(
     json_file: Path | None = None,
     compare: tuple[Path, Path] | None = None,
     page: Callable[[Review], str] | None = None,
+    options: ReviewOptions = USUAL,
 ) -> int:
     """Review results and packages, and two results side by side; print it, write it to ``json_file``, and make a
     ``page`` of it, which tells in a line what it says.
@@ -26,10 +27,10 @@ def review_and_print(
     """
     if not paths and compare is None:
         raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
-    found = review(paths, ruleset) if paths else Review((), 0.0)
+    found = review(paths, ruleset, options) if paths else Review((), 0.0)
     sides: tuple[Side, Side] | None = None
     if compare is not None:
-        (left, first), (right, second) = (_one_result(path, ruleset) for path in compare)
+        (left, first), (right, second) = (_one_result(path, ruleset, options) for path in compare)
         sides = left, right
         subjects = (*found.subjects, *first.subjects, *second.subjects)
         found = Review(subjects, found.seconds + first.seconds + second.seconds)
@@ -45,8 +46,8 @@ def review_and_print(
     return 0 if found.passed else 1
 
 
-def _one_result(path: Path, ruleset: str | None) -> tuple[Side, Review]:
-    one = review([path], ruleset)
+def _one_result(path: Path, ruleset: str | None, options: ReviewOptions) -> tuple[Side, Review]:
+    one = review([path], ruleset, options)
     if len(one.subjects) != 1:
         raise InputError(f"{path}: {len(one.subjects)} results; --compare takes the folder of one")
     return side_of(one.subjects[0], path), one

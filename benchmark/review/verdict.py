@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from benchmark.results.convergence import USUAL_REFERENCES, ReferenceChoice, custom_points
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
 from benchmark.review.copies_across import copies_across
@@ -98,14 +99,29 @@ class Review:
         return bool(self.subjects) and all(subject.passed for subject in self.subjects)
 
 
-def review(paths: Sequence[Path], ruleset: str | None = None) -> Review:
+@dataclass(frozen=True)
+class ReviewOptions:
+    """What the official tools can be told beside the ruleset."""
+
+    references: ReferenceChoice = USUAL_REFERENCES
+    werror: bool = False
+    """Their warnings are errors."""
+
+
+USUAL = ReviewOptions()
+
+
+def review(paths: Sequence[Path], ruleset: str | None = None, options: ReviewOptions = USUAL) -> Review:
     """Review result files, folders of them and packages.
 
-    Raises InputError for a path without results and for a ruleset without gpt3; whatever is in the files is a finding.
+    Raises InputError for a path without results, a ruleset without gpt3 and custom reference points that are none;
+    whatever is in the files is a finding.
     """
     started = time.perf_counter()
-    subjects = find_subjects(paths, ruleset)
-    checked = run_checkers(subjects)
+    if options.references.custom is not None:
+        custom_points(options.references.custom)
+    subjects = find_subjects(paths, ruleset, options.references)
+    checked = run_checkers(subjects, options.werror)
     reviews = tuple(subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
     return Review(with_copies(reviews), time.perf_counter() - started)
 

@@ -1,10 +1,23 @@
 """The convergence test: numbers got by running the official checker (docs/facts/mlperf_review.md 5, 5.11)."""
 
+import json
+from pathlib import Path
+
 import pytest
 
-from benchmark.results.convergence import Convergence, judge_convergence, make_point, official_points, points_for, prune
+from benchmark.results.convergence import (
+    Convergence,
+    ReferenceChoice,
+    custom_points,
+    judge_convergence,
+    make_point,
+    official_points,
+    points_for,
+    prune,
+)
 from benchmark.results.judged import GPT3, REHEARSED
-from tests.benchmark.review.damage import Log
+from stage.errors import InputError
+from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import records, summary_of
 
 
@@ -101,3 +114,42 @@ def test_rehearsal_has_points_of_its_own() -> None:
 
 def test_point_without_spread_has_no_tolerance() -> None:
     assert make_point(16, None, [100.0] * 6).least == 100
+
+
+def test_points_of_a_users_file_replace_the_rulesets(tmp_path: Path) -> None:
+    path = tmp_path / "points.json"
+    record = {"Benchmark": "gpt3", "BS": 2048, "Epochs to converge": [22 * T, 22 * T, 23 * T, 23 * T]}
+    path.write_text(json.dumps({"a": record}))
+    (point,) = points_for(GPT3, "4.1.0", ReferenceChoice(path))
+    assert (point.batch_size, point.mean) == (2048, 22.5 * T)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("[", "no reference points"),
+        ("[]", "no reference points"),
+        ("{}", "no reference points"),
+        ('{"a": {"BS": 5}}', "no reference points"),
+        ('{"a": {"BS": 5, "Epochs to converge": [1, 2, 3]}}', "with 3 runs"),
+        ('{"a": {"BS": -5, "Epochs to converge": [1, 2, 3, 4]}}', "numbers above 0"),
+        ('{"a": {"BS": 5, "Epochs to converge": ["1", "2", "3", "4"]}}', "no reference points"),
+        ('{"a": {"BS": 5, "Epochs to converge": [1, 2, 3, 1' + "0" * 400 + "]}}", "no reference points"),
+    ],
+)
+def test_files_without_points_are_refused(content: str, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "points.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=complaint):
+        custom_points(path)
+    with pytest.raises(InputError, match="folder, not a regular file; --custom-rcps takes"):
+        custom_points(tmp_path)
+
+
+def test_without_pruning_every_point_counts() -> None:
+    """1536 is pruned: its runs are slower than those at 2048."""
+    run = summary_of(records(1, batch_size=1536, evaluations=24))
+    points = official_points("4.1.0")
+    pruned, full = (judge_convergence([run] * 3, points, pruned) for pruned in (True, False))
+    assert "compared with that at 2048" in pruned.why
+    assert full.why == "reference point at batch size 1536"

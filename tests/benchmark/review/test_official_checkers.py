@@ -1,13 +1,15 @@
 """The official checkers on results and packages: which run, on what, and what they say."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from benchmark.results.convergence import ReferenceChoice
 from benchmark.results.subjects import ResultSet
 from benchmark.review.official_checkers import RCP, TOOLS
-from benchmark.review.verdict import review
-from tests.benchmark.review.damage import Log
+from benchmark.review.verdict import ReviewOptions, review
+from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, as_text, records, write_package, write_run
 
 TOOLS_OF_A_PACKAGE = [
@@ -120,3 +122,30 @@ def test_scratch_paths_are_told_by_their_real_names(tmp_path: Path) -> None:
     assert "Required EXACTLY_ONE occurrence of 'opt_name' but found 0" in " ".join(check.complaints)
     assert "review-" not in " ".join(check.complaints)
     assert ORG in check.subject
+
+
+@pytest.mark.slow
+def test_options_of_the_official_tools(tmp_path: Path) -> None:
+    """A record twice is a warning, and an error with --werror; the point at 1536 counts only unpruned."""
+    results = write_package(tmp_path, lambda seed: records(seed, batch_size=1536)) / "results" / SYSTEM / "gpt3"
+    log = Log(records(1002, batch_size=1536))
+    log.records.insert(15, log.copied(14))
+    (results / "result_1.txt").write_text(as_text(log.records))
+    points = tmp_path / "points.json"
+    points.write_text(
+        json.dumps({"a": {"Benchmark": "gpt3", "BS": 1536, "Epochs to converge": [40 * T, 40 * T, 41 * T, 41 * T]}})
+    )
+    outcomes = {}
+    for name, options in (
+        ("usual", ReviewOptions()),
+        ("strict", ReviewOptions(ReferenceChoice(pruned=False), werror=True)),
+        ("custom", ReviewOptions(ReferenceChoice(points))),
+    ):
+        (subject,) = review([results], "4.1.0", options).subjects
+        checks = [check.passed for check in subject.checks if check.tool == "compliance"]
+        (rcp,) = [check.passed for check in subject.checks if check.tool == "RCP"]
+        outcomes[name] = (checks, rcp, subject.sets[0].convergence.standing, subject.sets[0].convergence.why)
+    assert outcomes["usual"][:3] == ([True, True, True], True, "passes")
+    assert outcomes["strict"][:2] == ([True, False, True], True)
+    assert outcomes["strict"][3] == "reference point at batch size 1536"
+    assert outcomes["custom"][1:3] == (False, "fails")

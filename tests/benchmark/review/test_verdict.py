@@ -152,7 +152,9 @@ def test_a_fault_of_ours_in_one_result_leaves_the_others_reviewed(
         return score(one)
 
     monkeypatch.setattr("benchmark.review.verdict.score", stops)
-    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects: [[verdict()] for _ in subjects])
+    monkeypatch.setattr(
+        "benchmark.review.verdict.run_checkers", lambda subjects, werror: [[verdict()] for _ in subjects]
+    )
     found = review(paths, "4.1.0")
     assert [one.verdict for one in found.subjects] == ["acceptable", "rejected"]
     (stopped,) = found.subjects[1].findings
