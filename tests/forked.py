@@ -50,7 +50,7 @@ def run_forked(
         texts = []
         for file in (out, errors):
             file.seek(0)
-            texts.append(file.read().decode())
+            texts.append(file.read().decode(errors="surrogateescape"))
     return subprocess.CompletedProcess(arguments, process.exitcode, *texts)
 
 

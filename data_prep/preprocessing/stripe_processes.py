@@ -7,8 +7,9 @@ import contextlib
 import multiprocessing
 import queue
 import threading
+import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -18,6 +19,7 @@ from data_prep.corpus.text_blocks import Block, TextBlocks
 from data_prep.preprocessing.part_writer import writing_part
 from data_prep.preprocessing.shard_parts import Part, PartRecord
 from data_prep.preprocessing.user_filter import FilterSource, UserFilter
+from data_prep.preprocessing.worker_meter import READING, TOKENISING, Tell, timed
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from stage.child_processes import end_with_parent
 from stage.errors import InputError
@@ -25,8 +27,6 @@ from stage.errors import InputError
 BLOCKS_AHEAD = 3
 """That wait in a stripe's process, of a megabyte each."""
 FORK = multiprocessing.get_context("fork")
-
-Tell = Callable[[float], None]
 
 
 class StripeKilled(Exception):
@@ -46,8 +46,10 @@ def make_stripes(
         with TextBlocks(Path(source.path), parts[0].method.text_key) as blocks:
             for part in parts:
                 stripes.append(_Stripe(part, encoder, filtering, stripes))
-            for number, block in enumerate(blocks):
+            for number, block in enumerate(timed(blocks, READING, advance)):
+                started = time.perf_counter()
                 stripes[number % len(stripes)].send(block)
+                advance.spent(TOKENISING, time.perf_counter() - started)  # it waits where they are slower
                 advance(block.read_bytes)
             end = (blocks.bytes, blocks.md5())
         for stripe in stripes:

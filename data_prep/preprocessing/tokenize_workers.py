@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -22,11 +23,12 @@ from data_prep.preprocessing.shard_parts import (
 )
 from data_prep.preprocessing.stripe_processes import StripeKilled, make_stripes
 from data_prep.preprocessing.user_filter import FilterSource, UserFilter
+from data_prep.preprocessing.worker_meter import READING, TOKENISING, Tell, WorkerMeter, timed
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from stage.child_processes import end_with_parent
 from stage.errors import InputError
 from stage.lock import only_one_in
-from stage.progress import Advance, progress
+from stage.progress import Meter, progress
 
 SECONDS_BETWEEN_LOOKS = 0.2
 KILLED = "a worker was killed, perhaps for memory; what is finished stays, run it again"
@@ -43,7 +45,10 @@ def finished_in_order(
     todo = [parts for parts in files if not made_earlier(parts)]
     total = sum(parts[0].source.bytes for parts in todo)
     most = min(workers, sum(len(parts) for parts in todo))
-    with _Makers(encoder, filtering, most) as makers, progress("tokenise", total, "bytes") as advance:
+    with (
+        _Makers(encoder, filtering, most) as makers,
+        progress("tokenise", total, "bytes", files=len(todo)) as advance,
+    ):
         for parts in todo:
             makers.add(parts)
         yield (makers.finished(parts, advance) for parts in files)
@@ -59,12 +64,11 @@ class _Makers:
         self._running: dict[Future[None], Sequence[Part]] = {}
         self._unfinished: set[int] = set()
         self._free = workers
-        self._done = context.Value("q", 0)
-        self._reported = 0
+        self._told = WorkerMeter(context)
         self._stop = context.Event()
         self._pool: ProcessPoolExecutor | None = None
         if workers > 1:
-            shared = (encoder, filtering, self._done, self._stop)
+            shared = (encoder, filtering, self._told, self._stop)
             self._pool = ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=shared)
 
     def __enter__(self) -> Self:
@@ -81,11 +85,12 @@ class _Makers:
         self._unfinished.add(parts[0].number)
         self._start_what_fits()
 
-    def finished(self, parts: Sequence[Part], advance: Advance) -> Sequence[tuple[Part, PartRecord]]:
+    def finished(self, parts: Sequence[Part], advance: Meter) -> Sequence[tuple[Part, PartRecord]]:
         """The parts of a file and their records, once they are made."""
         if self._pool is None and parts[0].number in self._unfinished:
             self._unfinished.discard(parts[0].number)
             make_file(parts, self._encoder, self._filtering, advance)
+            advance(0, files=1)
         while parts[0].number in self._unfinished:
             self._wait(advance)
         records = [(part, read_record(part)) for part in parts]
@@ -100,7 +105,7 @@ class _Makers:
             self._free -= len(parts)
             self._running[self._pool.submit(_make_in_worker, parts)] = parts
 
-    def _wait(self, advance: Advance) -> None:
+    def _wait(self, advance: Meter) -> None:
         """A moment, or until a file is done. Raises what has failed."""
         done, _ = wait(self._running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
         for future in done:
@@ -112,18 +117,18 @@ class _Makers:
             except BrokenProcessPool as error:
                 raise InputError(KILLED) from error
         self._start_what_fits()
-        made = self._done.value
-        advance(made - self._reported)
-        self._reported = made
+        self._told.pass_on(advance)
+        advance(0, files=len(done))
 
 
-def make_file(parts: Sequence[Part], encoder: FastTokenizer, filtering: FilterSource | None, advance: Advance) -> None:
+def make_file(parts: Sequence[Part], encoder: FastTokenizer, filtering: FilterSource | None, advance: Tell) -> None:
     """Tokenise one file to its parts, unless somebody else has meanwhile. ``advance`` is told the bytes that are done.
 
     Raises InputError for a damaged file and, unless they are to be skipped, for a bad line; nothing is left then.
     """
     first = parts[0]
-    with only_one_in(first.folder, f"another task tokenises {first.source.path}", name=f"{first.number:05d}.lock"):
+    mend, name = f"another task tokenises {first.source.path}", f"{first.number:05d}.lock"
+    with only_one_in(first.folder, mend, name=name) as claim:
         if made_earlier(parts):
             return
         try:
@@ -135,11 +140,12 @@ def make_file(parts: Sequence[Part], encoder: FastTokenizer, filtering: FilterSo
         except StripeKilled as error:
             raise InputError(KILLED) from error
         require_unchanged(first)
+        claim.require_held()
         for part, record in zip(parts, records, strict=True):
             write_record(part, record)
 
 
-def _make_whole(part: Part, encoder: FastTokenizer, filtering: FilterSource | None, advance: Advance) -> PartRecord:
+def _make_whole(part: Part, encoder: FastTokenizer, filtering: FilterSource | None, advance: Tell) -> PartRecord:
     """The file by this process alone."""
     with TextBlocks(Path(part.source.path), part.method.text_key) as blocks:
         if filtering is None:
@@ -149,17 +155,19 @@ def _make_whole(part: Part, encoder: FastTokenizer, filtering: FilterSource | No
 
 
 def _written(
-    part: Part, encoder: FastTokenizer, user_filter: UserFilter | None, blocks: TextBlocks, advance: Advance
+    part: Part, encoder: FastTokenizer, user_filter: UserFilter | None, blocks: TextBlocks, advance: Tell
 ) -> PartRecord:
     with writing_part(part, encoder, user_filter) as writer:
-        for block in blocks:
+        for block in timed(blocks, READING, advance):
+            started = time.perf_counter()
             writer.add(block)
+            advance.spent(TOKENISING, time.perf_counter() - started)
             advance(block.read_bytes)
     return writer.record(blocks.bytes, blocks.md5())
 
 
-_shared: tuple[FastTokenizer, FilterSource | None, Any, Any]
-"""Of a worker process: tokenizer, filter, bytes done by all, whether to stop."""
+_shared: tuple[FastTokenizer, FilterSource | None, WorkerMeter, Any]
+"""Of a worker process: tokenizer, filter, what all tell of themselves, whether to stop."""
 
 
 class _Stopped(Exception):
@@ -174,12 +182,18 @@ def _start_worker(*shared: Any) -> None:
 
 
 def _make_in_worker(parts: Sequence[Part]) -> None:
-    encoder, filtering, done, stop = _shared
+    encoder, filtering, meter, stop = _shared
+    make_file(parts, encoder, filtering, _UntilStopped(meter, stop))
 
-    def advance(amount: float) -> None:
-        if stop.is_set():
+
+class _UntilStopped:
+    """Tells the meter, and ends the work where another worker has failed."""
+
+    def __init__(self, meter: WorkerMeter, stop: Any) -> None:
+        self._meter, self._stop = meter, stop
+        self.spent = meter.spent
+
+    def __call__(self, amount: float) -> None:
+        if self._stop.is_set():
             raise _Stopped
-        with done.get_lock():
-            done.value += int(amount)
-
-    make_file(parts, encoder, filtering, advance)
+        self._meter(amount)

@@ -218,7 +218,7 @@ def _in_a_session_of_its_own(inputs: list[Path], tokenizer: Path, prefix: Path) 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sign", "count"),
-    [("*.bin.partial", 1), ("*.json", 1), ("*.json", 2)],
+    [("*.bin.*.partial", 1), ("*.json", 1), ("*.json", 2)],
     ids=["in the first part", "after a part", "after two parts"],
 )
 def test_killed_and_run_again(
