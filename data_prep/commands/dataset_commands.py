@@ -4,14 +4,14 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
+from data_prep.inspection.dataset_tables import require_pandas, write_tables
 from data_prep.inspection.inspect_dataset import (
     compare_datasets,
-    draw_lengths,
     format_dataset_comparison,
     format_dataset_report,
     inspect_dataset,
     require_known_tokens,
-    require_picture_format,
     require_same_datasets,
 )
 from data_prep.sample_order.blend_file import (
@@ -99,7 +99,9 @@ class InspectDatasetCommand:
     tokenizer: Path | None = None
     """SentencePiece model: shows the pieces, finds tokens beyond the vocabulary, decodes a sample."""
     picture: Path | None = None
-    """Draw the histogram of document lengths into this .svg or .png; needs matplotlib."""
+    """Draw document lengths and token frequencies into this .svg or .png; needs matplotlib."""
+    tables: Path | None = None
+    """Write summary.csv, lengths.csv and tokens.csv into this folder; needs pandas."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -110,6 +112,8 @@ class InspectDatasetCommand:
             return
         if self.picture is not None:
             require_picture_format(self.picture)
+        if self.tables is not None:
+            require_pandas()
         one = inspect_dataset(self.data_path, self.tokenizer)
         other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
         comparison = None if other is None else compare_datasets(one, other)
@@ -121,7 +125,9 @@ class InspectDatasetCommand:
                 print(format_dataset_comparison(one.report, comparison))
         datasets = [one] if other is None else [one, other]
         if self.picture is not None:
-            draw_lengths({dataset.report.prefix: dataset.lengths for dataset in datasets}, self.picture)
+            draw_datasets({dataset.report.prefix: dataset for dataset in datasets}, self.picture)
+        if self.tables is not None:
+            write_tables(datasets, None if self.tokenizer is None else Tokenizer(self.tokenizer), self.tables)
         for dataset in datasets:
             require_known_tokens(dataset.report)
         if comparison is not None:

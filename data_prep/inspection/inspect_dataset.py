@@ -19,16 +19,12 @@ from data_prep.inspection.dataset_blocks import (
 )
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.errors import CheckFailed, InputError
-from stage.optional_packages import import_optional
+from stage.errors import CheckFailed
 from stage.progress import progress
-from stage.publish import published_file
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 LISTED_TOKENS = 10
 DECODED_DOCUMENTS = 1000
-PICTURE_BINS = 60
-PICTURE_FORMATS = (".svg", ".png")
 
 
 @dataclass(frozen=True)
@@ -236,31 +232,3 @@ def format_dataset_comparison(report: DatasetReport, comparison: DatasetComparis
     )
     verdict = "the same documents, token by token" if comparison.first_difference is None else "not the same"
     return f"{format_dataset_report(other)}\n{report.prefix} against {other.prefix}: {verdict}\n  {counts}"
-
-
-def require_picture_format(path: Path) -> None:
-    """Raise InputError before hours of counting rather than after, where the picture could not be drawn."""
-    if path.suffix not in PICTURE_FORMATS:
-        raise InputError(f"--picture {path}: expected a name that ends in {' or '.join(PICTURE_FORMATS)}")
-    import_optional("matplotlib.figure", "matplotlib", "--picture")
-
-
-def draw_lengths(lengths: dict[str, Counts], path: Path) -> None:
-    """A histogram of document lengths, logarithmic in length, one outline per dataset name."""
-    shortest = min(int(counts.values[0]) for counts in lengths.values())
-    longest = max(int(counts.values[-1]) for counts in lengths.values())
-    edges = np.unique(np.ceil(np.geomspace(shortest, longest + 1, PICTURE_BINS + 1)))
-    matplotlib = import_optional("matplotlib", "matplotlib", "--picture")
-    figures = import_optional("matplotlib.figure", "matplotlib", "--picture")
-    figure = figures.Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.add_subplot(
-        xscale="log", xlabel="tokens per document", ylabel="documents, % per bin", title="Document lengths"
-    )
-    for name, counts in lengths.items():
-        heights, _ = np.histogram(counts.values, edges, weights=counts.counts)
-        axes.stairs(100 * heights / counts.total, edges, label=f"{name}: {counts.total:,} documents")
-    axes.legend()
-    # The same dataset gives the same bytes: no date, and no random names in the SVG.
-    with matplotlib.rc_context({"svg.hashsalt": "lengths"}), published_file(path) as partial:
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(partial, format=path.suffix[1:], metadata=metadata)
