@@ -22,6 +22,7 @@ from benchmark.results.system_description import MOST_BYTES
 from benchmark.review.findings import Finding
 from benchmark.review.verdict import review
 from benchmark.submission.package_documents import write_documents
+from benchmark.submission.package_evidence import copy_evidence, require_evidence_holds
 from benchmark.submission.package_results import read_results
 from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
 from benchmark.submission.system_fields import marked_fields
@@ -54,6 +55,7 @@ def make_package(
     commit = commit_of()
     require_same_origin(runs, commit)
     require_same_submitter(org, system_json, description, runs)
+    evidence = require_evidence_holds(runs)
     with published_folder(output) as folder:
         assemble(folder, org, system_json, description, runs)
         given = {**_given(folder.absolute(), system_json, runs), str(folder.absolute()): str(output)}
@@ -61,7 +63,7 @@ def make_package(
     files = sum(entry.kind == "file" for entry in walk(output))
     told = [f"{output}: {files} files; review passed: {accepted.told}"]
     told += [f"  warning: {warning}" for warning in accepted.warnings]
-    return "\n".join(told + [f"  note: {note}" for note in notes_on_origin(runs, commit)])
+    return "\n".join(told + [f"  note: {note}" for note in (*notes_on_origin(runs, commit), *evidence)])
 
 
 def _given(folder: Path, system_json: Path, results: Sequence[RecordedRun]) -> dict[str, str]:
@@ -132,6 +134,7 @@ def assemble(
         shutil.copyfile(result.path, logs / f"result_{number}.txt")
     copy_code(implementations / IMPLEMENTATION)
     manifests = write_manifests(here / "manifests", results)
+    copy_evidence(here / "evidence", results)
     write_documents(here, org, IMPLEMENTATION, description, results, manifests)
     content = {"implementation": IMPLEMENTATION, "commit": commit_of(), "settings": settings(results[0])}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

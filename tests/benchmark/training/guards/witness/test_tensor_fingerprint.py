@@ -1,11 +1,13 @@
 """Fingerprints and projections: what they are, and that they do not depend on how a tensor is cut."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmark.training.guards.witness import tensor_fingerprint
 from benchmark.training.guards.witness.tensor_fingerprint import fingerprint, fingerprint_and_projection
@@ -97,3 +99,38 @@ def test_projections_differ_as_much_as_the_tensors() -> None:
         draws.append(float(projection / difference.norm().double()))
     assert np.mean(draws) == pytest.approx(0.0, abs=0.25)
     assert np.std(draws) == pytest.approx(1.0, abs=0.2)
+
+
+class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts kernels and the bytes they read and write; views are none."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kernels = self.bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        aliases = any(one.alias_info is not None and not one.alias_info.is_write for one in func._schema.returns)
+        if not aliases:
+            self.kernels += 1
+            tensors = [one for one in (*args, result) if isinstance(one, Tensor)]
+            self.bytes += sum(one.numel() * one.element_size() for one in tensors)
+        return result
+
+
+# Of dgxh100_n64: tensor 4, pipeline 8, 16 shards: a rank's parts of a layer, of which it has 12.
+LAYER = [(576, 12288), (576,), (768, 3072), (768,), (768, 12288), (768,), (768, 12288), (768,)]
+LAYER += [(768,)] * 4
+
+
+def test_traffic_on_a_rank_of_512() -> None:
+    """The figures in docs/evidence.md."""
+    with _Traffic() as counted:
+        for shape in LAYER * 12:
+            fingerprint_and_projection(torch.empty(shape, device="meta"), whole_box(shape), shape)
+    values = 12 * sum(math.prod(shape) for shape in LAYER)
+    assert values == pytest.approx(174.6e9 / 512, rel=0.05)
+    assert counted.bytes / values == pytest.approx(236, abs=2)
+    assert counted.kernels == pytest.approx(4800, abs=100)
