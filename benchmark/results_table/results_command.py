@@ -3,24 +3,24 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from benchmark.results_table.reviewed_places import review_places
 from benchmark.results_table.table_rows import Row, rows_of
 from benchmark.results_table.write_table import write_csv, write_parquet, write_xlsx
-from benchmark.review.review_screen import review_console
 from stage.errors import InputError
 from stage.optional_packages import require_optional
 
 SHOWN = (
     ("round", "round", "{}"),
-    ("submitter", "submitter", "{}"),
+    ("package", "package", "{}"),
     ("system_folder", "system", "{}"),
     ("accelerators_count", "accelerators", "{:,}"),
     ("global_batch_size", "batch", "{:,.0f}"),
     ("measured_minutes", "measured", "{:.2f}"),
-    ("rcp_factor", "factor", "{:.4f}"),
+    ("scaling_factor", "factor", "{:.4f}"),
     ("score_minutes", "score", "{:.2f}"),
     ("tokens_per_s_per_accelerator", "tokens/s each", "{:,.0f}"),
     ("mfu", "MFU", "{:.1%}"),
@@ -28,6 +28,9 @@ SHOWN = (
     ("warnings", "questions", "{}"),
 )
 """Column, title, and form of its value on the screen."""
+NAMED = ("round", "package", "system_folder")
+WIDTH = 190
+"""Of the table where it is not printed on a terminal: no name is cut."""
 WRITERS = {".csv": write_csv, ".parquet": write_parquet, ".xlsx": write_xlsx}
 NEEDS = {".parquet": "pyarrow", ".xlsx": "openpyxl"}
 
@@ -46,7 +49,8 @@ def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ru
             require_optional(NEEDS[form], NEEDS[form], f"--{form[1:]}")
     rows = rows_of(review_places(paths, ruleset))
     systems = [row for row in rows if row["row"] == "system"]
-    console = review_console()
+    plain = Console(highlight=False)
+    console = plain if plain.is_terminal else Console(highlight=False, width=WIDTH)
     console.print(_screen(systems))
     for row in systems:
         if row["problem"] is not None:
@@ -62,7 +66,7 @@ def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ru
 def _screen(systems: Sequence[Row]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name, title, _ in SHOWN:
-        table.add_column(title, justify="left" if name in ("round", "submitter", "system_folder") else "right")
+        table.add_column(title, justify="left" if name in NAMED else "right", no_wrap=True)
     for row in systems:
         if row["problem"] is None:
             table.add_row(*(Text("-" if row[name] is None else form.format(row[name])) for name, _, form in SHOWN))
