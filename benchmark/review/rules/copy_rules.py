@@ -10,8 +10,7 @@ from functools import lru_cache
 
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run
-from benchmark.review.published.published_traces import DECIMALS, PublishedTrace, published_traces
-from benchmark.review.rules.fingerprint import (
+from benchmark.review.published.fingerprint import (
     Collection,
     Fingerprint,
     Likeness,
@@ -20,7 +19,24 @@ from benchmark.review.rules.fingerprint import (
     of_published,
     of_run,
 )
+from benchmark.review.published.published_traces import DECIMALS, PublishedTrace, published_traces
 
+EMPTY_WORDS = {
+    "inc",
+    "corp",
+    "corporation",
+    "ltd",
+    "llc",
+    "gmbh",
+    "co",
+    "company",
+    "systems",
+    "cloud",
+    "the",
+    "of",
+    "and",
+}
+"""That say nothing of which organisation it is."""
 OWN_RUN = "a run of its own"
 EXPLAIN = "say how two runs came to agree so closely; show the whole output of both"
 
@@ -102,12 +118,16 @@ def published_itself(one: ResultSet) -> Iterator[Deviation]:
 
 
 def like_name(one: str, other: str) -> bool:
-    """Whether two names of an organisation can mean the same: one holds the other, or they share a word."""
-    words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if len(word) > 1] for name in (one, other)]
+    """Whether two names of an organisation can mean the same: one holds the other, a word in common, initials."""
+    words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if word] for name in (one, other)]
     joined = ["".join(found) for found in words]
-    if not all(joined):
-        return False
-    return joined[0] in joined[1] or joined[1] in joined[0] or bool(set(words[0]) & set(words[1]))
+    if min(map(len, joined)) < 2:
+        return joined[0] == joined[1] != ""
+    initials = ["".join(word[0] for word in found) for found in words]
+    common = {word for word in words[0] if len(word) > 1} & set(words[1]) - EMPTY_WORDS
+    return bool(common) or any(
+        joined[a] in joined[b] or (initials[b] in words[a][:1] and len(words[b]) > 1) for a, b in ((0, 1), (1, 0))
+    )
 
 
 def _pairs(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, Likeness]]:

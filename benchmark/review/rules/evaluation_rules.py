@@ -14,8 +14,6 @@ MOST_FALL = (0.03, 0.012)
 """Below the best value so far, in the first five evaluations and later. In published logs at most 0.0152 and 0.0058."""
 EARLY_EVALUATIONS = 5
 CADENCE_MEND = "evaluate every ceil(24576 / global_batch_size) steps, and log the tokens since the checkpoint"
-THROUGHPUT_TOLERANCE = 0.05
-"""Published logs are within 0.3 % of tokens over run time."""
 SEQUENCES = 5660
 """What the validation set's 24,567 documents fill at 2,048 tokens."""
 
@@ -36,9 +34,15 @@ def is_number(run: Run) -> Iterator[Deviation]:
 
 
 def meets_target(run: Run) -> Iterator[Deviation]:
+    """Of a run that is not said to be aborted; what a result may have of those, set_rules.py says."""
     judged, last = run.judged or GPT3, run.log.last("eval_accuracy")
-    if last is None or any(
-        one.log_perplexity is not None and judged.floor < one.log_perplexity <= judged.target for one in run.evaluations
+    if (
+        last is None
+        or run.status == "aborted"
+        or any(
+            one.log_perplexity is not None and judged.floor < one.log_perplexity <= judged.target
+            for one in run.evaluations
+        )
     ):
         return
     values = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
@@ -170,10 +174,9 @@ def stop_status(run: Run) -> Iterator[Deviation]:
     elif status == "success" and run.reached is None:
         found, due = "status success", "aborted: no evaluation met the target"
         yield at(run, stop, found, due, "log success only when the target is met")
-    elif status == "aborted":
-        found = "status aborted: the run did not converge"
-        mend = "at most one run of three may, and it counts as the slowest; run again for the others"
-        yield at(run, stop, found, "success", mend)
+    elif status == "aborted" and run.reached is not None:
+        found = f"status aborted, though line {run.reached.line} met the target"
+        yield at(run, stop, found, "success", "log success when the target is met")
 
 
 def trained_tokens(run: Run) -> Iterator[Deviation]:
@@ -205,16 +208,6 @@ def too_few_eval_samples(run: Run) -> Iterator[Deviation]:
 def _eval_samples(run: Run, event: LogEvent) -> Deviation:
     due = "11590004 (tokens) or 24567 (documents): the whole validation subset"
     return at(run, event, f"eval_samples {event.value!r}", due, "evaluate the whole subset, and log one of these")
-
-
-def throughput(run: Run) -> Iterator[Deviation]:
-    """Logged tokens per second against tokens over run time; our own logs give a figure per block."""
-    if len(run.throughput) != 1 or not run.tokens_per_s:
-        return
-    logged = run.throughput[0]
-    if abs(logged.value / run.tokens_per_s - 1) > THROUGHPUT_TOLERANCE:
-        found, due = f"throughput {logged.value:,.0f}", f"about {run.tokens_per_s:,.0f} tokens/s = tokens / run time"
-        yield Deviation(run.log.path, logged.line, found, due, "log tokens per second of the whole system")
 
 
 def _value(run: Run, one: LoggedEvaluation, found: str, due: str, mend: str) -> Deviation:

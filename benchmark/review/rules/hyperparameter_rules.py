@@ -9,11 +9,21 @@ Published logs round some of them in their own way (warm-up at batch size 2048: 
 from collections.abc import Iterator
 
 from benchmark.results.judged import GPT3
-from benchmark.review.findings import Deviation, Run
+from benchmark.review.findings import Deviation, Run, at
 
 ROUNDING = 0.02
 """Largest share by which a published log is off a formula: 68 warm-up steps instead of 67."""
 END_RATIO = 0.1
+MODEL_KEYS = {
+    "layers": ("num_layers", "n_layers", "n_layer", "num_hidden_layers", "layers"),
+    "heads": ("num_heads", "n_heads", "n_head", "num_attention_heads"),
+    "hidden": ("hidden_size", "d_model", "n_embd", "model_dim"),
+    "ffn": ("ffn_hidden_size", "d_ff", "intermediate_size", "ffn_dim"),
+    "length": ("sequence_length", "seq_length", "seq_len", "encoder_seq_length", "max_position_embeddings"),
+    "epsilon": ("layernorm_epsilon", "layer_norm_epsilon", "layer_norm_eps"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+}
+"""Published logs have num_layers, num_heads, hidden_size, ffn_hidden_size, sequence_length, layernorm_epsilon."""
 
 
 def _formulas(run: Run) -> Iterator[tuple[str, float, int, str]]:
@@ -98,6 +108,28 @@ def end_rate_as_ratio(run: Run) -> Iterator[Deviation]:
     if _close(event.number, END_RATIO) and not _close(event.number, END_RATIO * base):
         found = f"opt_end_learning_rate {event.value!r}, the ratio"
         yield Deviation(run.log.path, event.line, found, f"{END_RATIO * base:g}", "log the learning rate itself")
+
+
+def model_keys(run: Run) -> Iterator[Deviation]:
+    """Sizes of the model, where a log has them, under the names that frameworks give them."""
+    judged = run.judged or GPT3
+    model = judged.benchmark.model
+    due: dict[str, tuple[object, ...]] = {
+        "layers": (model.num_layers,),
+        "heads": (model.num_attention_heads,),
+        "hidden": (model.hidden_size,),
+        "ffn": (4 * model.hidden_size,),
+        "length": (model.seq_length,),
+        "epsilon": (1e-5,),
+        "vocabulary": tuple(range(model.vocab_size - 1, model.padded_vocab_size + 1)),
+    }
+    for size, keys in MODEL_KEYS.items():
+        for key in keys:
+            event = run.log.first(key)
+            if event is not None and (event.number is None or event.number not in due[size]):
+                allowed = due[size] if len(due[size]) < 3 else (f"{due[size][0]} to {due[size][-1]}",)
+                mend = "train the benchmark's model: its size is not free in either division's checks"
+                yield at(run, event, f"{key} {event.value!r:.60}", f"{allowed[0]}, of GPT-3 175B", mend)
 
 
 def batch_splits(run: Run) -> Iterator[Deviation]:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
-from benchmark.results.regular_files import children, is_folder, is_regular, read_regular
-from benchmark.results.subjects import BENCHMARK, MOST_FILES, SCALING, SubmissionPackage, result_files, subfolders
+from benchmark.results.regular_files import is_folder, is_regular
+from benchmark.results.subjects import BENCHMARK, MOST_FILES, SubmissionPackage, subfolders
 from benchmark.review.findings import Deviation
+from benchmark.review.rules.copy_rules import like_name
+from benchmark.review.rules.naming_rules import placeholder
 from benchmark.review.rules.set_rules import RUNS
 
 TOP = ("systems", "benchmarks", "results")
@@ -17,10 +19,6 @@ SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
 MOST_FILE_BYTES = 50 << 20
 UNSAFE = re.compile(r"[*?\[\]{}\\\n\r\"']|^-")
 """Characters in a folder's name that the official tools take for a pattern, and then find nothing."""
-PARAMETERS = "package_checker_params"
-BYPASSES = ("rcp-bypass", "seed-checker-bypass", "rcp-bert-train-samples")
-KNOWN_FILES = (SCALING, PARAMETERS)
-SMALL = 1 << 16
 
 
 def layout(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -96,15 +94,6 @@ def file_count(package: SubmissionPackage) -> Iterator[Deviation]:
             yield Deviation(one.folder, None, found, f"{RUNS}", mend)
 
 
-def unknown_files(package: SubmissionPackage) -> Iterator[Deviation]:
-    for one in package.sets:
-        known = {path.name for path in one.files} | set(KNOWN_FILES)
-        for path in children(one.folder) if one.folder is not None else ():
-            if is_regular(path) and path.name not in known:
-                due, mend = "result_*.txt", "rename it if it is a result, or move it out of results/"
-                yield Deviation(path, None, f"file {path.name}", due, mend)
-
-
 def friendly_names(package: SubmissionPackage) -> Iterator[Deviation]:
     for entry in package.entries:
         name = entry.path.name
@@ -149,40 +138,6 @@ def links(package: SubmissionPackage) -> Iterator[Deviation]:
                 yield Deviation(entry.path, None, found, "a file of the package", "copy the file there")
 
 
-def bypass(package: SubmissionPackage) -> Iterator[Deviation]:
-    for entry in package.entries:
-        if entry.path.name == PARAMETERS and entry.kind == "file" and entry.size < SMALL:
-            for number, line in enumerate(_text(entry.path).splitlines(), 1):
-                if line.strip() in BYPASSES:
-                    mend = "remove it: it lets the upload through, not the result"
-                    yield Deviation(entry.path, number, line.strip(), "no bypass", mend)
-
-
-def scaling(package: SubmissionPackage) -> Iterator[Deviation]:
-    """The factor in scaling.json against the test recomputed."""
-    for one in package.sets:
-        if one.scaling is None or one.scaling.factor is None or one.folder is None or len(one.files) != RUNS:
-            continue
-        path, due, factor = one.folder / SCALING, one.convergence.factor, one.scaling.factor
-        if abs(factor - due) <= 1e-4:
-            continue
-        mend = "let the package checker write it; a committee's own factor needs its decision"
-        if is_regular(path):
-            found = f"scaling_factor {factor:.4f}"
-            yield Deviation(path, 1, found, f"{due:.4f}, from the reference points", f"remove it, and {mend}")
-        else:
-            found = f"no {SCALING}, so that the score is not scaled"
-            yield Deviation(one.folder, None, found, f"{due:.4f}, from the reference points", mend)
-
-
-def readable_scaling(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Without a number in it there is no score: the official summarizer stops."""
-    for one in package.sets:
-        if one.folder is not None and one.scaling is not None and one.scaling.problem is not None:
-            due, mend = '{"scaling_factor": F}, F a number', "remove it, and let the package checker write it"
-            yield Deviation(one.folder / SCALING, 1, one.scaling.problem, due, mend)
-
-
 def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
     for one in package.sets:
         due = None if one.system is None else one.system.string("division")
@@ -194,27 +149,14 @@ def same_division(package: SubmissionPackage) -> Iterator[Deviation]:
 
 
 def same_submitter(package: SubmissionPackage) -> Iterator[Deviation]:
+    """Two spellings of one name; placeholders and other names are told by naming_rules.py."""
     for one in package.sets:
         submitter = None if one.system is None else one.system.string("submitter")
         for run in one.runs:
             event = run.log.first("submission_org")
-            if event is not None and submitter is not None and event.value != submitter:
+            if event is None or not isinstance(event.value, str) or submitter is None or event.value == submitter:
+                continue
+            if not placeholder(event.value) and like_name(event.value, submitter):
                 found = f"submission_org {event.value!r:.60}"
                 due = f"{submitter!r:.60} as in systems/{one.name}.json"
                 yield Deviation(run.log.path, event.line, found, due, "use one name of the submitter everywhere")
-
-
-def misnamed_results(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Result logs that the package checker never looks at, because of where they lie."""
-    for folder in (package.results, *subfolders(package.results)):
-        for path in result_files(folder):
-            due, mend = f"results/SYSTEM/{BENCHMARK}/", "move it there: nothing checks it where it is"
-            yield Deviation(path, None, f"a result in {folder.name}/", due, mend)
-
-
-def _text(path: Path) -> str:
-    """Of a small file, as the official tools read it; empty where it cannot be read."""
-    try:
-        return read_regular(path, SMALL).decode("latin-1")
-    except OSError:
-        return ""

@@ -25,6 +25,8 @@ STRINGS = (
 """The checker joins them: anything but a string kills it with a TypeError."""
 COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node")
 """The summarizer takes int() of them."""
+MOST = {"number_of_nodes": 100_000, "accelerators_per_node": 1_024, "host_processors_per_node": 64}
+"""Published: at most 1,536 nodes of 8 accelerators and 2 processors."""
 NAMES = ("submitter", "system_name", "accelerator_model_name", "framework", "host_processor_model_name")
 STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
 NOT_FILLED_IN = re.compile(r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|unknown)\b|_PLACEHOLDER|^<.*>$")
@@ -68,8 +70,17 @@ def strings(subject: Described) -> Iterator[Deviation]:
 
 def status(subject: Described) -> Iterator[Deviation]:
     """Four long strings since round 4.0; free text before."""
+    yield from _status(subject, not subject.ruleset.startswith(("3.", "4.0")))
+
+
+def status_of_round_4_0(subject: Described) -> Iterator[Deviation]:
+    """Seven systems of that round were accepted with `cloud` or `onprem`, which today's tools refuse."""
+    yield from _status(subject, subject.ruleset == "4.0.0")
+
+
+def _status(subject: Described, applies: bool) -> Iterator[Deviation]:
     value = subject.description.content.get("status")
-    if isinstance(value, str) and not subject.ruleset.startswith("3.") and value not in STATUSES:
+    if applies and isinstance(value, str) and value not in STATUSES:
         yield _wrong(subject, "status", value, " | ".join(STATUSES), "write one of these, letter by letter")
 
 
@@ -87,6 +98,14 @@ def counts(subject: Described) -> Iterator[Deviation]:
             yield _wrong(subject, name, value, "a whole number, in quotes", "the official summarizer takes int() of it")
 
 
+def positive(subject: Described) -> Iterator[Deviation]:
+    """Zero, negative and absurd numbers of machines and devices."""
+    for name, most in MOST.items():
+        count = subject.description.count(name)
+        if count is not None and not 1 <= count <= most:
+            yield _wrong(subject, name, count, f"1 to {most:,}", "give the number in the system that made the results")
+
+
 def named(subject: Described) -> Iterator[Deviation]:
     for name in NAMES:
         value = subject.description.content.get(name)
@@ -96,8 +115,23 @@ def named(subject: Described) -> Iterator[Deviation]:
 
 def filled_in(subject: Described) -> Iterator[Deviation]:
     for name, value in subject.description.content.items():
-        if isinstance(value, str) and NOT_FILLED_IN.search(value):
-            yield _wrong(subject, name, value, "a value, or an empty string", "fill it in, or leave it empty")
+        for text in _texts(value):
+            if NOT_FILLED_IN.search(text):
+                yield _wrong(subject, name, text, "a value, or an empty string", "fill it in, or leave it empty")
+                break
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every string in a value, names of nested fields included; parsed JSON is never deep enough to matter."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            waiting += one
 
 
 def _wrong(subject: Described, name: str, value: object, due: str, mend: str) -> Deviation:

@@ -34,7 +34,7 @@ def test_command_passes_a_run_and_names_what_is_wrong_with_another(tmp_path: Pat
     assert (content["format"], content["passed"]) == (2, False)
     (subject,) = content["subjects"]
     assert [check["outcome"] for check in subject["official"] if check["tool"] == "compliance"] == ["passed", "failed"]
-    error = next(finding for finding in subject["findings"] if finding["rule"] == "eval.target")
+    error = next(finding for finding in subject["findings"] if finding["rule"] == "runs.converged")
     assert error["path"].endswith("bad/result_0.txt")
     assert error["line"] > 0
     assert error["mend"]

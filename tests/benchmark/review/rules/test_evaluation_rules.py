@@ -36,15 +36,6 @@ def test_curve_that_goes_up(rise: float, told: int) -> None:
     assert len(list(evaluation_rules.unsteady_curve(summary_of(log.records)))) == told
 
 
-@pytest.mark.parametrize(("factor", "told"), [(1.04, 0), (1.06, 1), (0.94, 1)])
-def test_throughput_against_tokens_over_time(factor: float, told: int) -> None:
-    log = Log(records(1))
-    place = log.place("run_stop")
-    speed = summary_of(log.records).tokens_per_s or 0
-    log.records.insert(place, log.copied(place, key="tracked_stats", value={"throughput": factor * speed}))
-    assert len(list(evaluation_rules.throughput(summary_of(log.records)))) == told
-
-
 def test_early_evaluations_may_fall_further() -> None:
     log = Log(records(1))
     log.set("eval_accuracy", 2.755)
@@ -60,6 +51,6 @@ def test_run_without_fault_has_none() -> None:
     for name in (
         "has_tokens", "is_number", "meets_target", "below_floor", "cadence", "blocks_match", "eval_pairs",
         "first_value", "plausible_curve", "unsteady_curve", "stops_at_target", "stop_status", "trained_tokens",
-        "eval_samples", "too_few_eval_samples", "throughput",
+        "eval_samples", "too_few_eval_samples",
     ):  # fmt: skip
         assert list(getattr(evaluation_rules, name)(run)) == [], name

@@ -7,7 +7,7 @@ import pytest
 
 from benchmark.results.subjects import SubmissionPackage
 from benchmark.review.rules import package_rules
-from tests.benchmark.review.fixture import SYSTEM, records, write_package
+from tests.benchmark.review.fixture import SYSTEM, write_package
 
 
 @pytest.fixture
@@ -46,44 +46,7 @@ def test_system_without_results_and_other_benchmarks(folder: Path) -> None:
     assert found("benchmark_names", folder) == []
 
 
-def test_files_beside_the_results(folder: Path) -> None:
-    results = folder / "results" / SYSTEM / "gpt3"
-    for name in ("notes.md", "scaling.json", "package_checker_params"):
-        (results / name).write_text("{}")
-    assert found("unknown_files", folder) == [(f"results/{SYSTEM}/gpt3/notes.md", "file notes.md")]
-
-
-@pytest.mark.parametrize(
-    ("text", "told", "problem"),
-    [
-        ('{"scaling_factor": 1.0}', [], []),
-        ('{"scaling_factor": 0.9}', ["scaling_factor 0.9000"], []),
-        ("{}", [], ["no number scaling_factor"]),
-        ("[", [], ["not JSON (Expecting value: line 1 column 2 (char 1))"]),
-    ],
-    ids=["right", "wrong", "none", "no JSON"],
-)
-def test_scaling_factor_against_the_reference_points(
-    text: str, told: list[str], problem: list[str], folder: Path
-) -> None:
-    (folder / "results" / SYSTEM / "gpt3" / "scaling.json").write_text(text)
-    assert [what for _, what in found("scaling", folder)] == told
-    assert [what for _, what in found("readable_scaling", folder)] == problem
-
-
-def test_scaling_file_that_is_missing_is_asked_for(tmp_path: Path) -> None:
-    package = write_package(tmp_path, lambda seed: records(seed, evaluations=23))
-    told = [(f"results/{SYSTEM}/gpt3", "no scaling.json, so that the score is not scaled")]
-    assert found("scaling", package) == told
-
-
 def test_one_name_of_the_submitter(folder: Path) -> None:
     path = folder / "results" / SYSTEM / "gpt3" / "result_1.txt"
     path.write_text(path.read_text().replace('"ACME"', '"Acme"'))
     assert found("same_submitter", folder) == [(f"results/{SYSTEM}/gpt3/result_1.txt", "submission_org 'Acme'")]
-
-
-def test_bypass_in_any_folder(folder: Path) -> None:
-    (folder / "package_checker_params").write_text("something\nseed-checker-bypass \n")
-    (at,) = package_rules.bypass(SubmissionPackage(folder, "4.1.0"))
-    assert (at.line, at.found) == (2, "seed-checker-bypass")

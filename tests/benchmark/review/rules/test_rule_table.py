@@ -50,10 +50,12 @@ def errors(package: Path) -> list[Finding]:
     return [finding for finding in own_findings(subject) if finding.severity == "error"]
 
 
-@pytest.mark.parametrize("batch_size", [1536, 2048, 3072, 2688, 4096])
-def test_package_without_fault_has_no_finding(batch_size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("batch_size", "evaluations"), [(1536, 24), (2048, 24), (3072, 25), (2688, 22), (4096, 26)])
+def test_package_without_fault_has_no_finding(batch_size: int, evaluations: int, tmp_path: Path) -> None:
     rate = 3e-5 if batch_size == 4096 else 2e-5
-    package = write_package(tmp_path, lambda seed: records(seed, batch_size=batch_size, evaluations=26, rate=rate))
+    package = write_package(
+        tmp_path, lambda seed: records(seed, batch_size=batch_size, evaluations=evaluations, rate=rate)
+    )
     found = own_findings(SubmissionPackage(package, "4.1.0"))
     void = {"rcp.void_data"} if 2048 < batch_size < 4096 else set()
     assert {finding.rule for finding in found} == void

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmark.results.run_summary import RunSummary
 from benchmark.review.rules import set_rules
 from tests.benchmark.review.damage import Log
@@ -31,11 +33,45 @@ def test_runs_at_once_are_noted() -> None:
     assert list(set_rules.not_at_once([run_of(1), run_of(2)])) == []
 
 
-def test_one_run_of_three_may_fail() -> None:
-    good = run_of(1)
-    aborted = Log(records(3))
-    aborted.metadata("run_stop", status="aborted")
-    bad = summary_of(aborted.records, Path("c"))
-    assert list(set_rules.one_may_fail([good, good, bad])) == []
-    assert [at.found for at in set_rules.one_may_fail([good, bad, bad])] == ["did not converge, one of 2"] * 2
-    assert list(set_rules.one_may_fail([bad, bad])) == []  # two runs are no result yet
+def aborted(seed: int, evaluations: int = 24) -> RunSummary:
+    log = Log(records(seed, evaluations=evaluations))
+    log.set("eval_accuracy", 2.6931, -1)
+    log.metadata("run_stop", status="aborted")
+    return summary_of(log.records, Path(f"aborted_{seed}"))
+
+
+def test_one_honest_run_of_three_may_fail() -> None:
+    runs = [run_of(1), run_of(2), aborted(3, evaluations=26)]
+    assert list(set_rules.enough_converged(runs)) == []
+    (told,) = set_rules.one_failed(runs)
+    assert (told.path, told.found) == (Path("aborted_3"), "did not converge, the one of three that may")
+    assert list(set_rules.stopped_early(runs)) == []
+    two = [run_of(1), aborted(2), aborted(3)]
+    assert [at.found for at in set_rules.enough_converged(two)] == ["did not converge, one of 2"] * 2
+    assert list(set_rules.one_failed(two)) == []
+
+
+def test_failed_run_alone_is_no_result() -> None:
+    assert [at.due for at in set_rules.enough_converged([aborted(1)])] == ["at most one of three"]
+
+
+def test_failed_run_that_was_stopped_before_the_others_met_the_target() -> None:
+    (told,) = set_rules.stopped_early([run_of(1), run_of(2), aborted(3, evaluations=20)])
+    assert told.found == "aborted at 1,006,632,960 tokens"
+    assert told.due == "at least 1,207,959,552, where another run met the target"
+
+
+@pytest.mark.parametrize(
+    ("seeds", "told"),
+    [
+        ((7, 8, 9), 1),
+        ((9, 8, 7), 1),
+        ((100, 200, 300), 1),
+        ((1, 2, 4), 1),
+        ((5, 90, 7), 0),
+        ((5, 5, 5), 0),
+        ((1, 2), 0),
+    ],
+)
+def test_seeds_that_were_not_drawn(seeds: tuple[int, ...], told: int) -> None:
+    assert len(list(set_rules.seed_sequence([run_of(seed, seed=seed) for seed in seeds]))) == told

@@ -19,7 +19,9 @@ def described(folder: Path, ruleset: str = "4.1.0", **fields: object) -> Describ
 
 def test_status_is_free_text_before_round_4(tmp_path: Path) -> None:
     for ruleset, told in (("3.0.0", 0), ("3.1.0", 0), ("4.0.0", 1), ("4.1.0", 1)):
-        assert len(list(system_rules.status(described(tmp_path, ruleset, status="onprem")))) == told
+        told_as = (system_rules.status, system_rules.status_of_round_4_0)[ruleset == "4.0.0"]
+        assert len(list(told_as(described(tmp_path, ruleset, status="onprem")))) == told
+    assert list(system_rules.status(described(tmp_path, "4.0.0", status="onprem"))) == []
     for status in STATUSES:
         assert list(system_rules.status(described(tmp_path, status=status))) == []
 
@@ -35,6 +37,16 @@ def test_names_left_empty_are_a_warning(tmp_path: Path) -> None:
 )
 def test_placeholders(value: str, told: int, tmp_path: Path) -> None:
     assert len(list(system_rules.filled_in(described(tmp_path, cooling=value)))) == told
+
+
+@pytest.mark.parametrize("value", [["a", {"b": "TODO"}], {"FILL IN: cuda": ""}, {"x": {"y": ["<version>"]}}])
+def test_placeholders_below_the_first_level(value: object, tmp_path: Path) -> None:
+    assert len(list(system_rules.filled_in(described(tmp_path, other_software_stack=value)))) == 1
+
+
+@pytest.mark.parametrize(("value", "told"), [("0", 1), (0, 1), (-8, 1), ("2000000", 1), ("8", 0), ("x", 0)])
+def test_counts_of_machines_that_cannot_be(value: object, told: int, tmp_path: Path) -> None:
+    assert len(list(system_rules.positive(described(tmp_path, number_of_nodes=value)))) == told
 
 
 def test_description_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from benchmark.review.published.fingerprint import Fingerprint, collection, likeness, of_published, of_run
 from benchmark.review.published.published_traces import published_traces
-from benchmark.review.rules.fingerprint import Fingerprint, collection, likeness, of_published, of_run
 from tests.benchmark.review.disguises import DISGUISES
 from tests.benchmark.review.fixture import records, summary_of
 
