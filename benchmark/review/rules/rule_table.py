@@ -12,12 +12,11 @@ from benchmark.review.rules import (
     hyperparameter_rules,
     key_rules,
     naming_rules,
-    package_rules,
-    result_folder_rules,
     set_rules,
     speed_rules,
     system_rules,
 )
+from benchmark.review.rules.folders import package_rules, result_folder_rules
 from benchmark.review.rules.set_rules import Runs
 from benchmark.review.rules.system_rules import Described
 

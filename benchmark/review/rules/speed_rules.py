@@ -47,7 +47,7 @@ SHORTEST_RUN_MS = 10_000
 
 
 @dataclass(frozen=True)
-class Block:
+class TimedBlock:
     """From run_start or an evaluation to the next evaluation."""
 
     line: int
@@ -61,14 +61,14 @@ class Block:
         return self.stop_ms - self.start_ms
 
 
-def blocks(run: Run) -> list[Block]:
+def blocks(run: Run) -> list[TimedBlock]:
     """All of a run, the first included; none where tokens or times are missing."""
     if run.run_start_ms is None:
         return []
     found, time_ms, tokens = [], run.run_start_ms, 0.0
     for one in run.evaluations:
         now = tokens if one.tokens is None else one.tokens
-        found.append(Block(one.line, time_ms, one.time_ms, now - tokens))
+        found.append(TimedBlock(one.line, time_ms, one.time_ms, now - tokens))
         time_ms, tokens = one.time_ms, now
     return found
 
@@ -247,7 +247,7 @@ def systems_apart(package: SubmissionPackage) -> Iterator[Deviation]:
             yield Deviation(one.folder, None, found, "speeds of devices of one kind near each other", mend)
 
 
-def _restarted(run: Run, block: Block) -> bool:
+def _restarted(run: Run, block: TimedBlock) -> bool:
     return any(block.start_ms <= restart.time_ms <= block.stop_ms for restart in run.restarts)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.results.subjects import SubmissionPackage
-from benchmark.review.rules import package_rules
+from benchmark.review.rules.folders import package_rules
 from tests.benchmark.review.fixture import SYSTEM, write_package
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.results.subjects import SubmissionPackage
-from benchmark.review.rules import result_folder_rules
+from benchmark.review.rules.folders import result_folder_rules
 from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package
 
 RESULTS = f"results/{SYSTEM}/gpt3"
