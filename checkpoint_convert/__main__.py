@@ -2,8 +2,10 @@
 
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Literal, NoReturn
 
 import tyro
@@ -12,9 +14,14 @@ from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxm
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.remote_conversion import RemoteInput, remote_paxml_to_megatron
 from checkpoint_convert.conversion.run_conversion import Converted
+from checkpoint_convert.remote.object_address import ObjectAddress, is_address, parse_address
+from checkpoint_convert.remote.object_folder import ObjectFolder
+from checkpoint_convert.remote.remote_paxml import copy_skeleton
 from checksums.whole_output import require_whole
 from stage.cli import main
+from stage.errors import InputError
 from stage.limits.sizes import parse_bytes
 from stage.task_shard import TaskShard, parse_shard
 
@@ -55,8 +62,8 @@ class PaxmlToMegatronCommand:
     --dtype bf16 --memory-limit 64GiB
     """
 
-    input: Path
-    """Folder with one zarr array per parameter and moment."""
+    input: str
+    """Folder with one zarr array per parameter and moment, or its address: gs://, s3://, http:// or https://."""
     output: Path
     """Folder to write. A list of MD5 sums and a manifest are written beside it."""
     dtype: Literal["fp32", "bf16"]
@@ -76,20 +83,27 @@ class PaxmlToMegatronCommand:
     """Take an input chunk that never had a file as zeros, as zarr has it, instead of as lost."""
     verify_input: bool = False
     """First compare all of the input with the MD5 of its manifest: reads it once more."""
+    endpoint_url: str | None = None
+    """Of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
+    bandwidth_limit: str | None = None
+    """What is read from an address, per second: a size such as 500MB."""
     force: bool = False
     """Replace what is there, if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
+        if is_address(self.input):
+            self._run_from(parse_address(self.input, self.endpoint_url))
+            return
         if self.plan:
-            print_plan(self.input, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
             return
         shard = None if self.shard is None else parse_shard(self.shard)
         if self.verify_input:
-            require_whole(self.input)
+            require_whole(Path(self.input))
         written = paxml_to_megatron(
-            self.input,
+            Path(self.input),
             self.output,
             dtype=self.dtype,
             workers=self.workers,
@@ -99,6 +113,33 @@ class PaxmlToMegatronCommand:
             shard=shard,
         )
         print_converted(self.output, written, self.json, shard)
+
+    def _run_from(self, address: ObjectAddress) -> None:
+        if self.shard is not None or self.verify_input:
+            raise InputError("--shard and --verify-input want a folder that all tasks see: copy the checkpoint there first")
+        if self.plan:
+            with TemporaryDirectory() as folder:
+                objects = ObjectFolder(address, Path(folder, "records"), readers=self.workers)
+                skeleton = copy_skeleton(objects, Path(folder, "source"))
+                print_plan(skeleton, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+            return
+        limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
+        written, cannot_be_asked = remote_paxml_to_megatron(
+            RemoteInput(address, limit),
+            self.output,
+            dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
+            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
+            force=self.force,
+        )
+        print_converted(self.output, written, self.json)
+        if cannot_be_asked:
+            print(
+                f"{address}: sends no ETags, so that of {cannot_be_asked:,} objects nobody can say whether they "
+                "changed after they were read",
+                file=sys.stderr,
+            )
 
 
 def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:

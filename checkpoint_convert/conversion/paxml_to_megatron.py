@@ -3,7 +3,7 @@
 Both layouts: docs/facts/reference.md f.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from checkpoint_convert.conversion.block_choice import choose_blocks
-from checkpoint_convert.conversion.block_sources import open_source, require_chunks
+from checkpoint_convert.conversion.block_sources import BlockSource, open_source, require_chunks
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
@@ -68,17 +68,8 @@ class PaxmlToMegatronConversion:
 
     def job(self, group: ArrayGroup, array: Array, files: SourceFiles, workers: int, memory_limit: int) -> Job:
         path = array_path(self.source, group, array, self.sizes)
-        opened = open_source(
-            path,
-            array.paxml_shape(self.sizes),
-            like="the weights",
-            readers=workers,
-            files=files,
-            missing_are_zeros=self.missing_chunks_are_zeros,
-        )
-        if not self.missing_chunks_are_zeros:
-            mend = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
-            require_chunks(path, array.paxml_shape(array.kept_sizes(self.sizes)), mend=mend)
+        kept = array.paxml_shape(array.kept_sizes(self.sizes))
+        opened = self.opened(path, array.paxml_shape(self.sizes), kept, files, workers)
         targets = tuple(
             Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, self.dtype)]) for prefix in group.megatron
         )
@@ -88,6 +79,17 @@ class PaxmlToMegatronConversion:
         written = sum(target.dtype.itemsize for target in targets)
         chosen = choose_blocks(memory_limit, workers, array.kept_sizes(self.sizes), source, target, written)
         return Job(opened, chosen, targets, non_negative)
+
+    def opened(self, path: Path, shape: Sequence[int], kept: Sequence[int], files: SourceFiles, workers: int) -> BlockSource:
+        """An array of ``shape``, of which the chunks within ``kept`` are needed."""
+        missing_are_zeros = self.missing_chunks_are_zeros
+        source = open_source(
+            path, shape, like="the weights", readers=workers, files=files, missing_are_zeros=missing_are_zeros
+        )
+        if not missing_are_zeros:
+            mend = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
+            require_chunks(path, kept, mend=mend)
+        return source
 
     def small_files(self) -> dict[str, bytes]:
         files = common_files(self.dtype, paxml_adam_step(self.source))

@@ -8,7 +8,7 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,8 +82,10 @@ def run_conversion(
     memory_limit: int,
     force: bool,
     shard: TaskShard | None = None,
+    before_publishing: Callable[[], None] = lambda: None,
 ) -> Converted | None:
-    """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes.
+    """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes; what
+    ``before_publishing`` raises ends the conversion unpublished.
 
     With ``shard``: write that share's files and publish nothing; without it, what shards have written is joined, what
     they have not is written, and all is published. Raises InputError for a source that is not whole or changes
@@ -116,6 +118,7 @@ def run_conversion(
             names = run_jobs(jobs, work.files, work.journal)
         listing = _verified_listing(work, names, _written(work.files, small_files.result()))
         files.require_unchanged()
+        before_publishing()
         total = _write_records(conversion, source, output, work, listing, started)
         publish(work, output)
     return Converted(total, listing.count("\n"), resumed, time.monotonic() - started)

@@ -1,0 +1,103 @@
+"""A web server, and S3 server as far as reading goes, whose answers can be made to fail."""
+
+import hashlib
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote
+
+Fault = Callable[[str, int], str | None]
+"""What goes wrong with the so-manieth request for a key, counted from 1."""
+
+
+class FaultyServer:
+    """Serves the files below ``folder`` under ``/ckpt/``; with ``tags`` it sends ETags and knows If-None-Match."""
+
+    def __init__(self, folder: Path, *, tags: bool = True, fault: Fault = lambda key, number: None) -> None:
+        self.folder, self.tags, self.fault = folder, tags, fault
+        self.requests: Counter[str] = Counter()
+        self.queries: set[str] = set()
+        self.bytes_sent = 0
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def count(self, key: str) -> int:
+        with self._lock:
+            self.requests[key] += 1
+            return self.requests[key]
+
+
+def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_HEAD(self) -> None:  # of the bucket: where S3 asks for its region
+            self._answer(200, b"", {"x-amz-bucket-region": "us-east-1"})
+
+        def do_GET(self) -> None:
+            path, _, query = self.path.partition("?")
+            server.queries.add(query)
+            key = unquote(path).removeprefix("/ckpt/")
+            fault = server.fault(key, server.count(key))
+            file = server.folder / key
+            if fault == "unavailable":
+                self._answer(503, b"<Error><Code>SlowDown</Code></Error>")
+            elif fault == "denied":
+                self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+            elif fault == "dropped":
+                self._drop()
+            elif not file.is_file():
+                self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+            else:
+                self._send(file.read_bytes(), fault)
+
+        def _send(self, content: bytes, fault: str | None) -> None:
+            tag = f'"{hashlib.md5(content).hexdigest()}"'
+            if server.tags and self.headers.get("If-None-Match") == tag:
+                self._answer(304, b"")
+                return
+            headers = {"ETag": tag} if server.tags else {}
+            if fault == "slow":
+                time.sleep(0.3)
+            if fault == "cut":  # a proxy that closes, and says that this was all
+                content = content[: len(content) // 2]
+            if fault == "truncated":
+                self._answer(200, content[: len(content) // 2], {**headers, "Content-Length": str(len(content))})
+                self._drop()
+                return
+            server.bytes_sent += len(content)
+            self._answer(200, content, headers)
+
+        def _answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **(headers or {})}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def _drop(self) -> None:
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.shutdown(2)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Handler
