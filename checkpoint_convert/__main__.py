@@ -116,7 +116,9 @@ class PaxmlToMegatronCommand:
 
     def _run_from(self, address: ObjectAddress) -> None:
         if self.shard is not None or self.verify_input:
-            raise InputError("--shard and --verify-input want a folder that all tasks see: copy the checkpoint there first")
+            raise InputError(
+                "--shard and --verify-input want a folder that all tasks see: copy the checkpoint there first"
+            )
         if self.plan:
             with TemporaryDirectory() as folder:
                 objects = ObjectFolder(address, Path(folder, "records"), readers=self.workers)

@@ -80,7 +80,9 @@ class PaxmlToMegatronConversion:
         chosen = choose_blocks(memory_limit, workers, array.kept_sizes(self.sizes), source, target, written)
         return Job(opened, chosen, targets, non_negative)
 
-    def opened(self, path: Path, shape: Sequence[int], kept: Sequence[int], files: SourceFiles, workers: int) -> BlockSource:
+    def opened(
+        self, path: Path, shape: Sequence[int], kept: Sequence[int], files: SourceFiles, workers: int
+    ) -> BlockSource:
         """An array of ``shape``, of which the chunks within ``kept`` are needed."""
         missing_are_zeros = self.missing_chunks_are_zeros
         source = open_source(
