@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmark.results.mllog import BARE_TOKEN
 from benchmark.results.regular_files import UnfitFile, children, is_folder, is_regular, read_regular
 from benchmark.results.subjects import BENCHMARK, ResultSet, SubmissionPackage, subfolders
 
@@ -18,6 +19,8 @@ MOST_COPIED = 32 << 20
 """Bytes of a file; the largest published log has 5 MB."""
 MOST_LINES = 500_000
 """Of a file: a tool takes some microseconds for each. The most of a published log are 34,398."""
+MOST_LINE = 1 << 16
+"""Characters of a line with a record: the tools' time grows with the square, some minutes for 900,000."""
 MOST_COPIES = 2000
 MOST_COPIED_TOGETHER = 1 << 30
 """Files and bytes of one package."""
@@ -41,11 +44,9 @@ class ScratchCopies:
         content = b""
         try:
             content = read_regular(path, min(MOST_COPIED, self.left))
-            lines = content.count(b"\n") + content.count(b"\r")
-            if lines > MOST_LINES:
-                content = b""
-                raise UnfitFile(f"{lines:,} lines, more than {MOST_LINES:,}")
+            _require_fit(content)
         except OSError as error:
+            content = b""
             why = str(error) if isinstance(error, UnfitFile) else error.strerror
             self.notes.append(f"{path.name!r} went to the tools empty: {why}")
         self.left -= len(content)
@@ -64,6 +65,16 @@ class ScratchCopies:
                 self.add(path, folder / safe_name(path.name))
             elif is_folder(path) and not path.is_symlink() and depth > 0:
                 self.add_folder(path, folder / safe_name(path.name), depth - 1)
+
+
+def _require_fit(content: bytes) -> None:
+    """Raises UnfitFile for what would keep a tool longer than it may take."""
+    lines = content.count(b"\n") + content.count(b"\r")
+    if lines > MOST_LINES:
+        raise UnfitFile(f"{lines:,} lines, more than {MOST_LINES:,}")
+    longest = max((len(line) for line in content.splitlines() if BARE_TOKEN.encode() in line), default=0)
+    if longest > MOST_LINE:
+        raise UnfitFile(f"a record's line of {longest:,} characters, more than {MOST_LINE:,}")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review import scratch_copies
 from benchmark.review.scratch_copies import (
     MOST_COPIED,
+    MOST_LINE,
     MOST_LINES,
     SAFE_NAME,
     ScratchCopies,
@@ -60,14 +61,25 @@ def test_results_are_numbered_and_a_file_too_large_goes_empty(tmp_path: Path) ->
         file.truncate(MOST_COPIED + 1)
     many.write_bytes(b"\r" * (MOST_LINES + 1))
     small = tmp_path / "small.txt"
-    small.write_text("text")
-    copies = copy_results(ResultSet("x", "4.1.0", [small, large, many, tmp_path / "nowhere"], None), tmp_path / "to")
+    small.write_text("x" * MOST_LINE + "x\n:::MLLOG {}\n")
+    wide = tmp_path / "wide.txt"
+    wide.write_text(f":::MLLOG {'x' * MOST_LINE}\n")
+    copies = copy_results(
+        ResultSet("x", "4.1.0", [small, large, many, tmp_path / "nowhere", wide], None), tmp_path / "to"
+    )
     assert copies.renamed[str(tmp_path / "to" / "result_1.txt")] == str(large)
-    assert [(tmp_path / "to" / f"result_{number}.txt").stat().st_size for number in range(4)] == [4, 0, 0, 0]
+    assert [(tmp_path / "to" / f"result_{number}.txt").stat().st_size for number in range(5)] == [
+        MOST_LINE + 14,
+        0,
+        0,
+        0,
+        0,
+    ]
     assert copies.notes == [
         "'large.txt' went to the tools empty: 33,554,433 bytes, more than 33,554,432",
         "'many.txt' went to the tools empty: 500,001 lines, more than 500,000",
         "'nowhere' went to the tools empty: No such file or directory",
+        "'wide.txt' went to the tools empty: a record's line of 65,545 characters, more than 65,536",
     ]
 
 
