@@ -14,6 +14,7 @@ Made = TypeVar("Made")
 NOT_FINITE = ("nan", "inf", "-inf")
 """How numbers are written that JSON does not have."""
 MOST_SHOWN = 60
+LARGEST = (1 << 63) - 1
 WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
 
 
@@ -73,6 +74,8 @@ def _plain(hint: Any, found: Any, where: str) -> Any:
         return _float(found, where)
     if hint is Path and isinstance(found, str) and "\0" not in found:
         return Path(found)
+    if hint is int and type(found) is int and not -LARGEST <= found <= LARGEST:
+        raise InputError(f"{where}: got {_shown(found)}; expected a whole number of at most 63 bits")
     if type(found) is hint and hint is not float:
         return found
     raise InputError(f"{where}: got {_shown(found)}; expected {WORDS.get(hint, 'a list')}")

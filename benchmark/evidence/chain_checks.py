@@ -100,12 +100,11 @@ def _against_schedule(steps: Sequence[StepLink], benchmark: Benchmark) -> Iterat
 
 def _evaluations(chain: Chain, benchmark: Benchmark) -> Iterator[Mismatch]:
     """One at every interval that the run came to, and at its very end."""
-    assert chain.begin is not None
     there = {link.step for link in chain.of(EvaluationLink)}
     last = max(chain.steps, default=0)
     done = last if chain.end is not None else last - 1  # the last step may have been the last thing before a kill
-    for step in range(benchmark.eval_interval, done + 1, benchmark.eval_interval):
-        if step > chain.begin.step and step not in there:
+    for step in sorted(chain.steps):
+        if step % benchmark.eval_interval == 0 and step <= done and step not in there:
             yield Mismatch(step, "evaluation", "none", f"due every {benchmark.eval_interval} steps")
 
 

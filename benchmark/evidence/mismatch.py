@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+MOST_SHOWN = 300
+"""Characters of a value."""
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -18,7 +21,13 @@ class Mismatch:
     """How far apart they are, and how far they may be."""
 
     def line(self) -> str:
-        """For people."""
+        """For people: nothing in it that a terminal would obey, and not too long."""
         where = "" if self.step is None else f"step {self.step}: "
         far = f" ({self.far})" if self.far else ""
-        return f"{where}{self.what}: recorded {self.recorded}, found {self.found}{far}"
+        return f"{where}{printable(self.what)}: recorded {printable(self.recorded)}, found {printable(self.found)}{far}"
+
+
+def printable(text: str) -> str:
+    """A stranger's text, shortened, with its control characters written out."""
+    shown = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)

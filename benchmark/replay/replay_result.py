@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmark.evidence.mismatch import Mismatch
+from benchmark.evidence.mismatch import Mismatch, printable
 
 MOST_LINES = 40
 
@@ -41,7 +41,7 @@ def format_replay(result: ReplayResult) -> str:
         how = f"samples, tokens and learning rates of {result.compared_steps} steps"
     else:
         of = f"the checkpoint after {result.start} steps" if result.start else "the initial checkpoint"
-        how = f"{result.compared_steps} steps again from {of}, {_way(result)}"
+        how = f"{result.compared_steps} steps again from {of}, {printable(_way(result))}"
     verdict = "every link holds" if result.holds else f"{len(result.deviations)} deviations"
     lines = [f"{result.run_dir}: steps {result.first} to {result.last}: {how}: {verdict}"]
     if result.largest_distances and not result.exact:
@@ -49,7 +49,7 @@ def format_replay(result: ReplayResult) -> str:
         lines.append(f"  farthest apart: {apart}")
     if result.recorded_step_s is not None and result.replayed_step_s is not None:
         lines.append(f"  a step: {result.recorded_step_s:.3g} s recorded, {result.replayed_step_s:.3g} s replayed")
-    lines += [f"  note: {note}" for note in result.notes]
+    lines += [f"  note: {printable(note)}" for note in result.notes]
     lines += [f"  {deviation.line()}" for deviation in result.deviations[:MOST_LINES]]
     if len(result.deviations) > MOST_LINES:
         lines.append(f"  and {len(result.deviations) - MOST_LINES} more")

@@ -47,6 +47,7 @@ def test_values_have_their_types() -> None:
     [
         ({"number": True}, "it.number: got True; expected a whole number"),
         ({"number": 1.0}, "it.number: got 1.0"),
+        ({"number": 10**400}, "it.number: got 1000.*…; expected a whole number of at most 63 bits"),
         ({"inner": None}, "it.inner: got None; expected an object with rate, at"),
         ({"inner": {}}, "it.inner: rate is missing"),
         ({"inner": {"rate": "1"}}, "it.inner.rate: got '1'; expected a number"),

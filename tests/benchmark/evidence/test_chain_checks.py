@@ -86,6 +86,11 @@ def test_ways_back_move_samples_and_rates(tmp_path: Path) -> None:
     assert told(moved, tmp_path, went_back=True) == []
 
 
+def test_numbers_of_steps_take_no_time(tmp_path: Path) -> None:
+    """A link of step 10^18 is one mismatch of its number, not an evaluation due for each step before."""
+    assert len(told([BEGIN, due(1), dataclasses.replace(step(10**18), first_sample=0)], tmp_path)) < 6
+
+
 def test_many_of_a_kind_are_counted(tmp_path: Path) -> None:
     many: list[Content] = [BEGIN, *(dataclasses.replace(due(number), first_sample=0) for number in range(1, 31))]
     said = [line for line in told(many, tmp_path) if "first sample" in line]
