@@ -2,26 +2,33 @@
 
 import os
 import re
+import resource
+import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from checksums.small_files import is_sound_small_file
 from stage.digest import md5_files
 from stage.errors import InputError
 from stage.progress import Advance, progress
 
-LINE = re.compile(r"(?P<escaped>\\?)(?P<md5>[0-9a-fA-F]{32})[ \t][ \t*]?(?P<name>.+)")
-TAGGED_LINE = re.compile(r"(?P<escaped>\\?)MD5 ?\((?P<name>.+)\) ?= ?(?P<md5>[0-9a-fA-F]{32})")
+MD5 = r"(?P<md5>[0-9a-fA-F]{32}|[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){15})"
+"""``openssl md5 -c`` has colons in it."""
+LINE = re.compile(rf"(?P<escaped>\\?){MD5}[ \t][ \t*]?(?P<name>.+)", re.DOTALL)
+TAGGED_LINE = re.compile(rf"(?P<escaped>\\?)(?:MD5|md5) ?\((?P<name>.+)\) ?= ?{MD5}", re.DOTALL)
 """``md5sum --tag``, BSD's md5 and openssl."""
+LARGEST_LIST = 1 << 30
+"""Bytes; a converted checkpoint's has 15 MB."""
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 
 SMALL_BYTES = 1 << 20
 SMALL_FILES_AT_ONCE = 64
 MOST_OPEN_FILES = 512
-"""Of the 1,024 a process usually may have."""
+"""Of the 1,024 a process usually may have; half of what it may have where that is less."""
 REPORTED_BYTES = 1 << 24
 
 
@@ -40,7 +47,8 @@ class ListComparison:
     changed: list[str]
     missing: list[str]
     may_differ: list[str]
-    """Changed, but of a checkpoint's two small files that its converter does not write the same every time."""
+    """Changed, but of a checkpoint's two small files that its converter does not write the same every time, and still
+    what such a file is."""
     extra: list[str]
     """In the folder but not in the list. Not a difference: a data folder may hold index caches and notes."""
 
@@ -98,7 +106,7 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
             sizes[name] = (folder / name).stat().st_size
     found = _md5_of_each(folder, sizes)
     changed = [name for name in found if found[name] != listed[name]]
-    may_differ = _may_differ(changed, listed)
+    may_differ = [name for name in _may_differ(changed, listed) if is_sound_small_file(folder / name)]
     return ListComparison(
         matching=[name for name in found if found[name] == listed[name]],
         changed=[name for name in changed if name not in may_differ],
@@ -128,22 +136,24 @@ def format_list(digests: Mapping[str, str]) -> str:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """MD5 by path, as md5sum, ``md5sum --tag``, BSD's md5 and openssl write it.
+    """MD5 by path, as md5sum, ``md5sum --tag``, ``md5sum --zero``, BSD's md5 and openssl write it.
 
     Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted. Raises InputError for
     any other line, and for a path that begins with ``..``.
     """
     digests: dict[str, str] = {}
-    text = path.read_bytes().decode("utf-8", "surrogateescape")
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.removesuffix("\r").lstrip(" \t")
+    text = _text_of(path)
+    end = "\0" if "\0" in text else "\n"
+    for number, line in enumerate(text.split(end), 1):
+        if end == "\n":
+            line = line.removesuffix("\r").lstrip(" \t")
         if not line or line.startswith("#"):
             continue
         match = LINE.fullmatch(line) or TAGGED_LINE.fullmatch(line)
         if match is None:
             raise InputError(f"{path}:{number}: expected '<md5>  <path>' or 'MD5 (<path>) = <md5>', got {line[:80]!r}")
-        name, digest = match["name"], match["md5"].lower()
-        if match["escaped"]:
+        name, digest = match["name"], match["md5"].lower().replace(":", "")
+        if match["escaped"] and end == "\n":
             name = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), name)
         name = os.path.normpath(name).replace("//", "/")  # normpath keeps two slashes at the beginning
         if digests.get(name, digest) != digest:
@@ -154,6 +164,14 @@ def read_list(path: Path) -> dict[str, str]:
     if not digests:
         raise InputError(f"{path}: lists no file")
     return digests
+
+
+def _text_of(path: Path) -> str:
+    """Raises InputError for what is no file, or a list of nothing we know."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_LIST:
+        raise InputError(f"{path}: expected a list of MD5 sums, a file of at most {LARGEST_LIST:,} bytes")
+    return os.fsdecode(path.read_bytes())  # as the names of files are, whatever the locale
 
 
 def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -177,8 +195,9 @@ def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[st
 
 def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
     """MD5 of the files, in the order of ``sizes``, by a thread per core: Python reads and hashes in parallel."""
-    threads = len(os.sched_getaffinity(0))
-    batches = _batches(sizes, threads)
+    most_open = min(MOST_OPEN_FILES, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+    threads = min(len(os.sched_getaffinity(0)), most_open)
+    batches = _batches(sizes, threads, most_open)
     found: dict[str, str] = {}
     with progress("md5", sum(sizes.values()), "bytes") as advance, ThreadPoolExecutor(threads) as pool:
         meter = _Meter(advance)
@@ -192,11 +211,11 @@ def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
     return {name: found[name] for name in sizes}
 
 
-def _batches(sizes: Mapping[str, int], threads: int) -> list[list[str]]:
+def _batches(sizes: Mapping[str, int], threads: int, most_open: int) -> list[list[str]]:
     """Large files alone, the largest first, so that no thread is left with one at the end; small ones together."""
     large = sorted((name for name, size in sizes.items() if size > SMALL_BYTES), key=lambda name: -sizes[name])
     small = [name for name, size in sizes.items() if size <= SMALL_BYTES]
-    length = max(1, min(SMALL_FILES_AT_ONCE, MOST_OPEN_FILES // threads, -(-len(small) // threads)))
+    length = max(1, min(SMALL_FILES_AT_ONCE, most_open // threads, -(-len(small) // threads)))
     return [[name] for name in large] + [small[at : at + length] for at in range(0, len(small), length)]
 
 

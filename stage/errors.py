@@ -3,6 +3,7 @@
 Anything else that is raised is a bug of ours and keeps its traceback.
 """
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +24,9 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     Exit status: 2 for :class:`InputError` and for files that cannot be read or written, 1 for :class:`CheckFailed`,
     130 for Ctrl-C, as shells expect.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = command() or 0
         sys.stdout.flush()

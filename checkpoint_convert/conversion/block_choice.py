@@ -62,7 +62,7 @@ def choose_blocks(
         least = BlockChoice(smallest, 1)
         raise InputError(
             f"--memory-limit is too small: one block takes {least.workspace_bytes:,} bytes and reading its chunks "
-            f"{least.decoding_bytes:,}; pass {_limit_text(least.memory_bytes)} or more"
+            f"{least.decoding_bytes:,}; pass {limit_text(least.memory_bytes)} or more"
         )
     items = math.prod(sizes[axis] for axis in target.axes)
     return min(
@@ -101,5 +101,6 @@ def _seconds(choice: BlockChoice, items: int, output_itemsizes: int) -> float:
     return moved / min(choice.at_once * WORKER_BYTES_PER_S, DISK_BYTES_PER_S)
 
 
-def _limit_text(size: int) -> str:
+def limit_text(size: int) -> str:
+    """For ``--memory-limit``."""
     return f"{math.ceil(size / (1 << 20)):,}MiB".replace(",", "")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoint_convert.conversion.block_choice import bytes_to_read_once, choose_blocks
+from checkpoint_convert.conversion.block_choice import ONCE, bytes_to_read_once, choose_blocks, limit_text
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.paxml_to_megatron import array_path
 from checkpoint_convert.formats.array_table import ARRAYS, Array, ArrayGroup, array_dtype, chunk_shape, groups
@@ -104,10 +104,12 @@ def format_plan(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> str:
     read = sum(plan.input_bytes * plan.passes for plan in plans)
     minutes = (read + written) / (disk_mb_per_s * 1e6) / 60
     peak = max(plan.peak_bytes for plan in plans)
+    enough = max(plan.bytes_to_read_once for plan in plans)
+    mend = f"; --memory-limit {limit_text(enough)} reads it once" if any(plan.passes > ONCE for plan in plans) else ""
     lines.append(
         f"{files:,} files, {_size(written)} to write, {_size(read)} to read (input read "
         f"{read / sum(plan.input_bytes for plan in plans):.2f} times), {_size(peak)} of memory for blocks; "
-        f"{minutes:,.0f} minutes if the disk does {disk_mb_per_s:,.0f} MB/s and is the limit"
+        f"{minutes:,.0f} minutes if the disk does {disk_mb_per_s:,.0f} MB/s and is the limit{mend}"
     )
     return "\n".join(lines)
 

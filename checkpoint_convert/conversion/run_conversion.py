@@ -6,7 +6,9 @@ OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json   when it is finished
 
 import errno
 import hashlib
+import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from checkpoint_convert.conversion.block_choice import ONCE, bytes_to_read_once, limit_text
 from checkpoint_convert.conversion.output_records import already_made, sums_path
 from checkpoint_convert.conversion.resuming.journal import still_written
 from checkpoint_convert.conversion.resuming.source_files import SourceFiles
@@ -33,7 +36,7 @@ from stage.digest import md5_text
 from stage.errors import InputError
 from stage.limits.replacing import require_apart
 from stage.limits.sizes import require_workers
-from stage.manifest import read_manifest, record_of, require_intact, write_manifest
+from stage.manifest import Record, read_manifest, record_of, require_intact, write_manifest
 from stage.publish import PARTIAL, sync_all, write_text
 from stage.task_shard import TaskShard
 
@@ -101,6 +104,7 @@ def run_conversion(
         return None
     files = SourceFiles(source, conversion.arrays())
     jobs = conversion.jobs(files, workers, memory_limit)
+    _warn_of_reading_twice(jobs)
     made_of = {"source": os.path.realpath(source), "as of": files.fingerprint()}
     purpose = {"stage": stage, "options": dict(options), **made_of}
     with unfinished(output, purpose, shard) as work, _full_disk_told():
@@ -117,15 +121,28 @@ def run_conversion(
             small_files = beside.submit(conversion.small_files)
             names = run_jobs(jobs, work.files, work.journal)
         listing = _verified_listing(work, names, _written(work.files, small_files.result()))
+        read = _record_of_source(source)
         files.require_unchanged()
         before_publishing()
-        total = _write_records(conversion, source, output, work, listing, started)
+        total = _write_records(conversion, read, output, work, listing, started)
         publish(work, output)
     return Converted(total, listing.count("\n"), resumed, time.monotonic() - started)
 
 
 def _bytes_of(work: UnfinishedConversion, names: Iterable[str]) -> int:
     return sum(work.journal.written[name].state.bytes for name in names)
+
+
+def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:
+    total = sum(math.prod(job.cut.sizes[axis] for axis in job.cut.target.axes) * job.cut.passes for job in jobs)
+    passes = total / sum(math.prod(job.cut.sizes[axis] for axis in job.cut.target.axes) for job in jobs)
+    if passes > ONCE:
+        enough = max(bytes_to_read_once(job.cut.sizes, job.cut.source, job.cut.target) for job in jobs)
+        print(
+            f"warning: within this --memory-limit the input is read {passes:.1f} times; {limit_text(enough)} or more "
+            "reads it once",
+            file=sys.stderr,
+        )
 
 
 @contextmanager
@@ -167,18 +184,23 @@ def _verified_listing(work: UnfinishedConversion, names: Sequence[str], small_fi
     return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))
 
 
+def _record_of_source(source: Path) -> Record:
+    """To be made before the source is found unchanged, so that it is the record of what was read."""
+    made_by = read_manifest(source)
+    return record_of(source, str(source), made_by.outputs[0].md5 if made_by else None)
+
+
 def _write_records(
-    conversion: Conversion, source: Path, output: Path, work: UnfinishedConversion, listing: str, started: float
+    conversion: Conversion, read: Record, output: Path, work: UnfinishedConversion, listing: str, started: float
 ) -> int:
     """List and manifest, in the folder of the unfinished conversion; returns the bytes of the output's files."""
     write_text(work.folder / sums_path(output).name, listing)
-    made_by = read_manifest(source)
     written = record_of(work.files, output.name, md5_text(listing))
     write_manifest(
         work.folder / output.name,
         stage=conversion.stage,
         options=conversion.options,
-        inputs=[record_of(source, str(source), made_by.outputs[0].md5 if made_by else None)],
+        inputs=[read],
         outputs=[written],
         packages=PACKAGES,
         started=started,

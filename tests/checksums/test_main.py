@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from checkpoint_convert.formats.common_files import common_files
 from checksums.md5_list import compare_lists, digest_folder, format_list, read_list
-from tests.support import REPOSITORY, assert_refused, command
+from tests.support import REPOSITORY, assert_refused, command, fresh_command
 
 
 def test_create_then_verify(folder: Path, tmp_path: Path) -> None:
@@ -70,13 +72,39 @@ def test_bad_usage_is_status_2(tmp_path: Path) -> None:
 def test_small_files_of_a_megatron_checkpoint_may_differ_but_not_be_missing(tmp_path: Path) -> None:
     folder, manifest = tmp_path / "checkpoint", tmp_path / "list.md5"
     (folder / "language_model.encoder.final_layernorm.bias").mkdir(parents=True)
-    for name in ("language_model.encoder.final_layernorm.bias/0", "metadata.json", "common.pt"):
-        (folder / name).write_text("as it was")
+    (folder / "language_model.encoder.final_layernorm.bias" / "0").write_text("as it was")
+    for name, content in common_files("fp32").items():
+        (folder / name).write_bytes(content)
     manifest.write_text(format_list(digest_folder(folder)))
-    (folder / "metadata.json").write_text("written by another converter")
+    (folder / "metadata.json").write_text('{"sharded_backend": "zarr"}\n')
     done = command("checksums", "verify", folder, "--manifest", manifest)
     assert done.returncode == 0, done.stdout
     assert f"MAY DIFFER  {folder}/metadata.json\n" in done.stdout
     assert "2 files match, 0 changed, 0 missing, 1 may differ\n" in done.stdout
+    for damaged in (b"", b"not a zip file", common_files("fp32")["common.pt"][:-50]):
+        (folder / "common.pt").write_bytes(damaged)
+        assert compare_lists(folder, read_list(manifest)).changed == ["common.pt"]
+    (folder / "common.pt").write_bytes(common_files("bf16", 3999)["common.pt"])
+    assert compare_lists(folder, read_list(manifest)).may_differ == ["common.pt", "metadata.json"]
     (folder / "common.pt").unlink()
     assert not compare_lists(folder, read_list(manifest)).holds
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8"])
+def test_names_that_are_no_text_are_listed_and_verified(
+    locale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    folder, manifest = tmp_path / "data", tmp_path / "list"
+    folder.mkdir()
+    names = [b"\xff\xfe", "ä€".encode(), b"back\\slash", b"line\nend", b" space "]
+    for name in names:
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(name)
+    done = fresh_command("checksums", "create", folder, "--output", manifest)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = fresh_command("checksums", "verify", folder, "--manifest", manifest)
+    assert (done.returncode, "5 files match" in done.stdout, done.stderr) == (0, True, "")
+    Path(os.fsdecode(os.path.join(os.fsencode(folder), names[0]))).write_bytes(b"")
+    done = fresh_command("checksums", "verify", folder, "--manifest", manifest)
+    assert (done.returncode, "1 changed" in done.stdout, done.stderr) == (1, True, "")

@@ -2,6 +2,8 @@
 
 import errno
 import hashlib
+import os
+import resource
 import subprocess
 from pathlib import Path
 
@@ -118,3 +120,34 @@ def test_the_same_names_elsewhere_may_not_differ(tmp_path: Path) -> None:
     (tmp_path / "metadata.json").write_text("b")
     result = compare_lists(tmp_path, {**listed, "other/language_model.x/0": "0" * 32})
     assert (result.changed, result.may_differ) == (["metadata.json"], [])
+
+
+def test_lists_of_openssl_and_of_zeros(tmp_path: Path) -> None:
+    """``openssl md5``, ``-r``, ``-c``; ``md5sum -z``, which escapes nothing."""
+    digest = "401b30e3b8b5d629635a5c613cdb7919"
+    pairs = ":".join(digest[at : at + 2] for at in range(0, 32, 2))
+    for text, names in (
+        (f"MD5(a (1)= b)= {digest}\n", ["a (1)= b"]),
+        (f"MD5(a)= {pairs.upper()}\n", ["a"]),
+        (f"{digest} *a\n", ["a"]),
+        (f"{digest}  a\nb\0{digest}  c\\d\0", ["a\nb", "c\\d"]),
+        (f"\\{digest}  a\\nb\n", ["a\nb"]),
+    ):
+        (tmp_path / "list").write_text(text)
+        assert read_list(tmp_path / "list") == dict.fromkeys(names, digest)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: expected a list of MD5 sums"):
+        read_list(tmp_path / "pipe")
+
+
+def test_few_open_files_are_enough(folder: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for number in range(200):
+        (folder / f"many {number}").write_bytes(b"x")
+    expected = digest_folder(folder)
+    most = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most + 40, hard))
+    try:
+        assert digest_folder(folder) == expected
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
