@@ -177,8 +177,10 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
         problems.append(Problem(None, "no MLLOG record", expected, "give the result_*.txt that the run wrote"))
     left_out = len(problems) - MOST_PROBLEMS
     if left_out > 0:
+        fatal = any(problem.fatal for problem in problems[MOST_PROBLEMS:])
         problems = problems[:MOST_PROBLEMS]
-        problems.append(Problem(None, f"{left_out} more lines that cannot be read", "records", "see the first ones"))
+        found = f"{left_out} more lines that {'cannot be read' if fatal else 'are not as mllog writes them'}"
+        problems.append(Problem(None, found, "records", "see the first ones", fatal))
     lines = content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
     return ResultLog(path, size, lines, tuple(events), tuple(problems))
 

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from benchmark.config.accelerators import accelerator_named
 from benchmark.results.judged import GPT3
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet, SubmissionPackage
@@ -22,6 +23,10 @@ FAST_BLOCK = (0.03, 10.0)
 system is faster by 0.17, which is 6.4 of its deviations; all others by at most 0.015."""
 FAST_EVALUATION = (0.1, 10.0)
 """The same of evaluations, by eval_start and eval_stop; published: 0.15 and 0.034."""
+EVALUATED_TOKENS = 11_590_004
+EVALUATION_SPEED = (4.5, 9.0)
+"""Tokens per second of evaluations by those of the run: a question, an error. A forward pass alone is a third of the
+work of a step; published: 1.9 to 3.0."""
 IMPOSSIBLE = 0.5
 """Share of the median below which work was left out; published: at least 0.83."""
 FEWEST = 5
@@ -139,6 +144,27 @@ def fast_evaluations(run: Run) -> Iterator[Deviation]:
         yield Deviation(run.log.path, line, found, f"about {median:,.3f} s", mend)
 
 
+def hasty_evaluations(run: Run) -> Iterator[Deviation]:
+    yield from _evaluation_speed(run, EVALUATION_SPEED[0], EVALUATION_SPEED[1])
+
+
+def impossible_evaluations(run: Run) -> Iterator[Deviation]:
+    """The whole validation subset does not go through the model in that time."""
+    yield from _evaluation_speed(run, EVALUATION_SPEED[1], float("inf"))
+
+
+def _evaluation_speed(run: Run, low: float, high: float) -> Iterator[Deviation]:
+    timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
+    if not timed or not run.tokens_per_s or not (run.judged or GPT3).official:
+        return
+    seconds = statistics.median(one.seconds or 0 for one in timed)
+    ratio = EVALUATED_TOKENS / max(seconds, 1e-3) / run.tokens_per_s
+    if low < ratio <= high:
+        found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of the run"
+        mend = "evaluate the whole subset, between eval_start and eval_stop"
+        yield Deviation(run.log.path, timed[0].line, found, "about 3 times: a forward pass alone", mend)
+
+
 def impossible_blocks(run: Run) -> Iterator[Deviation]:
     timed = [(one.line, one.length_ms / 1000) for one in blocks(run)]
     for line, length, median in _fast(timed, 1 - IMPOSSIBLE, 0):
@@ -207,6 +233,15 @@ def far_below_peak(one: ResultSet) -> Iterator[Deviation]:
             yield _at_stop(
                 run, f"{share:.1%} of the BF16 peak of {count:,} devices", due, "check the counts of devices"
             )
+
+
+def unknown_device(one: ResultSet) -> Iterator[Deviation]:
+    """An accelerator without a peak in our table, so that nothing above is judged."""
+    model = None if one.system is None else one.system.string("accelerator_model_name")
+    if one.system is not None and one.system.accelerators and model and accelerator_named(model) is None:
+        line, what = one.system.line("accelerator_model_name"), f"accelerator_model_name {model!r:.60}"
+        due = "one of benchmark/config/accelerators.py"
+        yield Deviation(one.system.path, line, what, due, "say its peak in each format, with the maker's document")
 
 
 def _shares_of_peak(one: ResultSet, low: float, high: float, due: str) -> Iterator[Deviation]:

@@ -15,7 +15,7 @@ from tests.benchmark.review.fixture import SYSTEM, as_text, records, summary_of,
 
 RUN_RULES = (
     "steps_fit", "steps_fill", "step_tokens", "fast_blocks", "fast_evaluations", "impossible_blocks", "stop_on_clock",
-    "long_after_stop", "throughput", "too_fast_for_any",
+    "long_after_stop", "throughput", "hasty_evaluations", "impossible_evaluations", "too_fast_for_any",
 )  # fmt: skip
 
 
@@ -47,6 +47,14 @@ def cut(milliseconds: int, block: int) -> Callable[[Log], None]:
 
 def short_evaluation(log: Log) -> None:
     log.shift(log.place("eval_accuracy", 9), -8_000)
+
+
+def evaluations_of(seconds: float) -> Callable[[Log], None]:
+    def change(log: Log) -> None:
+        for number in range(24):
+            log.shift(log.place("eval_accuracy", number), round(seconds * 1000) - 10_000)
+
+    return change
 
 
 def stop_a_little_early(log: Log) -> None:
@@ -95,6 +103,8 @@ DAMAGES: tuple[tuple[str, Callable[[Log], None], set[str]], ...] = (
     ("half a minute cut out of a block", cut(30_000, 7), {"steps_fit", "fast_blocks", "fast_evaluations"}),
     ("a second cut out of a block", cut(6_000, 12), {"fast_blocks", "fast_evaluations"}),
     ("an evaluation of two seconds", short_evaluation, {"fast_blocks", "fast_evaluations"}),
+    ("evaluations of five seconds", evaluations_of(5), {"hasty_evaluations"}),
+    ("evaluations of a tenth of a second", evaluations_of(0.1), {"impossible_evaluations"}),
     ("run_stop a millisecond early", stop_a_little_early, {"stop_on_clock"}),
     ("the first block hidden", hidden_first_block, {"steps_fit", "fast_blocks", "impossible_blocks"}),
     ("the clock of another run", hurried, {"steps_fit"}),
@@ -162,7 +172,7 @@ def set_of(package: Path, **fields: object) -> ResultSet:
         ({"accelerator_model_name": "NVIDIA A100-SXM4-80GB"}, ["above_peak"]),
         ({"accelerator_model_name": "NVIDIA H100-PCIe"}, ["above_bf16_peak"]),
         ({"accelerator_model_name": "B200", "number_of_nodes": "512"}, ["far_below_peak"]),
-        ({"accelerator_model_name": "an accelerator to come"}, []),
+        ({"accelerator_model_name": "an accelerator to come"}, ["unknown_device"]),
         ({"number_of_nodes": "0"}, []),
     ],
 )
@@ -171,10 +181,11 @@ def test_speed_against_the_devices_of_the_description(
 ) -> None:
     one = set_of(write_package(tmp_path), **fields)
     found = {
-        name: list(getattr(speed_rules, name)(one)) for name in ("above_peak", "above_bf16_peak", "far_below_peak")
+        name: list(getattr(speed_rules, name)(one))
+        for name in ("above_peak", "above_bf16_peak", "far_below_peak", "unknown_device")
     }
     assert [name for name, deviations in found.items() if deviations] == rules
-    assert all(len(deviations) == 3 for deviations in found.values() if deviations)
+    assert all(len(deviations) in (1, 3) for deviations in found.values() if deviations)
 
 
 def test_systems_of_the_same_devices_are_about_as_fast(tmp_path: Path) -> None:
