@@ -1,6 +1,7 @@
 """Workers that tokenise files, and the files' parts in order as soon as they are made."""
 
 import multiprocessing
+import resource
 import signal
 import time
 from collections import deque
@@ -31,6 +32,8 @@ from stage.lock import only_one_in
 from stage.progress import Meter, progress
 
 SECONDS_BETWEEN_LOOKS = 0.2
+OPEN_FILES, OPEN_FILES_PER_WORKER = 48, 8
+"""A worker has two ends of pipes and a sign of life in the process that started it, and inherits those of others."""
 KILLED = "a worker was killed, perhaps for memory; what is finished stays, run it again"
 
 Finished = Iterator[Sequence[tuple[Part, PartRecord]]]
@@ -42,6 +45,7 @@ def finished_in_order(
     files: Sequence[Sequence[Part]], encoder: FastTokenizer, filtering: FilterSource | None, workers: int
 ) -> Iterator[Finished]:
     """Make what is missing; an iterator over the files' finished parts, in the files' order, as soon as they are."""
+    require_open_files(workers)
     todo = [parts for parts in files if not made_earlier(parts)]
     total = sum(parts[0].source.bytes for parts in todo)
     most = min(workers, sum(len(parts) for parts in todo))
@@ -52,6 +56,20 @@ def finished_in_order(
         for parts in todo:
             makers.add(parts)
         yield (makers.finished(parts, advance) for parts in files)
+
+
+def require_open_files(workers: int) -> None:
+    """Have so many files open as the pipes to that many workers take. Raises InputError where that is not allowed: the
+    first one that cannot be opened would be in some process that others wait for."""
+    needed = OPEN_FILES + OPEN_FILES_PER_WORKER * workers
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise InputError(
+            f"--workers {workers}: takes {needed} open files, but {hard} are allowed here (ulimit -n); "
+            "take fewer workers or raise the limit"
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 class _Makers:

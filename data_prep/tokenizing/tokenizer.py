@@ -54,6 +54,8 @@ class Tokenizer:
         self.path = path
         try:
             self._model = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+            if not self._model.get_piece_size():
+                raise RuntimeError("it has no pieces")
         except (RuntimeError, OSError) as error:
             raise InputError(f"{path}: not a SentencePiece model ({error})") from error
         self.vocab_size: int = self._model.get_piece_size()

@@ -1,12 +1,15 @@
 """Commands about datasets: results as JSON, options out of range."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support import assert_refused, command, write_dataset
+from tests.support import REPOSITORY, assert_refused, command, write_dataset
 
 
 def test_samples_as_json(corpus_tokenizer: Path, tmp_path: Path) -> None:
@@ -46,3 +49,17 @@ def test_samples_refuses(change: dict[str, object], complaint: str, tmp_path: Pa
     assert_refused(command("data_prep", "samples", *words), complaint)
     assert not (tmp_path / "s.npy").exists()
     assert len(tokens) == 101
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "POSIX"])
+def test_names_and_pieces_in_any_locale(locale: str, corpus_tokenizer: Path, tmp_path: Path) -> None:
+    """A name that is not UTF-8, and pieces that ASCII lacks, printed where Python takes the locale at its word."""
+    prefix = tmp_path / "back\\slash \udcfe"
+    write_dataset(prefix, [30, 11], vocab_size=400)
+    words = ["inspect", "--data-path", str(prefix), "--tokenizer", str(corpus_tokenizer)]
+    done = subprocess.run(
+        [sys.executable, "-m", "data_prep", *words], cwd=REPOSITORY, capture_output=True, timeout=100, check=False,
+        env={**os.environ, "LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert b"2 documents, 41 tokens" in done.stdout

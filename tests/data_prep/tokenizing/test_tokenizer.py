@@ -64,3 +64,20 @@ def test_a_model_is_trained_once(tmp_path: Path) -> None:
     manifest = read_manifest(tmp_path / "m")
     assert manifest is not None
     assert (manifest.stage, manifest.options["documents"]) == ("train-tokenizer", 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"\0", b"no model", bytes(5000)])
+def test_files_that_are_no_model(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(content)
+    with pytest.raises(InputError, match="not a SentencePiece model"):
+        Tokenizer(tmp_path / "m")
+
+
+def test_a_model_that_differs_from_its_manifest(corpus: Path, tmp_path: Path) -> None:
+    train_tokenizer(sorted((corpus / "en").iterdir()), tmp_path / "m", vocab_size=450)
+    Tokenizer(tmp_path / "m")
+    content = bytearray((tmp_path / "m").read_bytes())
+    content[content.index(b"the")] ^= 1
+    (tmp_path / "m").write_bytes(content)
+    with pytest.raises(InputError, match=r"its MD5 is not that in m.manifest.json"):
+        Tokenizer(tmp_path / "m")
