@@ -139,8 +139,11 @@ def _scaled(one: ResultSet, factor: float | None, due: float) -> Deviation:
 def _factors(package: SubmissionPackage) -> Iterator[tuple[ResultSet, float | None, float]]:
     """Systems with a scaling.json, its factor, and the test recomputed, which takes three runs."""
     for one in package.sets:
-        there = one.folder is not None and is_regular(one.folder / SCALING)
-        if there and one.scaling is not None and (one.scaling.factor is None or len(one.files) == RUNS):
+        if one.folder is None or one.scaling is None:
+            continue
+        if one.scaling.factor is None:
+            yield one, None, one.convergence.factor
+        elif is_regular(one.folder / SCALING) and len(one.files) == RUNS:
             yield one, one.scaling.factor, one.convergence.factor
 
 

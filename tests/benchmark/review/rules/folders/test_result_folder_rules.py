@@ -84,3 +84,9 @@ def test_factor_of_the_official_tool_is_right(tmp_path: Path) -> None:
     assert told(package) == {}
     (package / RESULTS / "scaling.json").write_text('{"scaling_factor": 1.0}')
     assert list(told(package)) == ["better_scaling"]
+
+
+def test_factor_that_is_a_folder(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    (package / RESULTS / "scaling.json").mkdir()
+    assert list(told(package)) == ["better_scaling"]
