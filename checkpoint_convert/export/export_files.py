@@ -92,13 +92,16 @@ class HashingFile:
         self._path, self._file = path, path.open("wb")
         self._digest = hashlib.md5(usedforsecurity=False)
         self._bytes = 0
+        self.failed: OSError | None = None
+        """What a write raised: ``torch.save`` goes on to close its archive, and raises something else."""
 
     def write(self, data: Any) -> int:
         """Append bytes. Raises OSError, which names the file, as when the disk is full."""
         try:
             self._file.write(data)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self._path)) from error
+            self.failed = OSError(error.errno, error.strerror, str(self._path))
+            raise self.failed from error
         self._digest.update(data)
         size = memoryview(data).nbytes
         self._bytes += size
@@ -248,7 +251,7 @@ def _make(file: ExportFile, partial: Path) -> Made:
     try:
         writer = HashingFile(path)
         try:
-            file.write(writer)
+            _write(file, writer)
             made = writer.finish()
         finally:
             writer.close()
@@ -260,6 +263,15 @@ def _make(file: ExportFile, partial: Path) -> Made:
         where = f"{error.filename or path}: {error.strerror}"
         raise Unfinished(f"{where}; make room and run the command again, it goes on from here") from error
     return made
+
+
+def _write(file: ExportFile, writer: HashingFile) -> None:
+    try:
+        file.write(writer)
+    except RuntimeError as error:
+        if writer.failed is not None:
+            raise writer.failed from error
+        raise
 
 
 def _finished(note: Path, path: Path) -> Made | None:

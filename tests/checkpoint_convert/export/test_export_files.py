@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from checkpoint_convert.export import export_files
 from checkpoint_convert.export.export_files import Export, HashingFile, Made, Unfinished, run_export
@@ -37,6 +38,9 @@ class Copy:
         file.write((self.source / self.name).read_bytes())
         if self.does == "full disk":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/b")
+        if self.does == "full within torch":
+            with Path("/dev/full").open("wb", buffering=0) as file._file:  # type: ignore[assignment]
+                torch.save([1], file)  # type: ignore[arg-type]
         if self.does == "damaged":
             raise InputError("chunk 3 cannot be read")
         if self.does == "killed":
@@ -93,9 +97,10 @@ def test_it_is_made_once(place: Path) -> None:
     assert written(place) == list(NAMES)
 
 
-def test_after_a_full_disk_it_goes_on(place: Path) -> None:
-    with pytest.raises(Unfinished, match=r"out/b: No space left on device; make room and run the command again"):
-        run(place, b_does="full disk")
+@pytest.mark.parametrize("fault", ["full disk", "full within torch"])
+def test_after_a_full_disk_it_goes_on(fault: str, place: Path) -> None:
+    with pytest.raises(Unfinished, match=r"out.*/b: No space left on device; make room and run the command again"):
+        run(place, b_does=fault)
     assert not (place / "out").exists()
     assert not (partial_path(place / "out") / "b").exists()
     assert written(place) == ["a", "b"]
