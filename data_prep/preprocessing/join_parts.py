@@ -18,7 +18,7 @@ from stage.claims.claim_file import Claim
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.limits.replacing import require_apart, require_replaceable
-from stage.manifest import Record, manifest_path, record_of, write_manifest
+from stage.manifest import Record, manifest_path, record_of, require_intact, write_manifest
 from stage.publish import beside, write_text
 
 PACKAGES = ["numpy", "sentencepiece", "isal", "orjson"]
@@ -55,6 +55,10 @@ def require_output(prefix: Path, folder: Path, inputs: Sequence[Path], *, force:
     if not existing or _left_by_a_killed_run(prefix, folder, existing):
         return
     if not force:
+        try:
+            require_intact(prefix)
+        except InputError as changed:
+            raise InputError(f"{changed}: pass --force, or choose another --output-prefix") from None
         raise InputError(
             f"{existing[0]} exists and was made from other inputs or options, or its manifest is missing; "
             "choose another --output-prefix or pass --force"
