@@ -22,7 +22,7 @@ from checkpoint_convert.remote.remote_paxml import copy_skeleton
 from checksums.whole_output import require_whole
 from stage.cli import main
 from stage.errors import InputError
-from stage.limits.sizes import parse_bytes
+from stage.limits.sizes import parse_bytes, require_between, require_workers
 from stage.task_shard import TaskShard, parse_shard
 
 # Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.
@@ -145,6 +145,8 @@ class PaxmlToMegatronCommand:
 
 
 def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:
+    require_between(disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
+    require_workers(workers)
     plans = plan_paxml_to_megatron(
         source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
     )

@@ -30,6 +30,8 @@ def paxml_axis_sizes(source: Path) -> dict[str, int]:
         axes = array.paxml_axes.split()
         if len(shape) != len(axes):
             raise InputError(f"{path}: shape {list(shape)}, expected the axes {array.paxml_axes}")
+        if 0 in shape:
+            raise InputError(f"{path}: shape {list(shape)}, expected no axis of size 0")
         for axis, size in zip(axes, shape, strict=True):
             if sizes.setdefault(axis, size) != size:
                 raise InputError(f"{path}: shape {list(shape)}, but axis {axis} is {sizes[axis]} in other arrays")
@@ -47,6 +49,9 @@ def megatron_axis_sizes(source: Path, weights: str, heads: int | None) -> dict[s
     words, positions, feed_forward = (
         open_array(source / (weights + name)).shape for name in (WORDS, POSITIONS, FEED_FORWARD_WEIGHT)
     )
+    for name, shape, axes in ((WORDS, words, 2), (POSITIONS, positions, 2), (FEED_FORWARD_WEIGHT, feed_forward, 3)):
+        if len(shape) != axes or 0 in shape:
+            raise InputError(f"{source / (weights + name)}: shape {list(shape)}, expected {axes} axes, none of size 0")
     sizes = _without_heads(words, positions, layers=feed_forward[0], feed_forward=feed_forward[1])
     heads = attention_heads(source, sizes["H"], heads)
     return {**sizes, "C": 3, "N": heads, "D": sizes["H"] // heads}

@@ -65,3 +65,15 @@ def test_plan_of_the_benchmarks_checkpoint_is_a_table() -> None:
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1 + 48 + 1
     assert "123,522 files, 2.4 TB to write" in done.stdout
+
+
+def test_options_out_of_range_are_refused() -> None:
+    for option, value in (
+        ("--disk-mb-per-s", "0"),
+        ("--disk-mb-per-s", "nan"),
+        ("--workers", "0"),
+        ("--workers", "1000000000"),
+        ("--memory-limit", "1.2.3GiB"),
+        ("--memory-limit", "0"),
+    ):
+        assert_refused(command("checkpoint_convert", "plan", option, value), option, "expected")

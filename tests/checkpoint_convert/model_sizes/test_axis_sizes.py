@@ -44,3 +44,18 @@ def test_parameters_that_do_not_fit_are_named() -> None:
             parameter_axis_sizes(Path("folder"), {**shapes, **change})
         assert str(error.value).startswith("folder: ")
         assert complaint in str(error.value)
+
+
+def test_axes_of_no_size_are_refused(paxml: Path, megatron: dict[str, Path], tmp_path: Path) -> None:
+    for source, name in (
+        (paxml, "mdl_vars.params.lm.final_ln.scale"),
+        (megatron["fp32"], f"{WEIGHTS}embedding.word_embeddings.weight"),
+    ):
+        copy = tmp_path / source.name
+        shutil.copytree(source, copy)
+        path = copy / name / ".zarray"
+        metadata = json.loads(path.read_text())
+        metadata["shape"][0] = 0
+        path.write_text(json.dumps(metadata))
+        with pytest.raises(InputError, match="size 0"):
+            paxml_axis_sizes(copy) if source == paxml else megatron_axis_sizes(copy, WEIGHTS, 4)
