@@ -47,6 +47,7 @@ class FaultyServer:
 def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or the second of two small packets waits for 40 ms
 
         def do_HEAD(self) -> None:  # of the bucket: where S3 asks for its region
             self._answer(200, b"", {"x-amz-bucket-region": "us-east-1"})
