@@ -15,9 +15,9 @@ from stage.errors import InputError
 COMFORTABLE_ITEMS = 1 << 22
 """Blocks are not made larger than 16 MB without need."""
 WORKER_BYTES_PER_S = 0.25e9
-"""What one worker reads and writes, about (tests/speed/convert.py)."""
+"""What one worker reads and writes: assumed; tests/speed/convert.py measures it on a machine."""
 DISK_BYTES_PER_S = 4e9
-"""Beyond this more workers are taken to be of no use."""
+"""Beyond this more workers are taken to be of no use: assumed."""
 ITEM = 4
 ONCE = 1.05
 """Reading one chunk in twenty twice still counts as reading the input once."""
