@@ -1,0 +1,198 @@
+"""Commands that convert: paxml-to-megatron, plan, megatron-to-paxml, random-paxml."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import tyro
+
+from checkpoint_convert.commands.printed_outputs import print_converted
+from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
+from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.remote_conversion import RemoteInput, remote_paxml_to_megatron
+from checkpoint_convert.remote.object_address import ObjectAddress, is_address, parse_address
+from checkpoint_convert.remote.object_folder import ObjectFolder
+from checkpoint_convert.remote.remote_paxml import copy_skeleton
+from checksums.whole_output import require_whole
+from stage.errors import InputError
+from stage.limits.sizes import parse_bytes, require_between, require_workers
+from stage.task_shard import parse_shard
+
+
+@dataclass(frozen=True)
+class PaxmlToMegatronCommand:
+    """Convert a PAXML checkpoint to the Megatron zarr layout.
+
+    Example: python -m checkpoint_convert paxml-to-megatron --input checkpoint_00004000 --output ckpt4000_bf16
+    --dtype bf16 --memory-limit 64GiB
+    """
+
+    input: str
+    """Folder with one zarr array per parameter and moment, or its address: gs://, s3://, http:// or https://."""
+    output: Path
+    """Folder to write. A list of MD5 sums and a manifest are written beside it."""
+    dtype: Literal["fp32", "bf16"]
+    """bf16 adds BF16 weights and keeps the FP32 ones as master weights; the moments are FP32 in both."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks converted at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    plan: bool = False
+    """Print files, bytes, blocks, memory and time, and do nothing; only the shapes of the input are read."""
+    disk_mb_per_s: float = 1000.0
+    """What --plan counts with."""
+    shard: str | None = None
+    """K/N, with K from 0 on: convert this share of the files only, as one of N tasks on any machines; the same command
+    without it converts what is missing and publishes all."""
+    missing_chunks_are_zeros: bool = False
+    """Take an input chunk that never had a file as zeros, as zarr has it, instead of as lost."""
+    verify_input: bool = False
+    """First compare all of the input with the MD5 of its manifest: reads it once more."""
+    endpoint_url: str | None = None
+    """Of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
+    bandwidth_limit: str | None = None
+    """What is read from an address, per second: a size such as 500MB."""
+    force: bool = False
+    """Replace what is there, if this command made it."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        if is_address(self.input):
+            self._run_from(parse_address(self.input, self.endpoint_url))
+            return
+        if self.plan:
+            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+            return
+        shard = None if self.shard is None else parse_shard(self.shard)
+        if self.verify_input:
+            require_whole(Path(self.input))
+        written = paxml_to_megatron(
+            Path(self.input),
+            self.output,
+            dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
+            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
+            force=self.force,
+            shard=shard,
+        )
+        print_converted(self.output, written, self.json, shard)
+
+    def _run_from(self, address: ObjectAddress) -> None:
+        if self.shard is not None or self.verify_input:
+            raise InputError(
+                "--shard and --verify-input want a folder that all tasks see: copy the checkpoint there first"
+            )
+        if self.plan:
+            with TemporaryDirectory() as folder:
+                objects = ObjectFolder(address, Path(folder, "records"), readers=self.workers)
+                skeleton = copy_skeleton(objects, Path(folder, "source"))
+                print_plan(skeleton, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+            return
+        limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
+        written, cannot_be_asked = remote_paxml_to_megatron(
+            RemoteInput(address, limit),
+            self.output,
+            dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
+            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
+            force=self.force,
+        )
+        print_converted(self.output, written, self.json)
+        if cannot_be_asked:
+            print(
+                f"{address}: sends no ETags, so that of {cannot_be_asked:,} objects nobody can say whether they "
+                "changed after they were read",
+                file=sys.stderr,
+            )
+
+
+def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:
+    require_between(disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
+    require_workers(workers)
+    plans = plan_paxml_to_megatron(
+        source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
+    )
+    print(format_plan(plans, disk_mb_per_s))
+
+
+@dataclass(frozen=True)
+class ConversionPlanCommand:
+    """Print what converting the benchmark's own checkpoint will take, without having it.
+
+    Its chunks are taken to be shards of a mesh of 1 x 64 x 24 devices; paxml-to-megatron --plan reads them from a
+    checkpoint. Example: python -m checkpoint_convert plan --dtype bf16 --memory-limit 2GiB --workers 1
+    """
+
+    dtype: Literal["fp32", "bf16"] = "bf16"
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks converted at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    disk_mb_per_s: float = 1000.0
+    """Reading and writing together."""
+
+    def run(self) -> None:
+        print_plan(None, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+
+
+@dataclass(frozen=True)
+class MegatronToPaxmlCommand:
+    """Convert a Megatron zarr checkpoint back to PAXML's layout, bit by bit in FP32.
+
+    Example: python -m checkpoint_convert megatron-to-paxml --input ckpt4000_bf16 --output checkpoint_again
+    """
+
+    input: Path
+    """Folder with one zarr array per parameter and moment; of BF16 checkpoints the master weights are taken."""
+    output: Path
+    """Folder to write. The position table has the 2,048 rows that are kept."""
+    heads: int | None = None
+    """Attention heads; only needed where no manifest tells."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks converted at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    force: bool = False
+    """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        written = megatron_to_paxml(
+            self.input,
+            self.output,
+            heads=self.heads,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
+            force=self.force,
+        )
+        print_converted(self.output, written, self.json)
+
+
+@dataclass(frozen=True)
+class RandomPaxmlCommand:
+    """Write a random PAXML checkpoint of a small model, for rehearsals and tests.
+
+    Example: python -m checkpoint_convert random-paxml --output paxml --seed 1 --layers 4 --hidden 128 --heads 4
+    --vocab 1024
+    """
+
+    output: Path
+    """Folder to write."""
+    seed: int
+    """Same seed and sizes, same bytes."""
+    sizes: tyro.conf.OmitArgPrefixes[ModelSizes]
+    force: bool = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        made = write_random_paxml(self.output, seed=self.seed, sizes=self.sizes, force=self.force)
+        print(f"{self.output}: {self.sizes.layers} layers" if made else f"{self.output}: already made")

@@ -1,0 +1,80 @@
+"""Commands that look into checkpoints: inspect, compare."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from stage.limits.sizes import parse_bytes
+
+
+@dataclass(frozen=True)
+class InspectCheckpointCommand:
+    """Show shape, dtype, chunks and figures of the values of every array of a checkpoint of any format.
+
+    Example: python -m checkpoint_convert inspect ckpt4000_bf16 --array "layernorm*bias"
+    """
+
+    checkpoint: Annotated[Path, tyro.conf.Positional]
+    """PAXML zarr, Megatron zarr, PyTorch distributed checkpoint, or safetensors: a folder, or one .safetensors file."""
+    array: str = ""
+    """Only arrays with this in their name, a shell pattern."""
+    md5: bool = False
+    """Add the MD5 of each array's values in C order, little-endian."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks read at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        from checkpoint_convert.inspection.array_blocks import Threads
+        from checkpoint_convert.inspection.inspect_checkpoint import (
+            format_checkpoint_report,
+            inspect_checkpoint,
+            require_all_chunks,
+        )
+
+        threads = Threads(self.workers, parse_bytes(self.memory_limit, "--memory-limit"))
+        report = inspect_checkpoint(self.checkpoint, self.array, md5=self.md5, threads=threads)
+        print(json.dumps(asdict(report), indent=1) if self.json else format_checkpoint_report(report))
+        require_all_chunks(report)
+
+
+@dataclass(frozen=True)
+class CompareCheckpointsCommand:
+    """Compare two checkpoints value by value; a PAXML one with a Megatron one as the conversion maps them.
+
+    Exit status 0: the same; 1: something differs, and what. Example: python -m checkpoint_convert compare
+    checkpoint_00004000 ckpt4000_bf16
+    """
+
+    one: Annotated[Path, tyro.conf.Positional]
+    """Formats as for inspect."""
+    other: Annotated[Path, tyro.conf.Positional]
+    """The other; of the same format, or one PAXML and one Megatron."""
+    tolerance: float = 0.0
+    """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
+    workers: int = len(os.sched_getaffinity(0))
+    """Blocks compared at the same time."""
+    memory_limit: str = "8GiB"
+    """Bound on the blocks in memory."""
+    json: bool = False
+    """Print the result as JSON."""
+
+    def run(self) -> None:
+        from checkpoint_convert.inspection.array_blocks import Threads
+        from checkpoint_convert.inspection.compare_checkpoints import (
+            compare_checkpoints,
+            format_checkpoint_comparison,
+            require_same_checkpoints,
+        )
+
+        threads = Threads(self.workers, parse_bytes(self.memory_limit, "--memory-limit"))
+        comparison = compare_checkpoints(self.one, self.other, self.tolerance, threads=threads)
+        print(json.dumps(asdict(comparison), indent=1) if self.json else format_checkpoint_comparison(comparison))
+        require_same_checkpoints(comparison)

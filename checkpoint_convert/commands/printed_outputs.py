@@ -1,0 +1,34 @@
+"""What is printed of an output: how much was written, how fast, and where its MD5 sums are."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from checkpoint_convert.conversion.run_conversion import Converted
+from stage.task_shard import TaskShard
+
+
+def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: TaskShard | None = None) -> None:
+    if as_json:
+        print(json.dumps({"already_made": converted is None, **(asdict(converted) if converted else {})}))
+        return
+    if converted is None:
+        print(f"{output}: already made from this checkpoint")
+        return
+    rate = converted.bytes / converted.wall_s / 1e6
+    resumed = f", {converted.resumed_files:,} of them by earlier calls" if converted.resumed_files else ""
+    what = f"{output}: " if shard is None else f"{output}: shard {shard}, "
+    then = f"MD5 sums in {output}.md5"
+    if shard is not None:
+        then = "when all shards are there, the same command without --shard publishes them"
+    print(
+        f"{what}{converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
+        f"({rate:,.0f} MB/s); {then}"
+    )
+
+
+def print_exported(output: Path, written: int | None) -> None:
+    if written is None:
+        print(f"{output}: already made from this checkpoint")
+    else:
+        print(f"{output}: {written:,} bytes; MD5 sums in {output}.md5")
