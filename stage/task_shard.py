@@ -20,8 +20,9 @@ class TaskShard:
 
 
 def parse_shard(text: str) -> TaskShard:
-    """Read "K/N". Raises InputError for anything else."""
+    """Read "K/N", with tasks counted from 0 to N-1 or from 1 to N, as arrays of jobs are: N/N is the share that 0/N is,
+    so that all of either cover everything. Raises InputError for anything else."""
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-    if match is None or not int(match[1]) < int(match[2]) <= MOST_TASKS:
-        raise InputError(f"--shard {text[:40]}: expected K/N with K from 0 to N-1, such as 3/16")
-    return TaskShard(int(match[1]), int(match[2]))
+    if match is None or not 0 < int(match[2]) <= MOST_TASKS or int(match[1]) > int(match[2]):
+        raise InputError(f"--shard {text[:40]}: expected K/N with K from 0 to N-1 or from 1 to N, such as 3/16")
+    return TaskShard(int(match[1]) % int(match[2]), int(match[2]))

@@ -26,8 +26,8 @@ class PlanCommand:
 
     Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --json
 
-    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes some 20 seconds for 175B, a search one
-    or two minutes.
+    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes half a minute for 175B on two cores,
+    a search ten seconds.
     """
 
     config: Annotated[tyro.conf.OmitArgPrefixes[PlannedRun], tyro.conf.arg(name="run")]

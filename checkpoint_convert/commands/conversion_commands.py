@@ -47,8 +47,8 @@ class PaxmlToMegatronCommand:
     disk_mb_per_s: float = 1000.0
     """What --plan counts with."""
     shard: str | None = None
-    """K/N, with K from 0 on: convert this share of the files only, as one of N tasks on any machines; the same command
-    without it converts what is missing and publishes all."""
+    """K/N, with K from 0 or 1 on: convert this share of the files only, as one of N tasks on any machines; the same
+    command without it converts what is missing and publishes all."""
     missing_chunks_are_zeros: bool = False
     """Take an input chunk that never had a file as zeros, as zarr has it, instead of as lost."""
     verify_input: bool = False

@@ -33,7 +33,7 @@ class PreprocessCommand:
     workers: int = len(os.sched_getaffinity(0))
     """Processes that tokenise; the output does not depend on it."""
     shard: str | None = None
-    """K/N, K from 0 to N-1: tokenise only every N-th file, from number K on, as one of N tasks on any machines. The
+    """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. The
     same command without --shard, once all have ended, does what is not done and joins the parts."""
     on_bad_line: OnBadLine = "stop"
     """A line that is not a document stops the command, or is skipped and listed in OUTPUT_PREFIX.skipped.txt."""

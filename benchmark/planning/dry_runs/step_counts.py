@@ -197,7 +197,8 @@ class _Examined:
 def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
     """One rank, in a process that has no world yet."""
     torch.set_num_threads(1)
-    gc.freeze()  # what is there already is no garbage, and would be looked at many times
+    gc.disable()  # as in training: it is collected between steps
+    gc.freeze()
     system = config.system
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     few, more = counted_micro_batches(config, pipeline_rank)
@@ -213,7 +214,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
             sizes = _sizes(state)
             state.optimizer.start_at(config.benchmark.start_iterations)
             together = more - few
-            evaluated = EVALUATED_AT_ONCE * together
+            evaluated = math.lcm(EVALUATED_AT_ONCE, together)
             _train(state, tracker, max(2, together), strict=False)  # makes what later steps use again
             first = _run(state, tracker, few, evaluated, strict=True)
             second = _run(state, tracker, more, 2 * evaluated, strict=True)
