@@ -75,7 +75,7 @@ def test_a_shard_that_is_missing_is_made_by_the_join(
     assert sums(tmp_path / "x") == expected
 
 
-@pytest.mark.parametrize("shard", ["2/2", "-1/2", "1", "a/b", "0/0"])
+@pytest.mark.parametrize("shard", ["3/2", "-1/2", "1", "a/b", "0/0"])
 def test_bad_shards_are_refused(shard: str, shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
     arguments = ["--input", *shards, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x", f"--shard={shard}"]
     assert_refused(command("data_prep", "preprocess", *arguments), "expected K/N")
