@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmark.results.judged import REHEARSED
 from benchmark.review.rules import clock_rules
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import records, summary_of
@@ -66,3 +67,12 @@ def test_logged_restart_is_told_and_its_block_not_called_slow() -> None:
     (told,) = clock_rules.restarts(run)
     assert told.found == "restart 1 at 301,989,888 tokens; the time it lost is in the score"
     assert [*clock_rules.slow_blocks(run), *clock_rules.restart_tokens(run)] == []
+
+
+def test_caches_are_cleared_but_for_rehearsals() -> None:
+    log = Log(records(1))
+    log.set("cache_clear", False)
+    (left,) = clock_rules.cache_clear(summary_of(log.records))
+    assert (left.found, left.due) == ("cache_clear False", "true")
+    log.set("submission_benchmark", REHEARSED.name)
+    assert list(clock_rules.cache_clear(summary_of(log.records))) == []
