@@ -2,6 +2,7 @@
 
 config.json     the resolved configuration          result_N.txt   the MLPerf log
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
+inputs.json     what it reads (guards/same_inputs.py)
 checkpoints/    (checkpoints/checkpoint_folder.py)
 """
 
@@ -31,6 +32,12 @@ from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, 
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation, Progress, Rollback, starting_progress
 from benchmark.training.guards.rollback_file import describe_rollback, finish_rollback, require_rollbacks_allowed
+from benchmark.training.guards.same_inputs import (
+    InputIdentities,
+    read_identities,
+    require_same_inputs,
+    write_identities,
+)
 from benchmark.training.loop import Status
 from benchmark.training.run_requests import seconds_since_process_start
 from benchmark.training.run_sinks import open_event_log
@@ -38,8 +45,10 @@ from stage.errors import InputError
 from stage.lock import only_one_in
 from stage.publish import write_text
 
-MUST_NOT_CHANGE = ("benchmark", "precision", "train_data_path", "valid_data_path")
+MUST_NOT_CHANGE = ("benchmark", "precision")
 """Fields of the configuration that a continued run has in common with its beginning."""
+DATA_PATHS = ("train_data_path", "valid_data_path")
+"""Those too, where a run was begun by a version that did not note what lay there (guards/same_inputs.py)."""
 
 
 @dataclass
@@ -178,10 +187,13 @@ class Summary:
 
 
 @contextmanager
-def open_run_folder(config: RunConfig, rank: int, launch: str | None = None) -> Iterator[RunFolder]:
-    """Open the run's folder; only rank 0 writes to it. ``launch``: of the environment.
+def open_run_folder(
+    config: RunConfig, rank: int, launch: str | None = None, inputs: InputIdentities | None = None
+) -> Iterator[RunFolder]:
+    """Open the run's folder; only rank 0 writes to it. ``launch``: of the environment. ``inputs``: what the run reads.
 
-    Raises InputError when it holds a finished run, is in use by another one, or was begun with another configuration.
+    Raises InputError when it holds a finished run, is in use by another one, or was begun with another configuration or
+    other data.
     """
     if rank != 0:
         yield RunFolder(starting_progress(config.benchmark, config.seed or 0))
@@ -200,6 +212,9 @@ def open_run_folder(config: RunConfig, rank: int, launch: str | None = None) -> 
         choice = choose_checkpoint(folder, config.resume_from, launch)
         if choice.progress is not None:
             _require_same(config, begun, folder)
+            _require_same_data(config, begun, inputs)
+        elif inputs is not None:
+            write_identities(folder, inputs)
         seed = _choose_seed(config, begun) if choice.progress is None else choice.progress.seed
         _write_config(folder, dataclasses.replace(config, seed=seed))
         log = MlperfLog(result_path(config))
@@ -248,7 +263,7 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     try:
         begun = json.loads(path.read_text(encoding="utf-8"))
-        return {name: begun[name] for name in (*MUST_NOT_CHANGE, "seed")}
+        return {name: begun[name] for name in (*MUST_NOT_CHANGE, *DATA_PATHS, "seed")}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -274,11 +289,24 @@ def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path)
     now = as_json(config)
     for found in (begun, now):
         found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
-    for name in MUST_NOT_CHANGE:
+    _require_equal(MUST_NOT_CHANGE, begun, now, folder)
+    if config.seed not in (None, begun["seed"]):
+        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
+
+
+def _require_equal(names: Sequence[str], begun: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+    for name in names:
         if begun[name] != now[name]:
             raise InputError(
                 f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
                 "choose another --run-dir"
             )
-    if config.seed not in (None, begun["seed"]):
-        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
+
+
+def _require_same_data(config: RunConfig, begun: dict[str, Any] | None, inputs: InputIdentities | None) -> None:
+    """Raise InputError where the run would go on with data of other contents, wherever they lie."""
+    noted = read_identities(config.run_dir)
+    if noted is not None and inputs is not None:
+        require_same_inputs(config.run_dir, noted, inputs)
+    elif begun is not None:
+        _require_equal(DATA_PATHS, begun, as_json(config), config.run_dir)

@@ -29,6 +29,7 @@ from benchmark.training.guards.rollback_file import (
     take_over,
     write_rollback,
 )
+from benchmark.training.guards.same_inputs import input_identities
 from benchmark.training.guards.skip_diagnosis import describe_state
 from benchmark.training.guards.speed_reports import SpeedReports
 from benchmark.training.guards.spike_detector import Spike
@@ -56,13 +57,14 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
         require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
+    identities = input_identities(config) if environment.rank == 0 else None
     attempt = attempt_path(config.run_dir, environment.attempt)
     set_environment({**debug_environment(config, attempt), **runtime_environment(config)})
     if config.deterministic:
         use_deterministic_kernels()
     with (
         RunRequests(config.time_limit_s) as requests,
-        open_run_folder(config, environment.rank, environment.launch) as folder,
+        open_run_folder(config, environment.rank, environment.launch, identities) as folder,
         debugging(config, attempt, environment.rank, phases),
     ):
         folder.begin_init(config)

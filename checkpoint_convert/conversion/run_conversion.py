@@ -105,8 +105,8 @@ def run_conversion(
     files = SourceFiles(source, conversion.arrays())
     jobs = conversion.jobs(files, workers, memory_limit)
     _warn_of_reading_twice(jobs)
-    made_of = {"source": os.path.realpath(source), "as of": files.fingerprint()}
-    purpose = {"stage": stage, "options": dict(options), **made_of}
+    # Wherever the source lies: no two have the same times of change, to the nanosecond, of all their files.
+    purpose = {"stage": stage, "options": dict(options), "as of": files.fingerprint()}
     with unfinished(output, purpose, shard) as work, _full_disk_told():
         resumed = work.journal.resumed
         for job in jobs:

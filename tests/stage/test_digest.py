@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stage.digest import BLOCK_BYTES, md5_file, md5_files, md5_text
+from stage.digest import BLOCK_BYTES, SAMPLE_BYTES, md5_file, md5_files, md5_samples, md5_text
 
 
 def test_digests_are_md5_and_progress_is_told(tmp_path: Path) -> None:
@@ -31,3 +31,18 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_texts_are_hashed_in_utf8() -> None:
     assert md5_text("naïve") == hashlib.md5(b"na\xc3\xafve").hexdigest()
     assert md5_text("\udcff") == hashlib.md5(b"\xff").hexdigest()  # a byte of a file name that is not UTF-8
+
+
+def test_samples_are_of_all_of_a_small_file_and_of_places_of_a_large_one(tmp_path: Path) -> None:
+    def sampled(content: bytes | bytearray) -> str:
+        (tmp_path / "file").write_bytes(content)
+        return md5_samples(tmp_path / "file", samples=3)
+
+    small, large = bytearray(3 * SAMPLE_BYTES), bytearray(8 * SAMPLE_BYTES)
+    whole, some = sampled(small), sampled(large)
+    small[-SAMPLE_BYTES - 1] = large[-1] = 1
+    assert sampled(small) != whole
+    assert sampled(large) != some
+    large[-1], large[2 * SAMPLE_BYTES] = 0, 1
+    assert sampled(large) == some  # not looked at
+    assert len({sampled(bytes(size)) for size in (0, 1, 8 * SAMPLE_BYTES, 8 * SAMPLE_BYTES + 1)} | {some}) == 4

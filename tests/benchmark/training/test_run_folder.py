@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attem
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
+from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities, read_identities
 from benchmark.training.loop import Status
 from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, write_summary
 from stage.errors import InputError
@@ -28,9 +30,9 @@ def clock(folder: RunFolder, config: RunConfig) -> Any:
     return folder.run_clock(config, eval_tokens=289, barrier=lambda: None)
 
 
-def run_to_checkpoint(config: RunConfig, *, steps: int, lost_steps: int) -> None:
+def run_to_checkpoint(config: RunConfig, *, steps: int, lost_steps: int, inputs: InputIdentities | None = None) -> None:
     """A run that saved after ``steps`` steps, and was killed when it had logged ``lost_steps`` more."""
-    with open_run_folder(config, rank=0) as folder:
+    with open_run_folder(config, rank=0, inputs=inputs) as folder:
         folder.begin_init(config)
         with clock(folder, config):
             for _ in range(steps):
@@ -147,6 +149,24 @@ def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tm
     system = dataclasses.replace(config.system, micro_batch_size=1)
     with open_run_folder(dataclasses.replace(config, system=system, save_interval=7, seed=None), rank=0) as folder:
         assert folder.resumed
+
+
+def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path) -> None:
+    def reading(lengths: str) -> InputIdentities:
+        return InputIdentities([ContentIdentity("a", {"lengths_md5": lengths}, None)], None, [], None, None)
+
+    config = configured(tmp_path, train_data_path=("a",))
+    run_to_checkpoint(config, steps=2, lost_steps=0, inputs=reading("1"))
+    moved = dataclasses.replace(config, train_data_path=("elsewhere/a",))
+    with open_run_folder(moved, rank=0, inputs=reading("1")) as folder:
+        assert folder.resumed
+    changed = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
+    with changed, open_run_folder(config, rank=0, inputs=reading("2")):
+        pass
+    shutil.rmtree(tmp_path / "checkpoints")
+    with open_run_folder(config, rank=0, inputs=reading("2")) as folder:
+        assert not folder.resumed  # it begins anew, with what is there now
+    assert read_identities(tmp_path) == reading("2")
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"seed": 1}'])

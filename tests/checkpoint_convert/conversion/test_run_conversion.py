@@ -210,6 +210,19 @@ def test_shards_are_joined_to_the_same_bytes(paxml: Path, expected: dict[str, st
     assert (again.returncode, "already made" in again.stdout) == (0, True)
 
 
+def test_it_goes_on_with_its_source_moved(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
+    shutil.copytree(paxml, tmp_path / "before")
+    for name, shard in (("before", TaskShard(0, 2)), ("moved", None)):
+        if name == "moved":
+            (tmp_path / "before").rename(tmp_path / name)
+        done = paxml_to_megatron(
+            tmp_path / name, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB, shard=shard
+        )
+    assert done is not None
+    assert 0 < done.resumed_files < done.files
+    assert read_list(tmp_path / "out.md5") == expected
+
+
 @pytest.mark.parametrize("when", ["read", "end", "gone"])
 def test_a_source_that_changes_meanwhile_is_not_published(
     when: str, paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,172 @@
+"""Whether a continued run reads the data and the initial checkpoint that it began with, wherever they lie by now.
+
+    RUN_DIR/inputs.json     what they are, by their contents, as the run began
+
+Of a dataset: the lengths of all documents, which decide on the order of the samples; size and type of its tokens; the
+MD5 of 1,024 places of them; and the MD5 of the whole file, where a manifest beside it tells. Of a checkpoint: the
+names of its files, sizes and first bytes of 256 of them, and likewise. Paths are written down for messages only.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmark.config.run_config import RunConfig
+from checksums.md5_list import MAY_DIFFER
+from data_prep.sample_order.blend import normalized
+from data_prep.sample_order.blend_file import is_blend_file
+from data_prep.sample_order.token_windows import parse_data_path
+from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
+from stage.digest import md5_samples, md5_text
+from stage.errors import InputError
+from stage.manifest import read_manifest
+from stage.publish import write_text
+
+SAMPLED_FILES = 256
+"""Of a checkpoint, which has 123,520."""
+NAME = "inputs.json"
+
+
+@dataclass(frozen=True)
+class ContentIdentity:
+    """One dataset or checkpoint."""
+
+    path: str
+    """Where it lay."""
+    facts: Mapping[str, Any]
+    """What must be the same."""
+    md5: str | None
+    """Of all of it, by its manifest; None where nobody has told."""
+
+
+@dataclass(frozen=True)
+class InputIdentities:
+    """What a run reads. Weights, and whether there is one prefix alone, decide on the order of samples, too."""
+
+    train: Sequence[ContentIdentity]
+    train_weights: Sequence[float] | None
+    """That sum to 1; None for one prefix alone, which is read without the blend's margin."""
+    valid: Sequence[ContentIdentity]
+    valid_weights: Sequence[float] | None
+    checkpoint: ContentIdentity | None
+    """None where the initial checkpoint was not given, or is no longer there."""
+
+
+def input_identities(config: RunConfig) -> InputIdentities:
+    """Reads document lengths, 16 MiB of each dataset's tokens and 4 MiB of the checkpoint: seconds at full size.
+
+    Raises InputError for a dataset that cannot be opened.
+    """
+    checkpoint = config.checkpoint
+    return InputIdentities(
+        *_datasets(config.train_data_path),
+        *_datasets(config.valid_data_path),
+        _checkpoint(checkpoint) if checkpoint is not None and checkpoint.is_dir() else None,
+    )
+
+
+def _datasets(data_path: tuple[str, ...]) -> tuple[list[ContentIdentity], list[float] | None]:
+    if not data_path:
+        return [], None
+    weights, prefixes = parse_data_path(data_path)
+    alone = len(data_path) == 1 and not is_blend_file(data_path[0])
+    return [_dataset(Path(prefix)) for prefix in prefixes], None if alone else normalized(weights)
+
+
+def _dataset(prefix: Path) -> ContentIdentity:
+    dataset, tokens = IndexedDataset(prefix), bin_path(prefix)
+    sizes = np.ascontiguousarray(dataset.sizes, "<i4")
+    facts = {
+        "documents": len(sizes),
+        "lengths_md5": hashlib.md5(sizes.data, usedforsecurity=False).hexdigest(),
+        "dtype": dataset.dtype.name,
+        "bytes": tokens.stat().st_size,
+        "samples_md5": md5_samples(tokens),
+    }
+    return ContentIdentity(str(prefix), facts, _md5_by_manifest(prefix, tokens.name))
+
+
+def _checkpoint(folder: Path) -> ContentIdentity:
+    files = sorted(
+        os.path.join(os.path.relpath(inner, folder), name)
+        for inner, _, names in os.walk(folder)
+        for name in names
+        if name not in MAY_DIFFER
+    )
+    chosen = files[:: max(1, -(-len(files) // SAMPLED_FILES))]
+    facts = {
+        "files": len(files),
+        "names_md5": md5_text("".join(f"{name}\n" for name in files)),
+        "samples_md5": md5_text("".join(f"{md5_samples(folder / name, samples=1)}\n" for name in chosen)),
+    }
+    return ContentIdentity(str(folder), facts, _md5_by_manifest(folder, folder.name))
+
+
+def _md5_by_manifest(output: Path, name: str) -> str | None:
+    manifest = read_manifest(output)
+    outputs = manifest.outputs if manifest else ()
+    return next((record.md5 for record in outputs if record.name == name), None)
+
+
+def write_identities(run_dir: Path, found: InputIdentities) -> None:
+    write_text(run_dir / NAME, json.dumps(asdict(found), indent=1) + "\n")
+
+
+def read_identities(run_dir: Path) -> InputIdentities | None:
+    """None where the run was begun by a version that did not write them. Raises InputError where they are damaged."""
+    path = run_dir / NAME
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        checkpoint = found["checkpoint"]
+        return InputIdentities(
+            [ContentIdentity(**one) for one in found["train"]],
+            found["train_weights"],
+            [ContentIdentity(**one) for one in found["valid"]],
+            found["valid_weights"],
+            None if checkpoint is None else ContentIdentity(**checkpoint),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}: not what a run writes ({error}); choose another --run-dir") from error
+
+
+def require_same_inputs(run_dir: Path, begun: InputIdentities, now: InputIdentities) -> None:
+    """Raise InputError, naming what differs, where a run would go on with other contents."""
+    mend = "give what it began with, or choose another --run-dir"
+    for name, option in (("train", "--train-data-path"), ("valid", "--valid-data-path")):
+        before, given = getattr(begun, name), getattr(now, name)
+        if len(before) != len(given) or getattr(begun, f"{name}_weights") != getattr(now, f"{name}_weights"):
+            raise InputError(
+                f"{run_dir}: the run began with {option} {_blend(begun, name)}, now it is {_blend(now, name)}; {mend}"
+            )
+        for one, other in zip(before, given, strict=True):
+            _require_same(run_dir, option, one, other, mend)
+    if begun.checkpoint is not None and now.checkpoint is not None:
+        _require_same(run_dir, "--checkpoint", begun.checkpoint, now.checkpoint, mend)
+
+
+def _blend(found: InputIdentities, name: str) -> str:
+    paths = [one.path for one in getattr(found, name)]
+    weights = getattr(found, f"{name}_weights")
+    return " ".join(paths if weights is None else [f"{w:.6g} {p}" for w, p in zip(weights, paths, strict=True)])
+
+
+def _require_same(run_dir: Path, option: str, begun: ContentIdentity, now: ContentIdentity, mend: str) -> None:
+    different = [name for name in begun.facts if begun.facts[name] != now.facts.get(name)]
+    if begun.md5 is not None and now.md5 is not None and begun.md5 != now.md5:
+        different.append("md5")
+    if different:
+        name = different[0]
+        before, after = ({**one.facts, "md5": one.md5}.get(name) for one in (begun, now))
+        where = now.path if begun.path == now.path else f"{now.path}, which was {begun.path}"
+        raise InputError(
+            f"{run_dir}: {option} {where}: not the contents that the run began with ({name} {before}, now {after}); "
+            f"{mend}"
+        )

@@ -1,0 +1,159 @@
+"""A continued run: the same data from another place are the same, other data in the same place are not."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.guards.same_inputs import (
+    NAME,
+    InputIdentities,
+    input_identities,
+    read_identities,
+    require_same_inputs,
+    write_identities,
+)
+from data_prep.sample_order.blend_file import write_blend
+from stage.errors import InputError
+from stage.manifest import manifest_path
+from tests.benchmark.tiny import CPU, TINY, Inputs
+
+
+@pytest.fixture
+def config(inputs: Inputs, tmp_path: Path) -> RunConfig:
+    """Of files that may be changed: datasets with their manifests, and what is like a checkpoint."""
+    for path in inputs.folder.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    for name in ("word/.zarray", "word/0.0", "metadata.json"):
+        (tmp_path / "checkpoint" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "checkpoint" / name).write_bytes(bytes(100))
+    return Inputs(tmp_path).config(tmp_path / "run", TINY, CPU)
+
+
+def continued(config: RunConfig, begun: InputIdentities) -> None:
+    require_same_inputs(config.run_dir, begun, input_identities(config))
+
+
+def elsewhere(config: RunConfig, folder: Path) -> RunConfig:
+    """The same configuration with all paths below another folder."""
+
+    def moved(data_path: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(folder / Path(part).name) if "/" in part else part for part in data_path)
+
+    return dataclasses.replace(
+        config,
+        train_data_path=moved(config.train_data_path),
+        valid_data_path=moved(config.valid_data_path),
+        checkpoint=folder / "checkpoint",
+    )
+
+
+def test_moved_linked_and_copied_data_are_the_same(config: RunConfig, tmp_path: Path) -> None:
+    begun = input_identities(config)
+    here = Path(config.valid_data_path[1]).parent
+    (tmp_path / "link").symlink_to(here, target_is_directory=True)
+    continued(elsewhere(config, tmp_path / "link"), begun)
+    shutil.copytree(here, tmp_path / "copy", ignore=shutil.ignore_patterns("copy", "link", "*.manifest.json"))
+    continued(elsewhere(config, tmp_path / "copy"), begun)
+    gone = dataclasses.replace(config, checkpoint=tmp_path / "gone")
+    continued(gone, begun)  # it goes on from its own
+    continued(dataclasses.replace(config, checkpoint=None), begun)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def exchange(folder: Path) -> None:
+    for kind in ("bin", "idx"):
+        (folder / f"train_1.{kind}").write_bytes((folder / f"train_0.{kind}").read_bytes())
+
+
+def tell_other_md5(folder: Path) -> None:
+    path = manifest_path(folder / "train_1")
+    path.write_text(path.read_text().replace('"md5": null', f'"md5": "{32 * "0"}"'))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda folder: flip(folder / "valid.bin"), "--valid-data-path .*valid: not the contents .*samples_md5"),
+        (exchange, "--train-data-path .*train_1: not the contents that the run began with .*documents 50, now 60"),
+        (lambda folder: flip(folder / "checkpoint" / "word" / "0.0"), "--checkpoint .*samples_md5"),
+        (lambda folder: (folder / "checkpoint" / "word" / "0.0").unlink(), "--checkpoint .*files 2, now 1"),
+    ],
+)
+def test_other_contents_in_the_same_place_are_refused(
+    change: Callable[[Path], None], complaint: str, config: RunConfig
+) -> None:
+    begun = input_identities(config)
+    change(Path(config.valid_data_path[1]).parent)
+    with pytest.raises(InputError, match=complaint) as error:
+        continued(config, begun)
+    assert "choose another --run-dir" in str(error.value)
+
+
+def test_manifests_that_tell_different_sums_are_enough(config: RunConfig) -> None:
+    folder = Path(config.valid_data_path[1]).parent
+    tell_other_md5(folder)
+    begun = input_identities(config)
+    path = manifest_path(folder / "train_1")
+    path.write_text(path.read_text().replace(32 * "0", 32 * "1"))
+    with pytest.raises(InputError, match=f"train_1: not the contents .*md5 {32 * '0'}, now {32 * '1'}"):
+        continued(config, begun)
+
+
+def test_small_files_of_the_checkpoint_may_differ(config: RunConfig) -> None:
+    begun = input_identities(config)
+    assert config.checkpoint is not None
+    flip(config.checkpoint / "metadata.json")
+    continued(config, begun)
+
+
+@pytest.mark.parametrize(
+    ("weights", "same"),
+    [(("1", "1"), True), (("3", "3.0"), True), (("0.5", "0.25"), False)],
+)
+def test_weights_count_by_their_ratio(weights: tuple[str, str], same: bool, config: RunConfig) -> None:
+    begun = input_identities(config)
+    first, second = config.train_data_path[1::2]
+    changed = dataclasses.replace(config, train_data_path=(weights[0], first, weights[1], second))
+    if same:
+        continued(changed, begun)
+    else:
+        with pytest.raises(InputError, match=r"began with --train-data-path 0\.5 .*, now it is 0\.666667 "):
+            continued(changed, begun)
+
+
+def test_order_number_and_kind_of_the_datasets_count(config: RunConfig, tmp_path: Path) -> None:
+    begun = input_identities(config)
+    first, second = config.train_data_path[1::2]
+    for other in (("0.5", second, "0.5", first), ("1.0", first), (first,), ("1", first, "1", second, "1", second)):
+        with pytest.raises(InputError, match="--train-data-path"):
+            continued(dataclasses.replace(config, train_data_path=other), begun)
+    alone = dataclasses.replace(config, valid_data_path=config.valid_data_path[1:])
+    with pytest.raises(InputError, match="--valid-data-path"):  # a blend of one has a margin, and another order
+        continued(alone, begun)
+    blend = tmp_path / "both.blend.json"
+    write_blend(blend, [Path(first), Path(second)], [0.5, 0.5], [1, 1])
+    continued(dataclasses.replace(config, train_data_path=(str(blend),)), begun)
+
+
+def test_it_is_written_and_read(config: RunConfig) -> None:
+    assert read_identities(config.run_dir.parent) is None
+    found = input_identities(config)
+    config.run_dir.mkdir()
+    write_identities(config.run_dir, found)
+    again = read_identities(config.run_dir)
+    assert again == found
+    for content in ("{", "[]", json.dumps({"train": 1}), json.dumps({"train": [{"a": 1}]})):
+        (config.run_dir / NAME).write_text(content)
+        with pytest.raises(InputError, match=r"inputs\.json: not what a run writes .*choose another --run-dir"):
+            read_identities(config.run_dir)
