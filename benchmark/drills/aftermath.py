@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.drills.injector import STRUCK
+from benchmark.evidence.companion import read_companion
+from benchmark.evidence.evidence_checks import check_evidence
 from benchmark.results.mllog import LogEvent, read_log
 from benchmark.results.recorded_events import RecordedEvent, read_events
 from benchmark.supervision.attempt_folder import all_attempts, attempts_folder
@@ -18,7 +20,7 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, ne
 from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays
 from stage.errors import InputError
 
-UNEQUAL = ("tracked_stats", "restart")
+UNEQUAL = ("tracked_stats", "restart", "evidence")
 """Keys of the MLPerf log whose values, or whose being there, depend on the time."""
 SAID = ("*.log", "*.txt", "*.json", "*.out")
 MOST_SAID = 4 << 20
@@ -69,6 +71,8 @@ class Aftermath:
     """Digests of weights and moments in it."""
     said: str
     """All that was printed and written for people."""
+    evidence: tuple[str, ...] = ()
+    """What does not hold in the run's chain of evidence, or between it and the log."""
 
     @property
     def losses(self) -> dict[int, float]:
@@ -99,7 +103,15 @@ def read_aftermath(config: RunConfig, folder: Path) -> Aftermath:
         steps=steps,
         arrays={} if steps is None else _sound_digests(checkpoint_path(run_dir, steps)),
         said=_said(run_dir, folder, events),
+        evidence=tuple(_evidence_deviations(run_dir, result)) if config.evidence and log else (),
     )
+
+
+def _evidence_deviations(run_dir: Path, result: Path) -> list[str]:
+    try:
+        return [one.line() for one in check_evidence(read_companion(run_dir), read_log(result)).deviations]
+    except InputError as error:
+        return [str(error)]
 
 
 def array_digests(checkpoint: Path) -> dict[str, str]:

@@ -57,6 +57,8 @@ def judge(drill: Drill, ended: Ended, undisturbed: Aftermath, *, save_interval: 
     problems += log_problems(left, undisturbed if drill.outcome == "healed" else None, ended=ended_by_itself)
     if drill.outcome == "healed":
         problems += differences
+    if drill.outcome != "stopped":
+        problems += [f"evidence: {deviation}" for deviation in left.evidence[:SHOWN]]
     if not drill.may_not_strike and len(left.struck) < len({(fault.at, fault.act) for fault in drill.faults}):
         problems.append("a fault did not strike")
     if drill.attempts is not None and len(left.attempts) != drill.attempts:

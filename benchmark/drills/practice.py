@@ -140,5 +140,6 @@ def practice_config(
         "seed": 17,
         "save_interval": SAVE_INTERVAL,
         "audit_interval": 0,
+        "evidence": True,
     }
     return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir, **{**common, **fields})

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from benchmark.config.run_config import Benchmark
 from benchmark.config.schedule import learning_rate
-from benchmark.evidence.chain_links import NOTHING, Chain
+from benchmark.evidence.chain_links import Chain
+from benchmark.evidence.chain_prints import batches_again, evaluations_apart, steps_without_effect, unreadable_prints
 from benchmark.evidence.link_contents import (
     VERSION,
     BeginLink,
@@ -21,6 +22,8 @@ from benchmark.evidence.mismatch import Mismatch
 
 MOST_TOLD = 8
 """Deviations of a kind; one more says how many there are."""
+MOST_SKIPPED = 1000
+"""Steps of a run without a finite norm."""
 
 
 def chain_deviations(chain: Chain, benchmark: Benchmark, *, went_back: bool = False) -> list[Mismatch]:
@@ -34,15 +37,19 @@ def chain_deviations(chain: Chain, benchmark: Benchmark, *, went_back: bool = Fa
         found.append(Mismatch(None, "the chain", f"{len(chain.links)} links that hold", chain.problem))
     if begin.version != VERSION:
         found.append(Mismatch(None, "the chain's form", str(begin.version), f"{VERSION}, which this code can check"))
-    if begin.step or chain.links[0].previous != NOTHING:
-        lost = Mismatch(None, "the beginning", f"after {begin.step} steps", "no links of the steps before")
-        found.append(lost)
     if len(begin.names) != len(begin.sizes):
         found.append(Mismatch(None, "tensors", f"{len(begin.names)} names", f"{len(begin.sizes)} sizes"))
     found += _told(_out_of_order(chain))
     found += _told(_times(chain))
     if not went_back:
-        found += _told(_against_schedule(chain.of(StepLink), benchmark))
+        found += _told(_against_schedule(chain.of(StepLink), benchmark, begin.step))
+    prints = (
+        unreadable_prints(chain),
+        steps_without_effect(chain),
+        batches_again(chain, benchmark.global_batch_size),
+        evaluations_apart(chain),
+    )
+    found += [one for kind in prints for one in _told(kind)]
     return found + _told(_evaluations(chain, benchmark)) + _told(_checkpoints(chain))
 
 
@@ -84,9 +91,11 @@ def _times(chain: Chain) -> Iterator[Mismatch]:
         before = link.content.time_ms
 
 
-def _against_schedule(steps: Sequence[StepLink], benchmark: Benchmark) -> Iterator[Mismatch]:
-    """First sample and learning rate, to the last bit."""
-    size, skipped = benchmark.global_batch_size, 0
+def _against_schedule(steps: Sequence[StepLink], benchmark: Benchmark, lost: int) -> Iterator[Mismatch]:
+    """First sample and learning rate, to the last bit. ``lost``: steps before the first link, some of them perhaps
+    skipped: as many as make the first rate right."""
+    size = benchmark.global_batch_size
+    skipped = next((some for some in range(min(lost, MOST_SKIPPED) + 1) if _rate_fits(steps, some, benchmark)), 0)
     for link in steps:
         before = (link.step - 1) * size
         if link.first_sample != benchmark.start_samples + before:
@@ -96,6 +105,14 @@ def _against_schedule(steps: Sequence[StepLink], benchmark: Benchmark) -> Iterat
         if link.learning_rate != rate:
             yield Mismatch(link.step, "learning rate", repr(link.learning_rate), f"{rate!r} by the schedule")
         skipped += link.skipped
+
+
+def _rate_fits(steps: Sequence[StepLink], skipped: int, benchmark: Benchmark) -> bool:
+    """Whether the first step's learning rate is that after so many skipped ones."""
+    if not steps:
+        return True
+    done = (steps[0].step - 1 - skipped) * benchmark.global_batch_size
+    return steps[0].learning_rate == learning_rate(benchmark.start_samples + done, benchmark.optimizer)
 
 
 def _evaluations(chain: Chain, benchmark: Benchmark) -> Iterator[Mismatch]:

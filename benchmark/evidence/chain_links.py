@@ -100,12 +100,12 @@ def encode_link(content: Content, previous: str) -> tuple[bytes, str]:
     return body + f',"digest":"{digest}"}}'.encode(), digest
 
 
-def read_chain(path: Path) -> Chain:
-    """The chain in a file. Raises InputError where there is none, or it is too large to be read."""
+def read_chain(path: Path, most_bytes: int = MOST_BYTES) -> Chain:
+    """The chain in a file. Raises InputError where there is none, or it is larger than ``most_bytes``."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; a run writes it with train --evidence")
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected at most {MOST_BYTES:,}; it is no run's")
+    if path.stat().st_size > most_bytes:
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected at most {most_bytes:,}; it is no run's")
     links: list[Link] = []
     problem, torn = None, False
     for number, line, end in _lines(path):

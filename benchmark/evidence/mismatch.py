@@ -19,6 +19,8 @@ class Mismatch:
     """What is."""
     far: str = ""
     """How far apart they are, and how far they may be."""
+    log_line: int | None = None
+    """Line of the MLPerf log that it is about; None: it is about the evidence."""
 
     def line(self) -> str:
         """For people: nothing in it that a terminal would obey, and not too long."""

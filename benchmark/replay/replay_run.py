@@ -5,13 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
-from benchmark.evidence.chain_and_log import log_deviations, went_back
-from benchmark.evidence.chain_checks import chain_deviations
-from benchmark.evidence.chain_links import EVIDENCE, Chain, read_chain
+from benchmark.evidence.chain_links import Chain
+from benchmark.evidence.companion import read_companion
+from benchmark.evidence.evidence_checks import check_evidence
 from benchmark.evidence.fingerprint_match import (
     TOLERANCES,
     Tensors,
@@ -24,7 +23,7 @@ from benchmark.evidence.fingerprint_match import (
 )
 from benchmark.evidence.link_contents import EvaluationLink, Machinery, ResumeLink, StepLink
 from benchmark.evidence.mismatch import Mismatch
-from benchmark.replay.recorded_config import Replacements, read_json, recorded_config
+from benchmark.replay.recorded_config import Replacements, recorded_config
 from benchmark.replay.recounted_samples import sample_deviations
 from benchmark.replay.replay_ranks import replay_on_ranks
 from benchmark.replay.replay_result import ReplayResult
@@ -59,10 +58,12 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     """
     environment = read_environment()
     first, last = parse_steps(options.steps)
-    chain = read_chain(options.run_dir / EVIDENCE)
+    companion = read_companion(options.run_dir)
+    chain = companion.chain
     config = recorded_config(options.run_dir, options.given)
     start = None if options.without_training else start_of(options.run_dir, chain, first, last)
-    deviations = [*_config_deviations(chain, options.run_dir, config), *_folder_deviations(chain, options, config)]
+    log = read_log(options.log or options.run_dir / f"result_{config.result_number}.txt")
+    deviations = check_evidence(companion, log).deviations
     notes = [*_notes(chain, config)]
     sizes = parameter_sizes(config.benchmark.model)
     if chain.begin is None or (chain.begin.names, chain.begin.sizes) != (tuple(sizes), tuple(sizes.values())):
@@ -158,28 +159,6 @@ def _result(
         recorded_step_s=statistics.median(recorded) if recorded else None,
         replayed_step_s=statistics.median(found.seconds) if found is not None and found.seconds else None,
     )
-
-
-def _folder_deviations(chain: Chain, options: ReplayOptions, config: RunConfig) -> list[Mismatch]:
-    """Of the chain in itself, and of the log."""
-    log = read_log(options.log or options.run_dir / f"result_{config.result_number}.txt")
-    told = chain_deviations(chain, config.benchmark, went_back=went_back(log))
-    return told + log_deviations(chain, log, config.benchmark)
-
-
-def _config_deviations(chain: Chain, run_dir: Path, config: RunConfig) -> Iterator[Mismatch]:
-    """config.json, by which is trained, and the chain's beginning must tell the same."""
-    if chain.begin is None:
-        return
-    file = read_json(run_dir / "config.json")
-    for name, recorded in (("seed", chain.begin.seed), ("precision", chain.begin.precision)):
-        if file.get(name) != recorded:
-            yield Mismatch(None, f"{name} of config.json", str(file.get(name)), f"{recorded} in the chain")
-    benchmark: dict[str, Any] = file["benchmark"]
-    for name in dict.fromkeys((*benchmark, *chain.begin.benchmark)):
-        one, other = benchmark.get(name), chain.begin.benchmark.get(name)
-        if one != other:
-            yield Mismatch(None, f"{name} of config.json", f"{one}"[:200], f"{other} in the chain"[:200])
 
 
 def _progress_deviations(config: RunConfig, seed: int, start_samples: int, chain: Chain) -> Iterator[Mismatch]:

@@ -7,15 +7,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmark.config.run_config import Benchmark
-from benchmark.config.typed_json import dataclass_from_json
-from benchmark.evidence.chain_and_log import log_deviations, went_back
-from benchmark.evidence.chain_checks import chain_deviations
-from benchmark.evidence.chain_links import EVIDENCE, Chain, read_chain
+from benchmark.evidence.chain_links import EVIDENCE
+from benchmark.evidence.companion import CONFIG, Companion, read_companion
+from benchmark.evidence.evidence_checks import check_evidence
 from benchmark.results.recorded_run import RecordedRun
 from stage.errors import InputError
-
-CONFIG = "config.json"
 
 
 def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
@@ -24,11 +20,9 @@ def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
     Nothing is trained again: that is what ``replay`` does.
     """
     told = []
-    for number, result, chain in _with_evidence(results):
-        where = str(result.path.with_name(CONFIG))
-        benchmark = dataclass_from_json(Benchmark, result.config.get("benchmark"), f"{where}: benchmark")
-        log = result.summary.log
-        found = chain_deviations(chain, benchmark, went_back=went_back(log)) + log_deviations(chain, log, benchmark)
+    for number, result, companion in _with_evidence(results):
+        chain = companion.chain
+        found = check_evidence(companion, result.summary.log).deviations
         if found:
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             raise InputError(f"{chain.path}: {found[0].line()}{more}; give the run as it was made, or without evidence")
@@ -38,16 +32,16 @@ def require_evidence_holds(results: Sequence[RecordedRun]) -> list[str]:
 
 def copy_evidence(folder: Path, results: Sequence[RecordedRun]) -> None:
     """Make ``folder`` where there is any."""
-    for number, result, chain in _with_evidence(results):
+    for number, result, companion in _with_evidence(results):
         place = folder / f"result_{number}"
         place.mkdir(parents=True)
-        shutil.copyfile(chain.path, place / EVIDENCE)
+        shutil.copyfile(companion.chain.path, place / EVIDENCE)
         shutil.copyfile(result.path.with_name(CONFIG), place / CONFIG)
 
 
-def _with_evidence(results: Sequence[RecordedRun]) -> Iterator[tuple[int, RecordedRun, Chain]]:
-    """Those whose folder is that of their run, with its chain."""
+def _with_evidence(results: Sequence[RecordedRun]) -> Iterator[tuple[int, RecordedRun, Companion]]:
+    """Those whose folder is that of their run."""
     for number, result in enumerate(results):
         path = result.path.with_name(EVIDENCE)
         if result.config and path.is_file():
-            yield number, result, read_chain(path)
+            yield number, result, read_companion(path.parent)

@@ -16,7 +16,7 @@ from benchmark.review.rules import (
     speed_rules,
     system_rules,
 )
-from benchmark.review.rules.folders import package_rules, result_folder_rules
+from benchmark.review.rules.folders import evidence_rules, package_rules, result_folder_rules
 from benchmark.review.rules.set_rules import Runs
 from benchmark.review.rules.system_rules import Described
 
@@ -140,6 +140,14 @@ RESULT_RULES: tuple[Rule[ResultSet], ...] = (
     Rule("rcp.only_by_void_data", "error", facts("5.10", "the entry at 3072"), convergence_rules.only_by_void_data),
     Rule("rcp.void_data", "warning", facts("5.10", "the entry at 3072"), convergence_rules.void_data),
     Rule("rcp.scaled", "note", facts("5.6", "normalisation"), convergence_rules.scaled),
+    Rule("evidence.contradicts", "error", facts("7.3, 7.9", "runs and scoring"), evidence_rules.contradictions),
+    Rule("evidence.gap", "warning", facts("7.9", "runs and scoring"), evidence_rules.gaps),
+    Rule("evidence.left_out", "warning", facts("7.9, 7.12", "submission content"), evidence_rules.left_out),
+    Rule("evidence.not_here", "note", facts("7.9", "runs and scoring"), evidence_rules.not_here),
+    Rule("evidence.fits", "note", facts("7.9", "runs and scoring"), evidence_rules.fits),
+    Rule("evidence.same_run", "error", facts("6.8, 7.9", "runs and scoring"), evidence_rules.copied_links),
+    Rule("evidence.other_start", "error", facts("7.2, 7.9", "submission rules"), evidence_rules.other_start),
+    Rule("evidence.other_data", "error", facts("7.1, 7.2", "data"), evidence_rules.other_data),
 )
 
 SYSTEM_RULES: tuple[Rule[Described], ...] = (
@@ -168,6 +176,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.unread_run", "error", facts("4.2, 7.9", "runs and scoring"), result_folder_rules.unread_runs),
     Rule("package.misplaced", "error", facts("4.1", "layout"), result_folder_rules.misplaced),
     Rule("package.result_links", "error", facts("4.1, 4.12", "layout"), result_folder_rules.result_links),
+    Rule("evidence.unread", "warning", facts("7.9, 7.12", "submission content"), evidence_rules.unread),
     Rule("package.bypass", "error", facts("4.9, 7.11", "bypass"), result_folder_rules.bypass),
     Rule("package.bypass_round_3", "warning", facts("4.9, 7.11", "bypass"), result_folder_rules.bypass_in_round_3),
     Rule("package.bypass_others", "note", facts("4.9"), result_folder_rules.bypass_of_others),

@@ -72,6 +72,7 @@ def test_what_is_not_right_is_named() -> None:
     assert _judged(dataclasses.replace(DRILL, words=("nobody",))) == ("nobody said 'nobody'",)
     assert _judged(dataclasses.replace(DRILL, status=2)) == ("status 0, expected 2",)
     assert _judged(dataclasses.replace(DRILL, most_detection_s=0.1))[0].startswith("detected after 0.25 s")
+    assert _judged(evidence=("step 3: time", "b", "c", "d")) == ("evidence: step 3: time", "evidence: b", "evidence: c")
     assert _judged(action="stop")[0] == "stopped, expected healed"
     assert _judged(finished=None)[0] == "unfinished, expected healed"
     assert _judged(finished="diverged")[0] == "stopped, expected healed"

@@ -124,6 +124,5 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     write(tmp_path / EVIDENCE)
     monkeypatch.setattr(chain_links, "MOST_LINE_BYTES", 200)
     assert read_chain(tmp_path / EVIDENCE).problem == "line 1: longer than 200 bytes"
-    monkeypatch.setattr(chain_links, "MOST_BYTES", 100)
     with pytest.raises(InputError, match="expected at most 100; it is no run's"):
-        read_chain(tmp_path / EVIDENCE)
+        read_chain(tmp_path / EVIDENCE, most_bytes=100)
