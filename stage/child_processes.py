@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from stage.errors import InputError
@@ -36,12 +37,33 @@ def run_module(
 
 def require_free_port(port: int) -> None:
     """Raise InputError where something listens at ``port`` of this machine."""
-    with socket.socket(socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with _reusable_socket() as probe:
         try:
             probe.bind(("", port))
         except OSError as error:
             raise InputError(f"port {port}: {error.strerror}; choose another MASTER_PORT or leave it out") from error
+
+
+@contextmanager
+def reserved_port() -> Iterator[int]:
+    """A port of this machine that nobody else is given until the block ends, but that processes can be told to meet at.
+
+    A socket is bound to it and does not listen: the kernel then leaves the port out of those it chooses itself, for
+    whoever asks for any, and lets one that names it with SO_REUSEADDR, as PyTorch's store does, bind it too.
+    """
+    with _reusable_socket() as held:
+        held.bind(("", 0))
+        yield held.getsockname()[1]
+
+
+def _reusable_socket() -> socket.socket:
+    """Not bound yet; for IPv4 and, where the machine has it, IPv6."""
+    dual = socket.has_dualstack_ipv6()
+    made = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if dual:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    return made
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> int:

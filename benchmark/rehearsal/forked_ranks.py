@@ -6,12 +6,13 @@ exit status is the highest.
 
 import multiprocessing
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
+
+from stage.child_processes import reserved_port
 
 GRACE_S = 2.0
 """From the first failure until the others are asked to end …"""
@@ -41,21 +42,22 @@ def run_ranks(
 
     ``log`` gets what they print.
     """
-    context, port = fork_server(), _free_port()
-    ranks = [
-        context.Process(
-            target=_rank, args=(function, tuple(arguments), _variables(rank, processes, port, environment), log)
-        )
-        for rank in range(processes)
-    ]
-    for rank in ranks:
-        rank.start()
-    try:
-        _wait(ranks)
-    finally:
+    context = fork_server()
+    with reserved_port() as port:
+        ranks = [
+            context.Process(
+                target=_rank, args=(function, tuple(arguments), _variables(rank, processes, port, environment), log)
+            )
+            for rank in range(processes)
+        ]
         for rank in ranks:
-            rank.kill()
-            rank.join()
+            rank.start()
+        try:
+            _wait(ranks)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.join()
     return highest_status([rank.exitcode for rank in ranks])
 
 
@@ -103,10 +105,3 @@ def _rank(function: Callable[..., object], arguments: Sequence[Any], variables: 
     os.close(handle)
     os.environ.update(variables)
     function(*arguments)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port: int = free.getsockname()[1]
-        return port

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import queue
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
+from stage.child_processes import reserved_port
 from stage.manifest import record_of, write_manifest
 from tests.forked import fork_server
 
@@ -113,28 +113,27 @@ def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any)
     The processes are forked from one that has imported PyTorch already. A failure in one of them is raised here.
     """
     context = fork_server()
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
     results = context.Queue()
-    processes = [
-        context.Process(target=_call, args=(rank, world_size, port, results, function, arguments))
-        for rank in range(world_size)
-    ]
-    for process in processes:
-        process.start()
     found: dict[int, Any] = {}
-    try:
-        while len(found) < world_size:
-            rank, failure, result = _next(results, processes)
-            if failure is not None:
-                raise RuntimeError(f"rank {rank}: {failure}")
-            found[rank] = result
-        for process in processes:
-            process.join(10)
-    finally:
-        for process in processes:
-            process.kill()
+    with reserved_port() as port:
+        processes = [
+            context.Process(target=_call, args=(rank, world_size, port, results, function, arguments))
+            for rank in range(world_size)
+        ]
+        try:
+            for process in processes:
+                process.start()
+            while len(found) < world_size:
+                rank, failure, result = _next(results, processes)
+                if failure is not None:
+                    raise RuntimeError(f"rank {rank}: {failure}")
+                found[rank] = result
+            for process in processes:
+                process.join(10)
+        finally:
+            for process in processes:
+                if process.pid is not None:
+                    process.kill()
     return [found[rank] for rank in range(world_size)]
 
 

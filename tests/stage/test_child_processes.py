@@ -1,12 +1,16 @@
-"""Processes that end with whoever started them."""
+"""Processes that end with whoever started them, and the ports where they meet."""
 
 import multiprocessing
 import os
 import signal
+import socket
 import time
 from multiprocessing.connection import Connection
 
-from stage.child_processes import end_with_parent
+import pytest
+
+from stage.child_processes import end_with_parent, require_free_port, reserved_port
+from stage.errors import InputError
 
 FORK = multiprocessing.get_context("fork")
 
@@ -14,12 +18,12 @@ FORK = multiprocessing.get_context("fork")
 def _child(pids: Connection) -> None:
     end_with_parent()
     pids.send(os.getpid())
-    time.sleep(60)
+    time.sleep(600)
 
 
 def _parent(pids: Connection) -> None:
     FORK.Process(target=_child, args=(pids,)).start()
-    time.sleep(60)
+    time.sleep(600)
 
 
 def _has_ended(pid: int) -> bool:
@@ -39,7 +43,24 @@ def test_a_child_ends_when_its_parent_is_killed() -> None:
     assert parent.pid is not None
     os.kill(parent.pid, signal.SIGKILL)
     parent.join()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not _has_ended(child):
         assert time.monotonic() < deadline, "it goes on without its parent"
         time.sleep(0.01)
+
+
+def test_a_reserved_port_is_given_to_nobody_else_and_can_be_met_at() -> None:
+    with reserved_port() as port:
+        for host in ("", "127.0.0.1"):
+            with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+                other.bind((host, port))  # as the kernel does for who asks for any port: without SO_REUSEADDR
+        require_free_port(port)
+        with socket.create_server(("", port)) as server, socket.create_connection(("127.0.0.1", port)):
+            server.accept()[0].close()
+            with pytest.raises(InputError, match=f"port {port}: Address already in use; choose another MASTER_PORT"):
+                require_free_port(port)
+
+
+def test_two_reserved_ports_differ() -> None:
+    with reserved_port() as first, reserved_port() as second:
+        assert first != second

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.preflight import run_checks, world_checks
 from benchmark.preflight.preflight_check import CheckResult, Place, PreflightCheck
 from benchmark.training.engine.distributed import joined_world, read_environment
+from stage.child_processes import reserved_port
 from stage.errors import InputError
 from tests.benchmark.preflight.places import alone
 from tests.benchmark.tiny import Inputs, in_processes
@@ -71,13 +71,12 @@ def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_process_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}.items():
-        monkeypatch.setitem(os.environ, name, value)
-    with (
-        pytest.raises(InputError, match="not all 2 processes came to localhost"),
-        joined_world(PAIR, read_environment(), timedelta(seconds=0.2)),
-    ):
-        pass
+    with reserved_port() as port:
+        place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+        for name, value in place.items():
+            monkeypatch.setitem(os.environ, name, value)
+        with (
+            pytest.raises(InputError, match="not all 2 processes came to localhost"),
+            joined_world(PAIR, read_environment(), timedelta(seconds=0.2)),
+        ):
+            pass

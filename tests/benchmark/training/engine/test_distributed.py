@@ -21,6 +21,7 @@ from benchmark.training.engine.distributed import (
     set_environment,
 )
 from benchmark.training.train import train
+from stage.child_processes import reserved_port
 from stage.errors import InputError
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
@@ -133,10 +134,8 @@ def test_replicas_are_farther_apart_than_shards() -> None:
 
 @pytest.mark.slow
 def test_processes_that_do_not_come_are_waited_for_and_counted() -> None:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(RuntimeError, match=rf"not all 2 processes came to localhost:{port} within 1 s; see which"):
+    expected = "not all 2 processes came to localhost:PORT within 1 s; see which"
+    with reserved_port() as port, pytest.raises(RuntimeError, match=expected.replace("PORT", str(port))):
         in_processes(1, _come_alone, system_of(2), port)
 
 
