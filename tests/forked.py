@@ -21,7 +21,9 @@ PRELOADED = (
     "checkpoint_convert.__main__",
     "checksums.__main__",
     "data_prep.__main__",
+    "torch._dynamo",  # PyTorch imports it when the first module is made
     "tests.benchmark.tiny",
+    "tests.set_aside",
 )
 
 

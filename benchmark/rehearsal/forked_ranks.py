@@ -19,7 +19,13 @@ GRACE_S = 2.0
 KILL_S = 3.0
 """… and from there until they are killed."""
 POLL_S = 0.2
-PRELOADED = ("benchmark.training.process", "benchmark.drills.injector", "benchmark.config.run_options", "tyro")
+PRELOADED = (
+    "benchmark.training.process",
+    "benchmark.drills.injector",
+    "benchmark.config.run_options",
+    "tyro",
+    "torch._dynamo",  # PyTorch imports it when the first module is made
+)
 
 
 def fork_server() -> Any:

@@ -16,36 +16,35 @@ from benchmark.debugging.collective_trace import (
 from tests.benchmark.tiny import in_processes
 
 
-def _wait_for_the_other() -> list[PendingCollective]:
-    """Rank 1 comes to the second sum once rank 0 has seen itself wait for it."""
+def _wait_for_the_other(has_seen: Path) -> list[PendingCollective]:
+    """Rank 1 comes to the second sum once rank 0 has seen itself wait for it, and made the file."""
     dist.init_process_group("gloo", init_method="env://")
     rank = dist.get_rank()
     dist.all_reduce(torch.ones(4))
     seen: list[list[PendingCollective]] = []
     if rank == 0:
-        thread = threading.Thread(target=lambda: seen.append(_once_it_waits()))
+        thread = threading.Thread(target=lambda: seen.append(_once_it_waits(has_seen)))
         thread.start()
         dist.all_reduce(torch.ones(2, 3))
         thread.join()
     else:
-        time.sleep(0.5)
+        while not has_seen.exists():
+            time.sleep(0.01)
         seen.append(pending_collectives(trace()))
         dist.all_reduce(torch.ones(2, 3))
     dist.barrier()
     return seen[0]
 
 
-def _once_it_waits() -> list[PendingCollective]:
-    for _ in range(400):
-        found = pending_collectives(trace())
-        if found:
-            return found
+def _once_it_waits(has_seen: Path) -> list[PendingCollective]:
+    while not (found := pending_collectives(trace())):
         time.sleep(0.01)
-    return []
+    has_seen.touch()
+    return found
 
 
-def test_what_a_process_waits_in_is_told() -> None:
-    waits, does_not = in_processes(2, _wait_for_the_other)
+def test_what_a_process_waits_in_is_told(tmp_path: Path) -> None:
+    waits, does_not = in_processes(2, _wait_for_the_other, tmp_path / "has seen")
     (one,) = waits
     assert (one.name, one.number, one.sizes) == ("gloo:all_reduce", 2, ((2, 3),))
     assert one.line() == "gloo:all_reduce number 2 of group 0 default_pg, shape 2x3"

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from benchmark.debugging.collective_trace import pending_collectives, trace
 from benchmark.debugging.hang_explainer import explaining
 from benchmark.supervision.heartbeat import SIZE, HangLimits, Heartbeat, ask
 from tests.benchmark.tiny import in_processes
@@ -22,14 +23,19 @@ def _told_while_waiting(folder: Path) -> list[str]:
     dist.init_process_group("gloo", init_method="env://")
     with explaining(heartbeat, path):
         if rank == 0:
-            threading.Timer(1.0, ask, [mmap.mmap(heartbeat.handle, SIZE)]).start()
+            threading.Thread(target=_ask_once_it_waits, args=(heartbeat,)).start()
         else:
-            deadline = time.monotonic() + 60
-            while not path.exists() and time.monotonic() < deadline:
-                time.sleep(0.1)
+            while not path.exists():
+                time.sleep(0.05)
         dist.all_reduce(torch.zeros(2, 3))
     dist.destroy_process_group()
     return list(json.loads(path.read_text())) if rank == 0 else []
+
+
+def _ask_once_it_waits(heartbeat: Heartbeat) -> None:
+    while not pending_collectives(trace()):
+        time.sleep(0.01)
+    ask(mmap.mmap(heartbeat.handle, SIZE))
 
 
 @pytest.mark.slow

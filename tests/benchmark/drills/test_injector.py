@@ -1,6 +1,7 @@
 """Faults strike at their moment, once, and are noted."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -59,16 +60,22 @@ def test_strikes_in_calls_and_repeats_what_repeats(
     assert len((tmp_path / STRUCK).read_text().splitlines()) == 2
 
 
-def test_strikes_later(tmp_path: Path, struck: list[str]) -> None:
+def test_strikes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    struck_s: list[float] = []
+
+    def note(_: Any, arguments: Any) -> Any:
+        struck_s.append(time.monotonic())
+        return arguments
+
+    monkeypatch.setitem(ACTS, "kill", note)
     injector = _injector(tmp_path, Fault("kill", "passes", (1, 1), 1, delay_s=0.05))
+    entered_s, before = time.monotonic(), set(threading.enumerate())
     injector.enter("passes", 1)
     injector.enter("passes", 2)
-    assert struck == []
-    deadline = time.monotonic() + 30
-    while not struck and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
-    assert struck == ["passes"]
+    for timer in set(threading.enumerate()) - before:
+        timer.join()
+    (when_s,) = struck_s
+    assert when_s - entered_s >= 0.05
 
 
 def test_a_slow_process_computes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

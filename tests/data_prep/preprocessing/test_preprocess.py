@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -210,8 +209,21 @@ def larger(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[l
     return inputs, sums(folder / "expected")
 
 
-def _in_a_session_of_its_own(inputs: list[Path], tokenizer: Path, prefix: Path) -> None:
+def _killed_at(sign: str, count: int, inputs: list[Path], tokenizer: Path, prefix: Path) -> None:
+    """In a session of its own, which ends with all its workers as soon as there are ``count`` files that match."""
     os.setsid()
+    replace = os.replace
+
+    def look() -> None:
+        if len(list(prefix.parent.glob(f"x.parts/{sign}"))) >= count:
+            os.killpg(0, signal.SIGKILL)
+
+    def replace_and_look(source: Path, target: Path) -> None:
+        look()
+        replace(source, target)
+        look()
+
+    setattr(os, "replace", replace_and_look)  # noqa: B010
     preprocess(inputs, tokenizer, prefix, workers=2)
 
 
@@ -224,16 +236,12 @@ def _in_a_session_of_its_own(inputs: list[Path], tokenizer: Path, prefix: Path) 
 def test_killed_and_run_again(
     sign: str, count: int, larger: tuple[list[Path], Sums], tokenizer: Path, tmp_path: Path
 ) -> None:
-    """With all its workers, as soon as there are ``count`` files that match ``sign``."""
     inputs, expected = larger
-    process = FORK.Process(target=_in_a_session_of_its_own, args=(inputs, tokenizer, tmp_path / "x"))
+    process = FORK.Process(target=_killed_at, args=(sign, count, inputs, tokenizer, tmp_path / "x"))
     process.start()
-    while len(list(tmp_path.glob(f"x.parts/{sign}"))) < count:
-        assert process.is_alive()
-        time.sleep(0.001)
-    assert process.pid is not None
-    os.killpg(process.pid, signal.SIGKILL)
     process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert list(tmp_path.glob(f"x.parts/{sign}"))
     assert not manifest_path(tmp_path / "x").exists()
     arguments = ["--input", *inputs, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x", "--workers", 2]
     done = command("data_prep", "preprocess", *arguments)

@@ -18,6 +18,7 @@ from benchmark.training import run_requests
 from benchmark.training.checkpoints import checkpoint_writer, run_saves
 from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer
+from benchmark.training.run_requests import TriggerFiles
 from benchmark.training.step import StepResult
 from benchmark.training.train import train
 from tests.benchmark.runs import events, mlperf, system_of
@@ -41,6 +42,12 @@ def saved_after(run_dir: Path) -> list[int]:
 def _train_with(config: RunConfig, at_step: dict[int, str]) -> str:
     """What happens before the run's steps, counted from 1: a signal to the last rank, or a file from outside."""
     step, count = step_module.train_step, 0
+    watched: list[TriggerFiles] = []
+
+    class Watched(TriggerFiles):
+        def __init__(self, run_dir: Path) -> None:
+            super().__init__(run_dir)
+            watched.append(self)
 
     def counted(*arguments: Any, **keywords: Any) -> StepResult:
         nonlocal count
@@ -50,11 +57,13 @@ def _train_with(config: RunConfig, at_step: dict[int, str]) -> str:
             os.kill(os.getpid(), signal.Signals[happens])
         elif happens and not happens.startswith("SIG"):
             (config.run_dir / happens).touch()
-            time.sleep(0.2)  # so that the thread has seen it when the next step begins
+            while not all(files.save_asked() or files.exit_asked() for files in watched):
+                time.sleep(0.01)
         return step(*arguments, **keywords)
 
     setattr(train_module, "train_step", counted)  # noqa: B010
     setattr(run_requests, "LOOK_S", 0.02)  # noqa: B010
+    setattr(run_requests, "TriggerFiles", Watched)  # noqa: B010
     return train(config)
 
 
@@ -90,14 +99,15 @@ def test_by_default_the_clock_decides(inputs: Inputs, tmp_path: Path) -> None:
     assert not first["pause_measured"]
 
 
-def _with_slow_writing(config: RunConfig, seconds: dict[int, float], limits: dict[str, float]) -> str:
-    """The last process takes so long to write the checkpoint after a step; with other limits."""
+def _with_slow_writing(config: RunConfig, slow_after: int, until: str, limits: dict[str, float]) -> str:
+    """The last process writes the checkpoint after that step only when the run has said ``until``."""
     write = Checkpointer._write_shards
 
     def slow(checkpointer: Checkpointer, folder: Path) -> dict[str, str]:
         steps = int(folder.name.split("_")[1].split(".")[0])
         if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
-            time.sleep(seconds.get(steps, 0.0))
+            while steps == slow_after and until not in (config.run_dir / "events.jsonl").read_text():
+                time.sleep(0.05)
         return write(checkpointer, folder)
 
     setattr(Checkpointer, "_write_shards", slow)  # noqa: B010
@@ -110,8 +120,8 @@ def _with_slow_writing(config: RunConfig, seconds: dict[int, float], limits: dic
 
 def test_writing_that_hangs_on_one_process_stops_neither_training_nor_its_end(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
-    limits = {"STEP_PATIENCE_S": 0.2, "STOP_PATIENCE_S": 0.5}
-    assert in_processes(2, _with_slow_writing, config, {4: 1000.0}, limits) == ["completed"] * 2
+    limits = {"STEP_PATIENCE_S": 3.0, "STOP_PATIENCE_S": 0.5}
+    assert in_processes(2, _with_slow_writing, config, 4, "never said", limits) == ["completed"] * 2
     assert saved_after(config.run_dir) == [2]
     said = messages(config.run_dir)
     (late,) = (line for line in said if "a checkpoint is due" in line)
@@ -124,10 +134,10 @@ def test_writing_that_hangs_on_one_process_stops_neither_training_nor_its_end(in
 def test_slow_process_costs_a_checkpoint_and_the_next_is_written(inputs: Inputs, tmp_path: Path) -> None:
     """The others wait for it only so long, and their group of processes is of no use after that."""
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
-    limits = {"WRITE_LIMIT_S": 3.0}
-    assert in_processes(2, _with_slow_writing, config, {2: 5.0}, limits) == ["completed"] * 2
+    limits, given_up = {"WRITE_LIMIT_S": 4.0}, "the checkpoint after 2 steps could not be written: "
+    assert in_processes(2, _with_slow_writing, config, 2, given_up, limits) == ["completed"] * 2
     assert saved_after(config.run_dir) == [4, 6]
-    assert any("the checkpoint after 2 steps could not be written: " in line for line in messages(config.run_dir))
+    assert any(given_up in line for line in messages(config.run_dir))
     assert sorted(path.name for path in (config.run_dir / "checkpoints").iterdir()) == [
         "step_00000004",
         "step_00000006",
