@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from benchmark.speed_watch.device_health import DeviceReading
 from benchmark.speed_watch.slow_ranks import WINDOW
 from benchmark.training import train as training
 from benchmark.training.engine.distributed import read_environment
+from benchmark.training.engine.own_compute import HostTimer
 from benchmark.training.guards.speed_reports import SpeedReports
 from benchmark.training.loop import Status
 from model.passes.block_pass import BlockPass
@@ -133,29 +134,22 @@ def test_steps_beside_a_checkpoint_do_not_count(monkeypatch: pytest.MonkeyPatch)
     assert made.messages() == []
 
 
-SLOWED_BY = 0.3
+BLOCK_S, SLOWED_BY = 0.001, 0.3
 
 
 def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Status:
-    """Train; on that rank a block takes at least 30 % longer than the first ones took."""
-    if read_environment().rank == slow_rank:
-        setattr(BlockPass, "_whole_forward", _slowed(BlockPass._whole_forward))  # noqa: B010
+    """Train, by a clock that tells of nothing but blocks; on that rank each takes 30 % longer."""
+    now_s, forward = 0.0, BlockPass._whole_forward
+    block_s = BLOCK_S * (1 + SLOWED_BY) if read_environment().rank == slow_rank else BLOCK_S
+
+    def timed(*arguments: Any, **named: Any) -> Any:
+        nonlocal now_s
+        now_s += block_s
+        return (yield from forward(*arguments, **named))
+
+    setattr(BlockPass, "_whole_forward", timed)  # noqa: B010
+    setattr(HostTimer, "mark", lambda _: now_s)  # noqa: B010
     return training.train(config)
-
-
-def _slowed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    took = list[float]()
-
-    def slowed(*arguments: Any, **named: Any) -> Any:
-        started = time.perf_counter()
-        result = yield from forward(*arguments, **named)
-        if len(took) < 20:
-            took.append(time.perf_counter() - started)
-        else:
-            time.sleep(SLOWED_BY * sorted(took)[10])
-        return result
-
-    return slowed
 
 
 def slow_run(inputs: Inputs, run_dir: Path, system: System, slow_rank: int, steps: int) -> list[dict[str, Any]]:
@@ -172,16 +166,17 @@ def slow_run(inputs: Inputs, run_dir: Path, system: System, slow_rank: int, step
     ("name", "slow_rank"), [("two processes", 1), ("two processes", -1), ("tensor parallel in a pipeline", 2)]
 )
 def test_a_rank_that_is_30_percent_slower_is_named(name: str, slow_rank: int, inputs: Inputs, tmp_path: Path) -> None:
+    """How well that goes by a real clock, python -m tests.speed.slow_rank tells."""
     system = {
         "two processes": system_of(2, micro_batch_size=1),
         "tensor parallel in a pipeline": system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
     }[name]
-    noted = slow_run(inputs, tmp_path / "run", system, slow_rank, steps=40)
+    noted = slow_run(inputs, tmp_path / "run", system, slow_rank, steps=3 * WINDOW)
     named = [one["rank"] for event in noted for one in event["slow"]]
     assert named == ([] if slow_rank < 0 else [slow_rank])
     told = [event["value"] for event in events(tmp_path / "run", "message") if event["value"].startswith("after step")]
     assert len(told) == len(named)
-    assert all(f": rank {slow_rank} on " in line and " slower: " in line for line in told)
+    assert all(f": rank {slow_rank} on " in line and " 30% slower: 1.3 ms a block" in line for line in told)
 
 
 @pytest.mark.slow
