@@ -33,11 +33,16 @@ class CreateListCommand:
     """Folder to read."""
     output: Path
     """List to write."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> None:
         digests = digest_folder(self.folder, leave_out=self.output)
         write_text(self.output, format_list(digests))
-        print(f"{self.output}: {len(digests)} files")
+        if self.json:
+            print(json.dumps({"output": str(self.output), "files": len(digests)}))
+        else:
+            print(f"{self.output}: {len(digests)} files")
 
 
 @dataclass(frozen=True)

@@ -130,18 +130,22 @@ def require_intact(output: Path) -> Manifest | None:
     """
     manifest = read_manifest(output)
     for record in manifest.outputs if manifest else ():
-        path = output.parent / record.name
-        if not path.exists():
-            raise InputError(f"{path}: missing, but listed in {manifest_path(output)}; make it again")
-        now = record_of(path, record.name, None)
-        if (now.files, now.bytes) != (record.files, record.bytes):
-            raise InputError(
-                f"{path}: {now.files} files of {now.bytes} bytes, but {manifest_path(output).name} says "
-                f"{record.files} files of {record.bytes} bytes; make it again"
-            )
-        if record.md5 is not None and now.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
-            raise InputError(f"{path}: its MD5 is not that in {manifest_path(output).name}; make it again")
+        _require_as_recorded(output, record)
     return manifest
+
+
+def _require_as_recorded(output: Path, record: Record) -> None:
+    path = output.parent / record.name
+    if not path.exists():
+        raise InputError(f"{path}: missing, but listed in {manifest_path(output)}; make it again")
+    now = record_of(path, record.name, None)
+    if (now.files, now.bytes) != (record.files, record.bytes):
+        raise InputError(
+            f"{path}: {now.files} files of {now.bytes} bytes, but {manifest_path(output).name} says "
+            f"{record.files} files of {record.bytes} bytes; make it again"
+        )
+    if record.md5 is not None and now.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
+        raise InputError(f"{path}: its MD5 is not that in {manifest_path(output).name}; make it again")
 
 
 def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
@@ -153,9 +157,27 @@ def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: 
         manifest = require_intact(output)
     except InputError:
         return False
-    if manifest is None or manifest.stage != stage or dict(manifest.options) != dict(options):
+    return manifest is not None and _is_of(manifest, stage, options, inputs)
+
+
+def is_unfinished(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
+    """Whether the same work was ended while it published: its manifest is there, for that is written first, and of its
+    outputs some are missing, while those that are there are as it says."""
+    try:
+        manifest = read_manifest(output)
+        if manifest is None or not _is_of(manifest, stage, options, inputs):
+            return False
+        there = [record for record in manifest.outputs if os.path.lexists(output.parent / record.name)]
+        for record in there:
+            _require_as_recorded(output, record)
+    except InputError:
         return False
-    if len(manifest.inputs) != len(inputs):
+    return len(there) < len(manifest.outputs)
+
+
+def _is_of(manifest: Manifest, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
+    """Whether this stage made it with these options from these inputs."""
+    if manifest.stage != stage or dict(manifest.options) != dict(options) or len(manifest.inputs) != len(inputs):
         return False
     return all(_is_same(record, path) for record, path in zip(manifest.inputs, inputs, strict=True))
 

@@ -1,8 +1,9 @@
 """Commands that convert: paxml-to-megatron, plan, megatron-to-paxml, random-paxml."""
 
+import json
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -10,7 +11,7 @@ from typing import Literal
 import tyro
 
 from checkpoint_convert.commands.printed_outputs import print_converted
-from checkpoint_convert.conversion.conversion_plan import format_plan, plan_paxml_to_megatron
+from checkpoint_convert.conversion.conversion_plan import format_plan, plan_as_json, plan_paxml_to_megatron
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
@@ -67,7 +68,7 @@ class PaxmlToMegatronCommand:
             self._run_from(parse_address(self.input, self.endpoint_url))
             return
         if self.plan:
-            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
             return
         shard = None if self.shard is None else parse_shard(self.shard)
         if self.verify_input:
@@ -93,7 +94,7 @@ class PaxmlToMegatronCommand:
             with TemporaryDirectory() as folder:
                 objects = ObjectFolder(address, Path(folder, "records"), readers=self.workers)
                 skeleton = copy_skeleton(objects, Path(folder, "source"))
-                print_plan(skeleton, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+                print_plan(skeleton, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
             return
         limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
         written, cannot_be_asked = remote_paxml_to_megatron(
@@ -114,13 +115,15 @@ class PaxmlToMegatronCommand:
             )
 
 
-def print_plan(source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float) -> None:
+def print_plan(
+    source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float, as_json: bool
+) -> None:
     require_between(disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
     require_workers(workers)
     plans = plan_paxml_to_megatron(
         source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
     )
-    print(format_plan(plans, disk_mb_per_s))
+    print(json.dumps(plan_as_json(plans, disk_mb_per_s), indent=1) if as_json else format_plan(plans, disk_mb_per_s))
 
 
 @dataclass(frozen=True)
@@ -138,9 +141,11 @@ class ConversionPlanCommand:
     """Bound on the blocks in memory."""
     disk_mb_per_s: float = 1000.0
     """Reading and writing together."""
+    json: bool = False
+    """Print the plan as JSON."""
 
     def run(self) -> None:
-        print_plan(None, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s)
+        print_plan(None, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
 
 
 @dataclass(frozen=True)
@@ -192,7 +197,12 @@ class RandomPaxmlCommand:
     sizes: tyro.conf.OmitArgPrefixes[ModelSizes]
     force: bool = False
     """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> None:
         made = write_random_paxml(self.output, seed=self.seed, sizes=self.sizes, force=self.force)
+        if self.json:
+            print(json.dumps({"already_made": not made, **asdict(self.sizes)}))
+            return
         print(f"{self.output}: {self.sizes.layers} layers" if made else f"{self.output}: already made")

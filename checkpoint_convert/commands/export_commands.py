@@ -31,6 +31,8 @@ class ToHuggingfaceCommand:
     """Processes that write; each holds a tensor or two."""
     force: bool = False
     """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> None:
         from checkpoint_convert.export.to_huggingface import to_huggingface
@@ -44,7 +46,7 @@ class ToHuggingfaceCommand:
             workers=self.workers,
             force=self.force,
         )
-        print_exported(self.output, written)
+        print_exported(self.output, written, self.json)
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,14 @@ class ToDcpCommand:
     """Processes that write; each holds a tensor or two."""
     force: bool = False
     """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> None:
         from checkpoint_convert.export.to_dcp import to_dcp
 
-        print_exported(self.output, to_dcp(self.input, self.output, workers=self.workers, force=self.force))
+        written = to_dcp(self.input, self.output, workers=self.workers, force=self.force)
+        print_exported(self.output, written, self.json)
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,14 @@ class ToTorchDistCommand:
     """Processes that write; each holds two layers of an array."""
     force: bool = False
     """Replace what is there."""
+    json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> None:
         from checkpoint_convert.export.to_torch_dist import to_torch_dist
 
         written = to_torch_dist(self.input, self.output, dtype=self.dtype, workers=self.workers, force=self.force)
-        print_exported(self.output, written)
+        print_exported(self.output, written, self.json)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,10 @@ def print_converted(output: Path, converted: Converted | None, as_json: bool, sh
     )
 
 
-def print_exported(output: Path, written: int | None) -> None:
-    if written is None:
+def print_exported(output: Path, written: int | None, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"already_made": written is None, **({} if written is None else {"bytes": written})}))
+    elif written is None:
         print(f"{output}: already made from this checkpoint")
     else:
         print(f"{output}: {written:,} bytes; MD5 sums in {output}.md5")

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from checkpoint_convert.conversion.block_choice import ONCE, bytes_to_read_once, choose_blocks, limit_text
 from checkpoint_convert.conversion.blocks import Side
@@ -91,6 +92,44 @@ def _plan(
     )
 
 
+@dataclass(frozen=True)
+class PlanTotals:
+    """All arrays together."""
+
+    files: int
+    """Of the output, the two small ones included."""
+    bytes_written: int
+    bytes_read: float
+    passes: float
+    """How often the input is read."""
+    peak_bytes: int
+    """Memory of all blocks at once."""
+    bytes_to_read_once: int
+    disk_mb_per_s: float
+    minutes: float
+    """If the disk is the limit."""
+
+
+def totals_of(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> PlanTotals:
+    written = sum(plan.output_bytes for plan in plans)
+    read = sum(plan.input_bytes * plan.passes for plan in plans)
+    return PlanTotals(
+        files=sum(plan.output_files for plan in plans) + 2,
+        bytes_written=written,
+        bytes_read=read,
+        passes=read / sum(plan.input_bytes for plan in plans),
+        peak_bytes=max(plan.peak_bytes for plan in plans),
+        bytes_to_read_once=max(plan.bytes_to_read_once for plan in plans),
+        disk_mb_per_s=disk_mb_per_s,
+        minutes=(read + written) / (disk_mb_per_s * 1e6) / 60,
+    )
+
+
+def plan_as_json(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> dict[str, Any]:
+    """The totals, and ``arrays`` with a plan each."""
+    return {**asdict(totals_of(plans, disk_mb_per_s)), "arrays": [asdict(plan) for plan in plans]}
+
+
 def format_plan(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> str:
     """A line per array, then the totals."""
     lines = [f"{'files':>7} {'output':>10} {'blocks':>7} {'of':>9} {'at once':>7} {'reads':>6} {'memory':>9}  array"]
@@ -99,17 +138,13 @@ def format_plan(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> str:
         f"{plan.at_once:>7} {plan.passes:>6.2f} {_size(plan.peak_bytes):>9}  {plan.paxml}"
         for plan in plans
     ]
-    files = sum(plan.output_files for plan in plans) + 2
-    written = sum(plan.output_bytes for plan in plans)
-    read = sum(plan.input_bytes * plan.passes for plan in plans)
-    minutes = (read + written) / (disk_mb_per_s * 1e6) / 60
-    peak = max(plan.peak_bytes for plan in plans)
-    enough = max(plan.bytes_to_read_once for plan in plans)
-    mend = f"; --memory-limit {limit_text(enough)} reads it once" if any(plan.passes > ONCE for plan in plans) else ""
+    totals = totals_of(plans, disk_mb_per_s)
+    enough = limit_text(totals.bytes_to_read_once)
+    mend = f"; --memory-limit {enough} reads it once" if any(plan.passes > ONCE for plan in plans) else ""
     lines.append(
-        f"{files:,} files, {_size(written)} to write, {_size(read)} to read (input read "
-        f"{read / sum(plan.input_bytes for plan in plans):.2f} times), {_size(peak)} of memory for blocks; "
-        f"{minutes:,.0f} minutes if the disk does {disk_mb_per_s:,.0f} MB/s and is the limit{mend}"
+        f"{totals.files:,} files, {_size(totals.bytes_written)} to write, {_size(totals.bytes_read)} to read (input "
+        f"read {totals.passes:.2f} times), {_size(totals.peak_bytes)} of memory for blocks; {totals.minutes:,.0f} "
+        f"minutes if the disk does {disk_mb_per_s:,.0f} MB/s and is the limit{mend}"
     )
     return "\n".join(lines)
 

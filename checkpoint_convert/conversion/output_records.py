@@ -54,6 +54,7 @@ def sums_path(output: Path) -> Path:
 
 def write_sums_and_manifest(
     output: Path,
+    files: Path,
     listing: str,
     *,
     stage: str,
@@ -65,17 +66,20 @@ def write_sums_and_manifest(
 ) -> int:
     """Write ``listing`` to ``OUTPUT.md5``, and ``OUTPUT.manifest.json``; returns the bytes of the output's files.
 
+    ``files``: where these lie. Both are written before the files get their place: a process that is killed in between
+    leaves nothing under the output's name that no manifest knows.
     ``source_made_by`` is the source's own manifest, if it has one: the source's sum is taken from it.
     """
     write_text(sums_path(output), listing)
     inputs = [record_of(source, str(source), source_made_by.outputs[0].md5 if source_made_by else None)]
     return write_folder_manifest(
-        output, listing, stage=stage, options=options, inputs=inputs, packages=packages, started=started
+        output, files, listing, stage=stage, options=options, inputs=inputs, packages=packages, started=started
     )
 
 
 def write_folder_manifest(
     output: Path,
+    files: Path,
     listing: str,
     *,
     stage: str,
@@ -84,8 +88,8 @@ def write_folder_manifest(
     packages: Sequence[str],
     started: float,
 ) -> int:
-    """Write the manifest of a folder whose files have the sums in ``listing``; returns their bytes."""
-    written = record_of(output, output.name, md5_text(listing))
+    """Write the manifest of a folder whose files, now in ``files``, have these sums; returns their bytes."""
+    written = record_of(files, output.name, md5_text(listing))
     write_manifest(
         output,
         stage=stage,

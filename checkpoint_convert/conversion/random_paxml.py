@@ -4,7 +4,6 @@ The values depend on the seed and the sizes alone: integers of NumPy's frozen le
 two, so that no rounding and no math library has a say.
 """
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -19,9 +18,8 @@ from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import create_array
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
-from stage.limits.replacing import require_replaceable
+from stage.limits.replacing import must_be_made
 from stage.limits.sizes import require_between
-from stage.manifest import is_current
 from stage.publish import published_folder
 
 Values = npt.NDArray[np.float32]
@@ -86,24 +84,21 @@ def write_random_paxml(
     require_between(seed, 0, LARGEST_SEED, "--seed")
     by_axis = sizes.by_axis()
     options = {"seed": seed, **asdict(sizes)}
-    if not force and is_current(output, stage="random-paxml", options=options, inputs=[]):
+    if not must_be_made(output, stage="random-paxml", options=options, inputs=[], force=force):
         return False
-    if force:
-        require_replaceable(output, stage="random-paxml", inputs=[])
-    elif os.path.lexists(output):
-        raise InputError(f"{output}: holds something else; choose another --output or pass --force")
     with published_folder(output) as folder:
         _write_arrays(folder, np.random.RandomState(seed), by_axis, compress, layers_together)
         write_counters(folder, STEP, sizes.layers)
-    write_folder_manifest(
-        output,
-        format_list(digest_folder(output)),
-        stage="random-paxml",
-        options=options,
-        inputs=[],
-        packages=["numpy", "tensorstore"],
-        started=started,
-    )
+        write_folder_manifest(
+            output,
+            folder,
+            format_list(digest_folder(folder)),
+            stage="random-paxml",
+            options=options,
+            inputs=[],
+            packages=["numpy", "tensorstore"],
+            started=started,
+        )
     return True
 
 

@@ -155,17 +155,18 @@ def run_export(
             shutil.rmtree(partial / NOTES)
             listing = _listing(partial, made)
             sync_folder(partial)
+            total = write_sums_and_manifest(
+                output,
+                partial,
+                listing,
+                stage=export.stage,
+                options=export.options,
+                source=export.source,
+                source_made_by=read_manifest(export.source),
+                packages=export.packages,
+                started=started,
+            )
             replace_folder(partial, output)
-        total = write_sums_and_manifest(
-            output,
-            listing,
-            stage=export.stage,
-            options=export.options,
-            source=export.source,
-            source_made_by=read_manifest(export.source),
-            packages=export.packages,
-            started=started,
-        )
     return total
 
 

@@ -105,11 +105,11 @@ def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: 
             (folder / "en" / name).write_bytes(stored_gzip(text))
         text = _json_lines(_make_documents(draw, language, size, size.validation_documents), size.shards)
         (folder / "c4-validation.json").write_bytes(text)
-    files = [*sorted((output / "en").iterdir()), output / "c4-validation.json"]
-    outputs = [record_of(path, str(path.relative_to(output.parent)), md5_file(path)) for path in files]
-    write_manifest(
-        output, stage="synthetic-corpus", options=options, inputs=[], outputs=outputs, packages=[], started=started
-    )
+        files = [*sorted((folder / "en").iterdir()), folder / "c4-validation.json"]
+        outputs = [record_of(path, f"{output.name}/{path.relative_to(folder)}", md5_file(path)) for path in files]
+        write_manifest(
+            output, stage="synthetic-corpus", options=options, inputs=[], outputs=outputs, packages=[], started=started
+        )
     return True
 
 

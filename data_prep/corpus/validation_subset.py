@@ -8,7 +8,6 @@ in Python.)
 """
 
 import hashlib
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,11 +18,12 @@ from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import require_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
-from stage.limits.replacing import require_replaceable
-from stage.manifest import is_current, record_of, write_manifest
-from stage.publish import beside, published_file, write_text
+from stage.limits.replacing import must_be_made
+from stage.manifest import record_of, write_manifest
+from stage.publish import beside, published_file
 
 COUNT = 24_567
+STAGE = "validation-subset"
 
 
 @dataclass(frozen=True)
@@ -68,43 +68,41 @@ def write_validation_subset(
     started = time.monotonic()
     sources = [*inputs, *([hash_list] if hash_list is not None else [])]
     options = {"count": None if hash_list else count}
-    if not force and is_current(output, stage="validation-subset", options=options, inputs=sources):
-        return None
     require_files(sources)
-    if os.path.lexists(output) and not force:
-        raise InputError(f"{output} exists and was made otherwise; choose another --output or pass --force")
     made = [output, hashes_path(output)]
-    require_replaceable(output, stage="validation-subset", inputs=sources, made=made)
+    if not must_be_made(output, stage=STAGE, options=options, inputs=sources, made=made, force=force):
+        return None
     if hash_list is None:
         total, chosen = _evenly_spread(inputs, count)
     else:
         total, chosen = _chosen_by_hash(inputs, hash_list)
-    subset = _write_documents(output, chosen, total)
-    write_manifest(
-        output,
-        stage="validation-subset",
-        options=options,
-        inputs=[record_of(path, str(path), md5_file(path)) for path in sources],
-        outputs=[record_of(path, path.name, md5_file(path)) for path in (output, hashes_path(output))],
-        packages=[],
-        started=started,
-    )
+    with published_file(output) as lines, published_file(hashes_path(output)) as hashes:
+        subset = _write_documents(lines, hashes, chosen, total)
+        write_manifest(
+            output,
+            stage=STAGE,
+            options=options,
+            inputs=[record_of(path, str(path), md5_file(path)) for path in sources],
+            outputs=[
+                record_of(partial, path.name, md5_file(partial))
+                for path, partial in zip(made, (lines, hashes), strict=True)
+            ],
+            packages=[],
+            started=started,
+        )
     return subset
 
 
-def _write_documents(output: Path, chosen: Iterable[Document], total: int) -> Subset:
-    """The documents' lines and the list of their hashes; ``total`` is the number of documents to choose from."""
-    hashes: list[str] = []
+def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], total: int) -> Subset:
+    """The documents' lines into one file, their hashes into the other; ``total`` is the number to choose from."""
     lengths: list[int] = []
     text_lines = 0
-    with published_file(output) as partial:
-        with partial.open("wb") as file:
-            for document in chosen:
-                file.write(document.line + b"\n")
-                hashes.append(document.md5)
-                lengths.append(len(document.text))
-                text_lines += document.text.count(b"\n") + 1
-        write_text(hashes_path(output), "".join(f"{digest}\n" for digest in hashes))
+    with lines.open("wb") as file, hashes.open("w", encoding="ascii") as list_of_hashes:
+        for document in chosen:
+            file.write(document.line + b"\n")
+            list_of_hashes.write(f"{document.md5}\n")
+            lengths.append(len(document.text))
+            text_lines += document.text.count(b"\n") + 1
     return Subset(len(lengths), total, sum(lengths), text_lines, min(lengths), max(lengths))
 
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,10 +98,11 @@ def join_parts(
     skipped: list[str] = []
     filtered = 0
 
-    def before_publishing(sizes: dict[Path, int]) -> None:
+    def before_publishing(partials: Mapping[Path, Path]) -> None:
         if not writer.num_documents:
             raise InputError(f"{prefix}: no document with a token in {len(inputs)} files; nothing was written")
         claim.require_held()
+        sizes = {path: partial.stat().st_size for path, partial in partials.items()}
         _announce(prefix, folder, {**sizes, skipped_path(prefix): len(_as_lines(skipped).encode())})
 
     writer = IndexedDatasetWriter(prefix, np.dtype(options["dtype"]), before_publishing)

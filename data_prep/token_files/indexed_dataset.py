@@ -8,7 +8,7 @@ Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (doc
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,9 +176,9 @@ class IndexedDatasetWriter:
     """
 
     def __init__(
-        self, prefix: Path, dtype: np.dtype[Any], before_publishing: Callable[[dict[Path, int]], None] | None = None
+        self, prefix: Path, dtype: np.dtype[Any], before_publishing: Callable[[Mapping[Path, Path]], None] | None = None
     ) -> None:
-        """``before_publishing`` is called with the sizes that the two files will have; it may raise."""
+        """``before_publishing`` is called with the two files as they lie, by their final names; it may raise."""
         self.prefix, self.dtype = prefix, dtype
         self._before_publishing = before_publishing
         self.num_documents = self.num_tokens = 0
@@ -231,7 +231,7 @@ class IndexedDatasetWriter:
     def _publish(self) -> None:
         self.idx_md5 = md5_file(self._partials[idx_path(self.prefix)])
         if self._before_publishing is not None:
-            self._before_publishing({path: partial.stat().st_size for path, partial in self._partials.items()})
+            self._before_publishing(self._partials)
         for path, partial in self._partials.items():
             finish(path, partial)
 

@@ -1,9 +1,8 @@
 """Several datasets one after the other, as one: what tokenising all their texts together would have given."""
 
 import hashlib
-import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import numpy as np
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.limits.replacing import require_replaceable
-from stage.manifest import Manifest, Record, is_current, record_of, require_intact, write_manifest
+from stage.limits.replacing import must_be_made
+from stage.manifest import Manifest, Record, record_of, require_intact, write_manifest
 from stage.progress import Meter, progress
 
 BLOCK_TOKENS = 1 << 22
@@ -37,35 +36,34 @@ def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False)
     datasets = [IndexedDataset(prefix) for prefix in inputs]
     options = _require_alike(datasets, manifests)
     sources = [path(prefix) for prefix in inputs for path in (bin_path, idx_path)]
-    if not force and is_current(output, stage=STAGE, options=options, inputs=sources):
-        return None
     made = [bin_path(output), idx_path(output)]
-    if not force and any(os.path.lexists(path) for path in made):
-        raise InputError(f"{made[0]} exists and was made otherwise; choose another --output-prefix or pass --force")
-    require_replaceable(output, stage=STAGE, inputs=sources, made=made)
+    option = "--output-prefix"
+    if not must_be_made(output, stage=STAGE, options=options, inputs=sources, made=made, force=force, option=option):
+        return None
 
     records: list[Record] = []
+
+    def before_publishing(partials: Mapping[Path, Path]) -> None:
+        if not writer.num_documents:
+            raise InputError(f"{output}: no document in {len(inputs)} datasets; nothing was written")
+        md5s = zip(made, (writer.bin_md5.hexdigest(), writer.idx_md5), strict=True)
+        write_manifest(
+            output,
+            stage=STAGE,
+            options=options,
+            inputs=records,
+            outputs=[record_of(partials[path], path.name, md5) for path, md5 in md5s],
+            packages=["numpy"],
+            started=started,
+        )
+
     total = sum(bin_path(prefix).stat().st_size for prefix in inputs)
     with (
         progress("merge", total, "bytes", files=len(inputs)) as meter,
-        IndexedDatasetWriter(output, datasets[0].dtype) as writer,
+        IndexedDatasetWriter(output, datasets[0].dtype, before_publishing) as writer,
     ):
         for dataset, manifest in zip(datasets, manifests, strict=True):
             records += _append(writer, dataset, manifest, meter)
-        if not writer.num_documents:
-            raise InputError(f"{output}: no document in {len(inputs)} datasets; nothing was written")
-    write_manifest(
-        output,
-        stage=STAGE,
-        options=options,
-        inputs=records,
-        outputs=[
-            record_of(made[0], made[0].name, writer.bin_md5.hexdigest()),
-            record_of(made[1], made[1].name, writer.idx_md5),
-        ],
-        packages=["numpy"],
-        started=started,
-    )
     return Merged(writer.num_documents, writer.num_tokens)
 
 

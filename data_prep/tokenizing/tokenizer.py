@@ -3,7 +3,6 @@
 import io
 import itertools
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +14,9 @@ from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import require_files
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.limits.replacing import require_apart, require_replaceable
+from stage.limits.replacing import must_be_made
 from stage.limits.sizes import require_between
-from stage.manifest import is_current, record_of, require_intact, write_manifest
+from stage.manifest import record_of, require_intact, write_manifest
 from stage.publish import published_file
 
 TRAINING_OPTIONS: dict[str, Any] = {
@@ -108,27 +107,23 @@ def train_tokenizer(
     started = time.monotonic()
     options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
     made_with = {**options, "documents": documents}
-    if not force and is_current(output, stage="train-tokenizer", options=made_with, inputs=inputs):
-        return False
     require_files(list(inputs))
     require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
-    require_apart(output, inputs)
-    if os.path.lexists(output) and not force:
-        raise InputError(f"{output} exists and was made otherwise; choose another --output or pass --force")
-    require_replaceable(output, stage="train-tokenizer", inputs=inputs)
+    if not must_be_made(output, stage="train-tokenizer", options=made_with, inputs=inputs, force=force):
+        return False
     model = _trained_model(inputs, documents, options)
     with published_file(output) as partial:
         partial.write_bytes(model)
-    write_manifest(
-        output,
-        stage="train-tokenizer",
-        options=made_with,
-        inputs=[record_of(path, str(path), md5_file(path)) for path in inputs],
-        outputs=[record_of(output, output.name, md5_file(output))],
-        packages=["sentencepiece"],
-        started=started,
-    )
+        write_manifest(
+            output,
+            stage="train-tokenizer",
+            options=made_with,
+            inputs=[record_of(path, str(path), md5_file(path)) for path in inputs],
+            outputs=[record_of(partial, output.name, md5_file(partial))],
+            packages=["sentencepiece"],
+            started=started,
+        )
     return True
 
 

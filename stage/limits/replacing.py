@@ -1,11 +1,12 @@
 """What ``--force`` may replace: what this stage made, and nothing else."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from stage.errors import InputError
-from stage.manifest import Manifest, manifest_path, read_manifest, record_of
+from stage.manifest import Manifest, is_current, is_unfinished, manifest_path, read_manifest, record_of
 
 
 def require_apart(output: Path, inputs: Sequence[Path]) -> None:
@@ -54,6 +55,34 @@ def require_replaceable(
                 "or choose another output"
             )
     return manifest
+
+
+def must_be_made(
+    output: Path,
+    *,
+    stage: str,
+    options: Mapping[str, Any],
+    inputs: Sequence[Path],
+    made: Sequence[Path] | None = None,
+    force: bool,
+    option: str = "--output",
+) -> bool:
+    """Whether there is work to do: False where ``output`` is what this stage makes of ``inputs`` with ``options``.
+
+    Raises InputError, naming ``option``, where something else has its name and ``force`` is not given, and for what
+    :func:`require_replaceable` refuses. What the same work left when it was killed is replaced without ``force``.
+    """
+    if not force and is_current(output, stage=stage, options=options, inputs=inputs):
+        return False
+    there = next((path for path in made or [output] if os.path.lexists(path)), None)
+    if there is None:
+        for path in made or [output]:
+            require_apart(path, inputs)
+        return True
+    if not force and not is_unfinished(output, stage=stage, options=options, inputs=inputs):
+        raise InputError(f"{there} exists and was made otherwise; choose another {option} or pass --force")
+    require_replaceable(output, stage=stage, inputs=inputs, made=made)
+    return True
 
 
 def _with_parents(path: Path) -> Iterator[Path]:

@@ -14,7 +14,9 @@ from tests.support import REPOSITORY, assert_refused, command, fresh_command
 
 def test_create_then_verify(folder: Path, tmp_path: Path) -> None:
     manifest = folder / "inside.md5"
-    assert command("checksums", "create", folder, "--output", manifest).returncode == 0
+    assert command("checksums", "create", folder, "--output", manifest).stdout == f"{manifest}: 5 files\n"
+    told = command("checksums", "create", folder, "--output", manifest, "--json").stdout
+    assert json.loads(told) == {"output": str(manifest), "files": 5}
     done = command("checksums", "verify", folder, "--manifest", manifest)
     assert (done.returncode, "5 files match, 0 changed, 0 missing\n" in done.stdout) == (0, True)
 

@@ -1,10 +1,13 @@
 """What conversions and their plan print; options out of range."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from checkpoint_convert.commands.conversion_commands import ConversionPlanCommand, RandomPaxmlCommand
+from checkpoint_convert.conversion.random_paxml import ModelSizes
 from tests.support import assert_refused, command
 
 
@@ -33,6 +36,20 @@ def test_plan_of_the_benchmarks_checkpoint_is_a_table() -> None:
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1 + 48 + 1
     assert "123,522 files, 2.4 TB to write" in done.stdout
+
+
+def test_plan_as_json_has_the_totals_and_every_array(capsys: pytest.CaptureFixture[str]) -> None:
+    ConversionPlanCommand(workers=1, disk_mb_per_s=500.0, json=True).run()
+    told = json.loads(capsys.readouterr().out)
+    assert (told["files"], len(told["arrays"]), told["disk_mb_per_s"]) == (123522, 48, 500.0)
+    assert told["minutes"] == pytest.approx((told["bytes_read"] + told["bytes_written"]) / 500e6 / 60)
+
+
+def test_random_paxml_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ModelSizes(layers=1, hidden=6, heads=2, vocab=8, positions=4)
+    for already_made in (False, True):
+        RandomPaxmlCommand(tmp_path / "p", seed=1, sizes=sizes, json=True).run()
+        assert json.loads(capsys.readouterr().out) == {"already_made": already_made, **dataclasses.asdict(sizes)}
 
 
 def test_options_out_of_range_are_refused() -> None:

@@ -26,9 +26,13 @@ def test_a_conversion_tells_its_rate_and_what_is_next(capsys: pytest.CaptureFixt
 
 def test_what_was_there_already_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     print_converted(OUTPUT, None, False)
-    print_exported(OUTPUT, None)
+    print_exported(OUTPUT, None, False)
     assert capsys.readouterr().out == 2 * "ckpt: already made from this checkpoint\n"
     print_converted(OUTPUT, None, True)
     assert json.loads(capsys.readouterr().out) == {"already_made": True}
-    print_exported(OUTPUT, 1234)
+    print_exported(OUTPUT, None, True)
+    print_exported(OUTPUT, 1234, True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [{"already_made": True}, {"already_made": False, "bytes": 1234}]
+    print_exported(OUTPUT, 1234, False)
     assert capsys.readouterr().out == "ckpt: 1,234 bytes; MD5 sums in ckpt.md5\n"

@@ -24,10 +24,11 @@ def made(folder: Path, name: str, source: Path | None = None) -> Path:
     if source is None:
         options: dict[str, int] = {"seed": 1}
         written = write_folder_manifest(
-            output, listing, stage="first", options=options, inputs=[], packages=[], started=time.monotonic()
+            output, output, listing, stage="first", options=options, inputs=[], packages=[], started=time.monotonic()
         )
     else:
         written = write_sums_and_manifest(
+            output,
             output,
             listing,
             stage="second",

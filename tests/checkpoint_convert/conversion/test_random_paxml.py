@@ -28,7 +28,7 @@ def test_what_is_there_is_made_again_by_force_only(tmp_path: Path) -> None:
     sizes = ModelSizes(layers=1, hidden=6, heads=2, vocab=10, positions=5)
     assert write_random_paxml(tmp_path / "a", seed=1, sizes=sizes)
     assert not write_random_paxml(tmp_path / "a", seed=1, sizes=sizes)
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="made otherwise"):
         write_random_paxml(tmp_path / "a", seed=2, sizes=sizes)
     before = digest_folder(tmp_path / "a")
     assert write_random_paxml(tmp_path / "a", seed=2, sizes=sizes, force=True)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stage.digest import md5_file
 from stage.errors import InputError
-from stage.limits.replacing import require_apart, require_replaceable
+from stage.limits.replacing import must_be_made, require_apart, require_replaceable
 from stage.manifest import manifest_path, record_of, write_manifest
 
 
@@ -78,3 +79,42 @@ def test_inputs_and_what_holds_them_are_left_alone(tmp_path: Path) -> None:
     require_apart(tmp_path / "out", [file])
     with pytest.raises(InputError, match="holds the input"):
         require_apart(file, [file])
+
+
+def test_what_the_same_work_left_when_it_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    """Of two outputs one has its place; the manifest, which is written first, has both."""
+    output, other, source = tmp_path / "out", tmp_path / "out.hashes", tmp_path / "in"
+    source.write_text("input")
+    for path in (output, other):
+        path.write_text(path.name)
+    made, inputs = [output, other], [record_of(source, str(source), None)]
+    write_manifest(
+        output,
+        stage="choose",
+        options={"count": 1},
+        inputs=inputs,
+        outputs=[record_of(path, path.name, md5_file(path)) for path in made],
+        packages=[],
+        started=time.monotonic(),
+    )
+
+    def to_do(count: int = 1, force: bool = False) -> bool:
+        return must_be_made(output, stage="choose", options={"count": count}, inputs=[source], made=made, force=force)
+
+    assert not to_do()
+    assert to_do(force=True)
+    for gone in ([other], [output], made):
+        kept = {path: path.read_text() for path in gone}
+        for path in gone:
+            path.unlink()
+        assert to_do()
+        if len(gone) == 1:
+            with pytest.raises(InputError, match="made otherwise; choose another --output or pass --force"):
+                to_do(count=2)
+        for path, text in kept.items():
+            path.write_text(text)
+    other.unlink()
+    output.write_text("tuo")
+    with pytest.raises(InputError, match="made otherwise"):
+        to_do()
+    assert output.read_text() == "tuo"

@@ -1,0 +1,72 @@
+"""System calls that fail, or during which a file changes: ``failing_calls.c``, preloaded into the fork server.
+
+What Python calls goes through it, and what TensorStore, PyTorch and SentencePiece call as well. Counted are calls on
+files below one folder only, so that a random number hits the command's own.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import random
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.forked import run_module
+
+SOURCE = Path(__file__).with_name("failing_calls.c")
+KINDS = (
+    *("open", "read", "write", "sync", "rename", "mkdir", "remove", "stat", "list", "lock", "close", "truncate"),
+    *("map", "link"),
+)
+ERRORS = ("ENOSPC", "EIO", "ENOSYS", "EINVAL", "EMFILE", "EDQUOT", "EACCES", "EINTR", "ESTALE", "ENOMEM")
+ACTIONS = {"kill": -1, "vanish": -2, "empty": -3, "halve": -4, "spoil": -5, "short": -6}
+CHANGES = ("vanish", "empty", "halve", "spoil")
+
+
+@dataclass(frozen=True)
+class FailingCall:
+    """What happens at call number ``number`` of a kind."""
+
+    kind: str
+    number: int
+    what: str
+    """An error's name, or one of ACTIONS."""
+    victim: Path
+    """The file that a change changes."""
+
+    def words(self) -> list[str]:
+        return [self.kind, str(self.number), self.what, str(self.victim)]
+
+
+def preload(folder: Path) -> None:
+    """Compile the library into ``folder``, and have the processes that are started from now on load it."""
+    library = folder / "failing_calls.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True, capture_output=True)
+    os.environ["LD_PRELOAD"] = str(library)
+
+
+def run_with_failing_call(arguments: list[str]) -> None:
+    """``python -m`` of the words after the first six: the folder, the file that gets the counts of all calls, or an
+    empty word, and the failing call."""
+    below, counts, kind, number, what, victim, *words = arguments
+    library = ctypes.CDLL(None)
+    action = ACTIONS.get(what) or getattr(errno, what)
+    at = ctypes.c_long(int(number))
+    armed = library.arm_calls(os.fsencode(below), kind.encode(), at, action, os.fsencode(victim))
+    if armed < 0:
+        raise ValueError(f"{kind}: no such kind of call")
+    try:
+        run_module(words)
+    finally:
+        if counts:
+            library.calls_seen.restype = ctypes.c_long
+            Path(counts).write_text(json.dumps({kind: library.calls_seen(kind.encode()) for kind in KINDS}))
+
+
+def failing_call_at_random(draw: random.Random, counts: dict[str, int], victims: list[Path]) -> FailingCall:
+    """One of the calls that were counted; reads and writes no more often than the rare kinds."""
+    kind = draw.choice([kind for kind, count in counts.items() if count])
+    what = draw.choice([*ERRORS, "kill", "kill", *CHANGES, *(["short"] * 3 if kind in ("read", "write") else [])])
+    return FailingCall(kind, draw.randint(1, counts[kind]), what, draw.choice(victims))
