@@ -10,6 +10,7 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.slice_run.slice_config import SliceOptions
+from stage.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ class SliceCommand:
 
     Example: python -m benchmark slice gpt3_175b --layers 2 --json
 
-    Exit status: 0 measured, 1 a process failed (out of memory: the line says which --layers fits), 2 bad input.
+    Exit status: 0 measured, 1 a process failed (out of memory: the line says which --layers fits; where the steps had
+    run, what was measured is told and written all the same), 2 bad input.
     """
 
     options: Annotated[tyro.conf.OmitArgPrefixes[SliceOptions], tyro.conf.arg(name="slice")]
@@ -117,11 +119,15 @@ class SliceCommand:
         from benchmark.slice_run.slice_text import format_slice
 
         result, calibration = run_slice(self.options)
-        planned = whole_system(calibration)
+        if not self.json:
+            print(format_slice(result, calibration), flush=True)
+        planned, problem = None, None
+        try:
+            planned = whole_system(calibration) if calibration is not None else None
+        except InputError as error:  # rates that no such device can have: what was measured is told all the same
+            problem = f"no plan: {error}"
         if self.json:
-            print(json.dumps({**asdict(result), "whole_system": planned}))
-        else:
-            print(format_slice(result, calibration))
-            if planned is not None:
-                print(planned)
-        return 0
+            print(json.dumps({**asdict(result), "whole_system": planned or problem}))
+        elif planned or problem:
+            print(planned or problem)
+        return int(bool(result.problems) or problem is not None)

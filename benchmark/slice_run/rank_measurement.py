@@ -4,7 +4,7 @@ import gc
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,8 @@ class MeasuredSteps:
     """Of a step on a GPU."""
     operators_s: dict[str, float]
     """Of a step on a CPU: seconds of operators by kind, the longest first."""
+    problems: tuple[str, ...]
+    """What could not be measured beside the steps, and why."""
 
 
 @dataclass(frozen=True)
@@ -75,25 +77,25 @@ class RankMeasurement(MeasuredSteps):
     """What one process measured."""
 
     rank: int
-    rates: MeasuredRates | None
-    """Rank 0's."""
-    collectives: tuple[CollectiveTime, ...]
+    rates: MeasuredRates | None = None
+    """Rank 0's, where they could be measured."""
+    collectives: tuple[CollectiveTime, ...] = ()
 
 
 def run_rank(config: RunConfig, steps: int, folder: Path) -> None:
-    """Measure, and write ``rank_N.json`` to ``folder``; a device without memory for it ends the process with
-    ``OUT_OF_MEMORY``. Also ``trace_N.json``, the profiler's."""
+    """Measure, and write ``rank_N.json`` to ``folder``, first with the steps alone, which are then there whatever comes
+    after them. A device without memory ends the process with ``OUT_OF_MEMORY``. Also ``trace_N.json``, the profiler's.
+    """
     set_environment(runtime_environment(config))
     environment = read_environment()
     try:
         with joined_world(config.system, environment) as world:
-            measured = measure(config, world, steps, folder)
+            measure(config, world, steps, folder)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         print(f"rank {environment.rank}: {' '.join(str(error).split())[:300]}", flush=True)
         end_process(OUT_OF_MEMORY)
-    (folder / f"rank_{environment.rank}.json").write_text(json.dumps(asdict(measured)))
     end_process(0)
 
 
@@ -108,13 +110,32 @@ def is_out_of_memory(error: BaseException) -> bool:
 def measure(config: RunConfig, world: World, steps: int, folder: Path) -> RankMeasurement:
     """Collective."""
     measured = measured_steps(config, world, steps, folder / f"trace_{world.rank}.json")
+    found = RankMeasurement(rank=world.rank, **vars(measured))
+    write_measurement(found, folder)
     gc.collect()  # the state, whatever still points at it
     if world.device.type == "cuda":
         torch.cuda.empty_cache()
-    collectives = collective_times(world)
-    rates = device_rates(config, world.device) if world.rank == 0 else None
+    found = replace(found, collectives=tuple(collective_times(world)))
+    if world.rank == 0:
+        try:
+            found = replace(found, rates=device_rates(config, world.device))
+        except RuntimeError as error:  # of one kernel; the steps are worth keeping without it
+            found = replace(found, problems=(*found.problems, f"rates: {_one_line(error)}"))
+    write_measurement(found, folder)
     world.barrier()
-    return RankMeasurement(rank=world.rank, rates=rates, collectives=tuple(collectives), **vars(measured))
+    return found
+
+
+def write_measurement(measurement: RankMeasurement, folder: Path) -> None:
+    """Whole or not at all: the process may be ended meanwhile."""
+    partial = folder / f".rank_{measurement.rank}.json"
+    partial.write_text(json.dumps(asdict(measurement)))
+    partial.rename(folder / f"rank_{measurement.rank}.json")
+
+
+def _one_line(error: BaseException) -> str:
+    """PyTorch's errors go on with stacks in C++."""
+    return f"{type(error).__name__}: {' '.join(str(error).partition(chr(10))[0].split())}"
 
 
 def measured_steps(config: RunConfig, world: World, steps: int, trace: Path) -> MeasuredSteps:
@@ -140,7 +161,7 @@ def measured_steps(config: RunConfig, world: World, steps: int, trace: Path) -> 
         seconds, timed = timed_steps(world.device, steps, step)
         ended, results = time.time(), [*results, *timed]
         peak = world.peak_memory_bytes() - (0 if on_gpu else before)
-        times, operators = profiled_step(world.device, step, trace)
+        times, operators, problems = profiled_step(world.device, step, trace)
     return MeasuredSteps(
         init_s=init_s,
         steps_s=tuple(seconds),
@@ -151,6 +172,7 @@ def measured_steps(config: RunConfig, world: World, steps: int, trace: Path) -> 
         reserved_bytes=torch.cuda.max_memory_reserved(world.device) if on_gpu else None,
         times=times,
         operators_s=operators,
+        problems=problems,
     )
 
 
@@ -176,21 +198,37 @@ def timed_steps(
 
 def profiled_step(
     device: torch.device, step: Callable[[], object], trace: Path
-) -> tuple[StepTimes | None, dict[str, float]]:
-    """One more step under the profiler, which writes ``trace``: times on a GPU, or by operator on a CPU."""
+) -> tuple[StepTimes | None, dict[str, float], tuple[str, ...]]:
+    """One more step under the profiler, which writes ``trace``: times on a GPU, or by operator on a CPU; and why there
+    are none, where the profiler fails. The step is made all the same: other processes take part in it."""
     activities = torch.profiler.ProfilerActivity
     on_gpu = device.type == "cuda"
-    with torch.profiler.profile(activities=[activities.CUDA if on_gpu else activities.CPU]) as profile:
-        step()
-        synchronize(device)
-    profile.export_chrome_trace(str(trace))
+    profile = torch.profiler.profile(activities=[activities.CUDA if on_gpu else activities.CPU])
+    problems = _problem_of("profiler", profile.start)
+    step()
+    synchronize(device)
+    problems = problems or _problem_of("profiler", profile.stop)
+    problems = problems or _problem_of("trace", lambda: profile.export_chrome_trace(str(trace)))
+    if problems:
+        return None, {}, problems
     if on_gpu:
-        return step_times(read_trace(trace)), {}
+        found: list[StepTimes | None] = []
+        problems = _problem_of("trace", lambda: found.append(step_times(read_trace(trace))))
+        return next(iter(found), None), {}, problems
     by_kind: dict[str, float] = {}
     for operator in profile.key_averages():
         kind = kind_of(operator.key, OPERATOR_KINDS)
         by_kind[kind] = by_kind.get(kind, 0.0) + operator.self_cpu_time_total * 1e-6
-    return None, dict(sorted(by_kind.items(), key=lambda item: -item[1]))
+    return None, dict(sorted(by_kind.items(), key=lambda item: -item[1])), ()
+
+
+def _problem_of(what: str, call: Callable[[], object]) -> tuple[str, ...]:
+    """What went wrong, in one line; nothing where it went well. A profile is not worth the steps before it."""
+    try:
+        call()
+    except (RuntimeError, OSError, ValueError, KeyError) as error:
+        return (f"{what}: {_one_line(error)}",)
+    return ()
 
 
 def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
@@ -206,9 +244,9 @@ def device_rates(config: RunConfig, device: torch.device) -> MeasuredRates:
 
 
 def read_measurement(path: Path) -> RankMeasurement:
-    """What ``run_rank`` wrote; its own process's, so nothing is checked."""
+    """What :func:`write_measurement` wrote; a process's of our own, so nothing is checked."""
     found: dict[str, Any] = json.loads(path.read_text())
-    for name in ("steps_s", "window_s", "losses"):
+    for name in ("steps_s", "window_s", "losses", "problems"):
         found[name] = tuple(found[name])
     if found["times"] is not None:
         found["times"] = StepTimes(**{**found["times"], "unknown_kernels": tuple(found["times"]["unknown_kernels"])})

@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
@@ -20,11 +20,12 @@ from stage.errors import CheckFailed, InputError
 CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
 
 
-def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration]:
+def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration | None]:
     """Run it, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output folder.
 
-    Raises InputError for what these devices cannot run, CheckFailed when a process fails all the same, for another
-    reason than memory with ``LOG`` in the output folder.
+    Where the steps ran, and what comes after them failed, the result has them and says what failed; there is no
+    calibration without rates. Raises InputError for what these devices cannot run, CheckFailed when a process fails
+    before that, for another reason than memory with ``LOG`` in the output folder.
     """
     slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
     facts = device_facts(options.device)
@@ -40,15 +41,21 @@ def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration]:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output) as folder:
         clocks = ClockWatch() if options.device == "cuda" else None
-        ranks = _measured(config, options, facts, Path(folder))
-        readings = [] if clocks is None else clocks.close()
-        if options.profile:
-            shutil.move(Path(folder) / "trace_0.json", output / TRACE)
+        try:
+            ranks = _measured(config, options, facts, Path(folder))
+        finally:
+            readings = [] if clocks is None else clocks.close()
+        trace = Path(folder) / "trace_0.json"
+        if options.profile and trace.exists():
+            shutil.move(trace, output / TRACE)
     found = clocks_within(readings, ranks[0].window_s)
     result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), found)
+    (output / RESULT).write_text(json.dumps(asdict(result), indent=1) + "\n")
+    (output / CALIBRATION).unlink(missing_ok=True)  # another slice's would be taken for this one's
+    if ranks[0].rates is None:
+        return result, None
     calibration = calibration_of(result, facts, ranks[0])
     write_calibration(calibration, output / CALIBRATION)
-    (output / RESULT).write_text(json.dumps(asdict(result), indent=1) + "\n")
     return result, calibration
 
 
@@ -56,10 +63,17 @@ def _measured(config: RunConfig, options: SliceOptions, facts: DeviceFacts, fold
     """Of all processes, by rank."""
     processes, log = config.system.num_devices, folder / "log.txt"
     status = run_ranks(run_rank, [config, options.steps, folder], processes=processes, environment={}, log=log)
+    files = [folder / f"rank_{rank}.json" for rank in range(processes)]
+    measured = [read_measurement(file) for file in files if file.exists()]
     if status == 0:
-        return [read_measurement(folder / f"rank_{rank}.json") for rank in range(processes)]
+        return measured
     said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     layers, last = config.benchmark.model.num_layers, said[-1] if said else "it said nothing"
+    if len(measured) == processes:
+        if said:
+            shutil.move(log, options.output / LOG)
+        problem = f"after the steps a process ended with status {status}: {last}"
+        return [replace(one, problems=(*one.problems, problem)) for one in measured]
     if status == OUT_OF_MEMORY or any("out of memory" in line for line in said):
         raise CheckFailed(f"layers {layers}: out of memory, {_counted(options, facts, layers)}; {last}")
     if said:

@@ -73,6 +73,8 @@ class SliceResult:
     first_loss: float
     last_loss: float
     skipped_steps: int
+    problems: tuple[str, ...]
+    """What could not be measured besides, and why."""
 
 
 def slice_result(
@@ -135,11 +137,12 @@ def slice_result(
         first_loss=first.losses[0],
         last_loss=first.losses[-1],
         skipped_steps=first.skipped,
+        problems=tuple(dict.fromkeys(problem for rank in ranks for problem in rank.problems)),
     )
 
 
 def calibration_of(result: SliceResult, facts: DeviceFacts, first: RankMeasurement) -> Calibration:
-    """``first``: rank 0's measurement, which has the rates."""
+    """``first``: rank 0's measurement, with the rates."""
     rates, on_gpu = first.rates, facts.name != "cpu"
     assert rates is not None
     return Calibration(

@@ -9,8 +9,9 @@ from benchmark.slice_run.slice_result import SliceResult
 GIB = 2**30
 
 
-def format_slice(result: SliceResult, calibration: Calibration) -> str:
-    sections = (_title(result), _speed(result), _memory(result), _time(result), _rates(calibration))
+def format_slice(result: SliceResult, calibration: Calibration | None) -> str:
+    rates = () if calibration is None else _rates(calibration)
+    sections = (_title(result), _speed(result), _memory(result), _time(result), rates, _problems(result))
     return "\n".join(line for section in sections for line in section)
 
 
@@ -107,6 +108,11 @@ def _rates(calibration: Calibration) -> Iterator[str]:
         if one.bytes == largest:
             rate = f"{one.bytes / one.seconds / 1e9:,.4g} GB/s of {one.bytes / 2**20:,.0f} MiB, {one.ranks} ranks"
             yield f"  {one.kind:<20}{rate:>10}"
+
+
+def _problems(result: SliceResult) -> Iterator[str]:
+    for problem in result.problems:
+        yield f"NOT measured: {problem}"
 
 
 def _mean_tflops(matmuls: list[MatmulTime]) -> float:

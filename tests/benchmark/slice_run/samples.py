@@ -49,6 +49,7 @@ def measurement(rank: int, steps_s: tuple[float, ...], *, on_gpu: bool) -> RankM
         reserved_bytes=3 << 30 if on_gpu else None,
         times=TIMES if on_gpu else None,
         operators_s={} if on_gpu else {"matmul": 0.3},
+        problems=(),
         rank=rank,
         rates=RATES if rank == 0 else None,
         collectives=(CollectiveTime("all-gather", 2, 1 << 20, 0.001),),

@@ -1,11 +1,17 @@
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmark.slice_run.rank_measurement import RankMeasurement, is_out_of_memory, measure, read_measurement
+from benchmark.slice_run import rank_measurement
+from benchmark.slice_run.rank_measurement import (
+    RankMeasurement,
+    is_out_of_memory,
+    measure,
+    profiled_step,
+    read_measurement,
+    write_measurement,
+)
 from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.distributed import joined_world, read_environment
 from tests.benchmark.slice_run.samples import measurement
@@ -48,10 +54,41 @@ def test_two_processes_measure_the_step_that_trains(tensor: int, pipeline: int, 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_a_measurement_survives_its_file(on_gpu: bool, tmp_path: Path) -> None:
-    path = tmp_path / "rank_0.json"
     written = measurement(0, (1.0, 2.0), on_gpu=on_gpu)
-    path.write_text(json.dumps(asdict(written)))
-    assert read_measurement(path) == written
+    write_measurement(written, tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert (path.name, read_measurement(path)) == ("rank_0.json", written)
+
+
+def measured_without_kernels(options: SliceOptions, folder: Path) -> RankMeasurement:
+    def no_kernel(*_: object) -> None:
+        raise RuntimeError("no kernel image is available\nstack in C++")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rank_measurement, "device_rates", no_kernel)
+        return measured(options, folder)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_fails_when_it_is_timed_takes_no_steps_along(tmp_path: Path) -> None:
+    options = SliceOptions("rehearsal", device="cpu", steps=1, micro_batches=1, seq_length=32, hidden_size=32)
+    (found,) = in_processes(1, measured_without_kernels, options, tmp_path)
+    assert found.rates is None
+    assert len(found.steps_s) == 1
+    assert found.problems == ("rates: RuntimeError: no kernel image is available",)
+    assert read_measurement(tmp_path / "rank_0.json") == found
+
+
+def test_a_profiler_that_fails_takes_no_steps_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Broken:
+        def start(self) -> None:
+            raise RuntimeError("CUPTI is not allowed\nto this user")
+
+    monkeypatch.setattr(torch.profiler, "profile", lambda **_: Broken())
+    steps: list[int] = []
+    found = profiled_step(torch.device("cpu"), lambda: steps.append(1), tmp_path / "trace.json")
+    assert found == (None, {}, ("profiler: RuntimeError: CUPTI is not allowed",))
+    assert steps == [1]  # the others' step has this process in it
 
 
 def test_too_little_memory_is_told_from_other_failures() -> None:

@@ -1,17 +1,23 @@
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmark.commands.plan_commands import SliceCommand
 from benchmark.planning.run_plans.calibration import read_calibration
 from benchmark.slice_run import run_slice as module
+from benchmark.slice_run.clock_watch import ClockWatch
 from benchmark.slice_run.device_facts import DeviceFacts
-from benchmark.slice_run.rank_measurement import OUT_OF_MEMORY
+from benchmark.slice_run.fitting_layers import CountedMemory
+from benchmark.slice_run.rank_measurement import OUT_OF_MEMORY, write_measurement
 from benchmark.slice_run.run_slice import run_slice
 from benchmark.slice_run.slice_config import SliceOptions
+from benchmark.slice_run.slice_text import format_slice
 from stage.errors import CheckFailed, InputError
+from tests.benchmark.slice_run.samples import measurement, result_on
 from tests.support import assert_refused, command
 
 H100 = DeviceFacts("NVIDIA H100 80GB HBM3", 2, 80_000_000_000)
@@ -71,3 +77,35 @@ def test_another_failure_is_told_by_its_last_line(monkeypatch: pytest.MonkeyPatc
     (log,) = tmp_path.iterdir()
     assert log.name == "slice.log"
     assert log.read_text().startswith("Traceback")
+
+
+def test_what_was_measured_before_a_failure_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_h100s(monkeypatch, 0, "")
+
+    def ended(function: Any, arguments: Sequence[Any], *, log: Path, **_: Any) -> int:
+        write_measurement(replace(measurement(0, (2.0,), on_gpu=True), rates=None), arguments[-1])
+        log.write_text("noise\nRuntimeError: no such kernel")
+        return 1
+
+    monkeypatch.setattr(module, "run_ranks", ended)
+    monkeypatch.setattr(module, "counted_memory", lambda *_: (CountedMemory(0, "every rank", 1 << 30),))
+    monkeypatch.setattr(module, "ClockWatch", lambda: ClockWatch(lambda: ""))
+    (tmp_path / "calibration.json").write_text("of another slice")
+    result, calibration = run_slice(SliceOptions("gpt3_175b", layers=1, output=tmp_path))
+    problem = "after the steps a process ended with status 1: RuntimeError: no such kernel"
+    assert (result.step_s, result.problems, calibration) == (2.0, (problem,), None)
+    assert json.loads((tmp_path / "slice.json").read_text())["problems"] == [problem]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["slice.json", "slice.log"]
+    assert format_slice(result, calibration).splitlines()[-1] == f"NOT measured: {problem}"
+
+
+def test_rates_that_cannot_be_are_told_after_the_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result, calibration = result_on("NVIDIA H100 80GB HBM3")
+    wrong = replace(calibration, true_width=True, benchmark="gpt3_175b")
+    monkeypatch.setattr(module, "run_slice", lambda _: (result, wrong))
+    assert SliceCommand(SliceOptions("gpt3_175b", output=tmp_path)).run() == 1
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("throughput") for line in lines)
+    assert last.startswith("no plan: calibration of H100 SXM: ")
