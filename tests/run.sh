@@ -29,8 +29,9 @@ echo "=== pytest"
 if [[ ! -d ../shared/golden ]]; then
   echo "../shared is not there: comparisons that need the original code's recorded outputs are skipped"
 fi
-# A file's tests stay in one process, for they share what they compare with. A process takes up to 1 GB, with those it
-# forks, and the longest file bounds the time: more than eight gain nothing on a machine of many cores. One more than
-# there are cores, for many tests wait for other processes half of their time.
-processes=$(($(nproc) < 7 ? $(nproc) + 1 : 8))
-"$PYTHON" -m pytest --numprocesses "$processes" --dist loadfile --durations 10 "${marks[@]}" "$@"
+# A file's tests stay in one process, for they share what they compare with; in the order of tests/conftest.py, the slow
+# ones first. A process takes up to 1 GB, with those it forks, and the longest file bounds the time: more than eight gain
+# nothing on a machine of many cores. Two more than there are cores, for many tests wait for other processes half of
+# their time.
+processes=$(($(nproc) < 6 ? $(nproc) + 2 : 8))
+"$PYTHON" -m pytest --numprocesses "$processes" --dist loadfile --no-loadscope-reorder --durations 10 "${marks[@]}" "$@"

@@ -144,9 +144,10 @@ def _next(results: Any, processes: Sequence[Any]) -> tuple[int, str | None, Any]
             found: tuple[int, str | None, Any] = results.get(timeout=1)
             return found
         except queue.Empty:
-            died = [process.exitcode for process in processes if (process.exitcode or 0) < 0]
+            died = [process.exitcode for process in processes if process.exitcode]
             if died:
-                raise RuntimeError(f"a process died with signal {-died[0]}") from None
+                how = f"with signal {-died[0]}" if died[0] < 0 else f"before it began: status {died[0]}"
+                raise RuntimeError(f"a process died {how}") from None
     raise RuntimeError("no result in time")
 
 
