@@ -42,6 +42,8 @@ class Record:
     """MD5 of the file, or of the folder's md5sum-style list; None where nobody has read it all yet."""
     mtime_ns: int
     """Latest modification, to see quickly that nothing changed."""
+    version: str | None = None
+    """Of what was read from elsewhere: what its server calls this content. Left out of the file where there is none."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,11 @@ def write_manifest(
     versions = {"python": platform.python_version()}
     versions.update({package: importlib.metadata.version(package) for package in packages})
     manifest = Manifest(stage, options, inputs, outputs, versions, round(time.monotonic() - started, 3))
-    write_text(manifest_path(output), json.dumps(asdict(manifest), indent=1) + "\n")
+    fields = asdict(manifest)
+    for record in (*fields["inputs"], *fields["outputs"]):
+        if record["version"] is None:
+            del record["version"]
+    write_text(manifest_path(output), json.dumps(fields, indent=1) + "\n")
 
 
 def read_manifest(output: Path) -> Manifest | None:
@@ -148,10 +154,11 @@ def _require_as_recorded(output: Path, record: Record) -> None:
         raise InputError(f"{path}: its MD5 is not that in {manifest_path(output).name}; make it again")
 
 
-def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
+def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path | Record]) -> bool:
     """Whether ``output`` was made by this stage, with these options, from these inputs, and is still intact.
 
     An input that lies elsewhere by now is the same one where its contents are (MD5 of a file, manifest of a folder).
+    One on a server is given as it would be recorded now, without its MD5.
     """
     try:
         manifest = require_intact(output)
@@ -182,7 +189,10 @@ def _is_of(manifest: Manifest, stage: str, options: Mapping[str, Any], inputs: S
     return all(_is_same(record, path) for record, path in zip(manifest.inputs, inputs, strict=True))
 
 
-def _is_same(record: Record, path: Path) -> bool:
+def _is_same(record: Record, path: Path | Record) -> bool:
+    if isinstance(path, Record):
+        told = (path.name, path.bytes, path.version)
+        return path.version is not None and told == (record.name, record.bytes, record.version)
     if not path.exists():
         return False
     now = record_of(path, os.fspath(path), None)

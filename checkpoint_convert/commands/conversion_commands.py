@@ -16,12 +16,12 @@ from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.remote_conversion import RemoteInput, remote_paxml_to_megatron
-from checkpoint_convert.remote.object_address import ObjectAddress, is_address, parse_address
-from checkpoint_convert.remote.object_folder import ObjectFolder
 from checkpoint_convert.remote.remote_paxml import copy_skeleton
 from checksums.whole_output import require_whole
 from stage.errors import InputError
 from stage.limits.sizes import parse_bytes, require_between, require_workers
+from stage.remote.object_address import ObjectAddress, is_address, parse_address
+from stage.remote.object_folder import ObjectFolder
 from stage.task_shard import parse_shard
 
 

@@ -12,12 +12,12 @@ from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
 from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
-from checkpoint_convert.remote.object_address import ObjectAddress
-from checkpoint_convert.remote.object_folder import ObjectFolder
 from checkpoint_convert.remote.remote_paxml import RemoteSource, copy_skeleton, records_path, skeleton_path
 from stage.errors import InputError
 from stage.limits.replacing import require_replaceable
 from stage.limits.sizes import require_workers
+from stage.remote.object_address import ObjectAddress
+from stage.remote.object_folder import ObjectFolder
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from checkpoint_convert.formats.boxes import Box, chunk_parts
 from checkpoint_convert.formats.chunk_files import chunk_key
 from checkpoint_convert.formats.paxml_counters import counter_shapes, is_counter
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
-from checkpoint_convert.remote.object_folder import ObjectFolder
 from stage.errors import InputError
 from stage.publish import published_folder, write_text
+from stage.remote.object_folder import ObjectFolder
 
 DAMAGED: Any = isal_zlib.error
 GZIP = 31

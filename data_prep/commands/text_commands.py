@@ -6,12 +6,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from data_prep.corpus.c4 import TEXT_KEY
+from data_prep.corpus.input_files import InputFile
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
 from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.preprocessing.shard_parts import OnBadLine
 from data_prep.preprocessing.user_filter import parse_filter
 from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenizer
+from stage.errors import InputError
+from stage.limits.sizes import parse_bytes
+from stage.remote.object_address import is_address, parse_address
+from stage.remote.remote_file import RemoteFile
 from stage.task_shard import parse_shard
 
 
@@ -23,9 +28,10 @@ class PreprocessCommand:
     --output-prefix preprocessed_c4_spm/c4_en_6_c4_spm_text_document --workers 64
     """
 
-    input: tuple[Path, ...]
+    input: tuple[str, ...]
     """Files of JSON lines with a "text" each (.json, .jsonl) or of lines of text (.txt), also as .gz or .zst, or
-    .parquet; "-": JSON lines from standard input, packed or not."""
+    .parquet; "-": JSON lines from standard input, packed or not. All but Parquet also by address: s3://, gs://,
+    http:// or https://."""
     tokenizer: Path
     """SentencePiece model."""
     output_prefix: Path
@@ -41,6 +47,13 @@ class PreprocessCommand:
     """The key of the text in a JSON object, or the column of a Parquet file."""
     append_eod: bool = False
     """Put the tokenizer's end-of-sequence token behind each document (the benchmark does not)."""
+    md5_list: Path | None = None
+    """MD5 sums that the inputs must have, as md5sum writes them; each is found by the end of its path."""
+    endpoint_url: str | None = None
+    """Of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
+    bandwidth_limit: str | None = None
+    """What this command reads from addresses, per second: a size such as 500MB, dealt out evenly to as many files as
+    are read at once."""
     filter: str | None = None
     """FILE.py:FUNCTION: a function of yours from a text to True, False or another text, run in processes of its own."""
     force: bool = False
@@ -50,11 +63,12 @@ class PreprocessCommand:
 
     def run(self) -> None:
         result = preprocess(
-            self.input,
+            self._inputs(),
             self.tokenizer,
             self.output_prefix,
             workers=self.workers,
             reading=self._reading(),
+            md5_list=self.md5_list,
             shard=None if self.shard is None else parse_shard(self.shard),
             force=self.force,
         )
@@ -71,6 +85,21 @@ class PreprocessCommand:
                 f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
                 f"in {result.wall_s:.1f} s ({rate:,.0f} tokens/s)"
             )
+
+    def _inputs(self) -> list[InputFile]:
+        remote = sum(map(is_address, self.input))
+        if not remote and (self.endpoint_url is not None or self.bandwidth_limit is not None):
+            raise InputError(
+                "--endpoint-url and --bandwidth-limit are for inputs with an address, of which there is none"
+            )
+        limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
+        each = None if limit is None else limit / max(1, min(self.workers, remote))
+        return [
+            RemoteFile(parse_address(text, self.endpoint_url if text.lower().startswith("s3:") else None), each)
+            if is_address(text)
+            else Path(text)
+            for text in self.input
+        ]
 
     def _reading(self) -> Reading:
         user_filter = None if self.filter is None else parse_filter(self.filter)

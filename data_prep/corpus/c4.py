@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from data_prep.corpus.input_files import HashedFile, decompressed
+from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
 from stage.errors import InputError
 
 BLOCK_BYTES = 1 << 20
@@ -41,7 +41,7 @@ class LineBlock:
         return self.data.removesuffix(b"\n").split(b"\n")
 
 
-def blocks_of(path: Path, source: HashedFile) -> Iterator[LineBlock]:
+def blocks_of(path: InputFile, source: HashedFile) -> Iterator[LineBlock]:
     """The file as blocks of about 1 MiB of whole lines, the last of which may lack its newline."""
     first_line, reported, rest, length = 1, 0, b"", 0  # length: of the line that is not at its end
     with decompressed(path, source) as stream:
@@ -65,12 +65,12 @@ def blocks_of(path: Path, source: HashedFile) -> Iterator[LineBlock]:
         yield LineBlock(first_line, rest, source.position - reported, length > LONGEST_LINE_BYTES)
 
 
-def is_plain_text(path: Path) -> bool:
+def is_plain_text(path: InputFile) -> bool:
     """Whether the lines are documents, not JSON."""
     return TEXT_SUFFIX in path.suffixes[-2:]
 
 
-def texts_of(block: LineBlock, path: Path, key: str) -> Iterator[tuple[int, bytes | BadLine]]:
+def texts_of(block: LineBlock, path: InputFile, key: str) -> Iterator[tuple[int, bytes | BadLine]]:
     """Number of each line and the document in it, as UTF-8, or what is wrong with it."""
     if block.too_long:
         where = f"{path}:{block.first_line}"
@@ -84,7 +84,7 @@ def texts_of(block: LineBlock, path: Path, key: str) -> Iterator[tuple[int, byte
             yield number, error
 
 
-def _utf8(line: bytes, path: Path, number: int) -> bytes:
+def _utf8(line: bytes, path: InputFile, number: int) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError as error:

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import io
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,16 @@ from typing import Any, BinaryIO
 
 from isal import igzip, isal_zlib
 
+from data_prep.corpus.remote_input import RemoteBytes
 from stage.errors import InputError
 from stage.optional_packages import import_optional
+from stage.remote.object_address import is_address
+from stage.remote.remote_file import RemoteFile
 
+InputFile = Path | RemoteFile
 STDIN = "-"
 READ_BYTES = 1 << 18
+ADDRESS = re.compile(r"(?:gs|s3|https?):/")
 GZIP_DAMAGE: Any = (EOFError, igzip.BadGzipFile, isal_zlib.error)
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ZSTD_READ_BYTES = 1 << 11
@@ -37,8 +43,21 @@ class SourceFile:
 
     path: str
     bytes: int
-    """0 for standard input."""
+    """0 for standard input, and where a server does not tell."""
     mtime_ns: int
+    """0 for what lies elsewhere, and has a version."""
+    version: str | None = None
+    """What its server calls this content, where it does (``stage/remote``)."""
+
+    @property
+    def is_remote(self) -> bool:
+        return is_address(self.path)
+
+
+@functools.cache
+def _this_call() -> int:
+    """What is known to no later call, in which a file may be another one by then."""
+    return time.time_ns()
 
 
 @functools.cache
@@ -47,8 +66,11 @@ def _standard_input() -> int:
     return os.dup(0)
 
 
-def source_of(path: Path) -> SourceFile:
-    """Raises OSError where there is no such file."""
+def source_of(path: InputFile) -> SourceFile:
+    """Raises OSError where there is no such file. Of a remote one, as it was described."""
+    if isinstance(path, RemoteFile):
+        version = path.facts.version
+        return SourceFile(str(path), path.facts.bytes or 0, 0 if version is not None else _this_call(), version)
     if str(path) == STDIN:
         _standard_input()
         return SourceFile(STDIN, 0, time.time_ns())  # what comes next time is another input
@@ -63,6 +85,8 @@ def require_files(paths: Sequence[Path]) -> None:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:
             reason = "no such file" if isinstance(error, FileNotFoundError | NotADirectoryError) else error
+            if ADDRESS.match(str(path)):
+                reason = "only preprocess reads from an address; download it first"
             raise InputError(f"{path}: {reason}") from error
         if not stat.S_ISREG(mode):
             raise InputError(f"{path}: not a regular file")
@@ -71,10 +95,14 @@ def require_files(paths: Sequence[Path]) -> None:
 class HashedFile(io.RawIOBase):
     """A file that is read once, from beginning to end, and hashed on the way."""
 
-    def __init__(self, path: Path) -> None:
-        self._file: io.FileIO = (
-            io.FileIO(_standard_input(), closefd=False) if str(path) == STDIN else path.open("rb", buffering=0)
-        )
+    def __init__(self, path: InputFile) -> None:
+        self._file: io.RawIOBase
+        if isinstance(path, RemoteFile):
+            self._file = RemoteBytes(path)
+        elif str(path) == STDIN:
+            self._file = io.FileIO(_standard_input(), closefd=False)
+        else:
+            self._file = path.open("rb", buffering=0)
         self.md5 = hashlib.md5(usedforsecurity=False)
         self.position = 0
 
@@ -93,7 +121,7 @@ class HashedFile(io.RawIOBase):
 
 
 @contextmanager
-def decompressed(path: Path, source: io.RawIOBase) -> Iterator[BinaryIO]:
+def decompressed(path: InputFile, source: io.RawIOBase) -> Iterator[BinaryIO]:
     """The decompressed bytes of ``source``, which is ``path`` opened. Raises InputError for a damaged file."""
     buffered = io.BufferedReader(source, READ_BYTES)
     kind = _compression(path, buffered)
@@ -112,7 +140,7 @@ def decompressed(path: Path, source: io.RawIOBase) -> Iterator[BinaryIO]:
         yield buffered
 
 
-def _compression(path: Path, buffered: Any) -> str | None:
+def _compression(path: InputFile, buffered: Any) -> str | None:
     if str(path) != STDIN:
         return {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
     beginning = buffered.peek(len(ZSTD_MAGIC))
@@ -120,7 +148,7 @@ def _compression(path: Path, buffered: Any) -> str | None:
 
 
 @contextmanager
-def _decompressed_zstd(path: Path, buffered: Any) -> Iterator[BinaryIO]:
+def _decompressed_zstd(path: InputFile, buffered: Any) -> Iterator[BinaryIO]:
     zstandard = import_optional("zstandard", "zstandard", f"{path}")
     if not buffered.peek(1):
         raise InputError(f"{path}: truncated or damaged zstd file (it is empty); fetch it again")

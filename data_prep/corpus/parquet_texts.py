@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.corpus.c4 import LONGEST_LINE_BYTES, BadLine
+from data_prep.corpus.input_files import InputFile
 from stage.errors import InputError
 from stage.optional_packages import import_optional
 
@@ -26,7 +27,7 @@ class RowBlock:
     """Bytes of the file that they take, about."""
 
 
-def is_parquet(path: Path) -> bool:
+def is_parquet(path: InputFile) -> bool:
     return path.suffix == PARQUET_SUFFIX
 
 
@@ -64,7 +65,7 @@ def _require_column(path: Path, file: Any, column: str) -> None:
             raise InputError(f"{path}: row group {number} announces {sizes[column]:,} bytes, more than is read at once")
 
 
-def texts_of_rows(block: RowBlock, path: Path) -> Iterator[tuple[int, bytes | BadLine]]:
+def texts_of_rows(block: RowBlock, path: InputFile) -> Iterator[tuple[int, bytes | BadLine]]:
     """Number of each row and the document in it, as UTF-8, or what is wrong with it."""
     for number, text in enumerate(block.texts, block.first_row):
         if text is None:

@@ -142,7 +142,8 @@ def _as_lines(messages: Sequence[str]) -> str:
 
 def _record_of_source(part: Part, record: PartRecord) -> Record:
     """The input file as it was when it was read."""
-    return Record(part.source.path, 1, record.source_bytes, record.source_md5, part.source.mtime_ns)
+    source = part.source
+    return Record(source.path, 1, record.source_bytes, record.source_md5, source.mtime_ns, source.version)
 
 
 def _blocks_in_order(parts: Sequence[tuple[Part, PartRecord]]) -> Iterator[Tokens]:

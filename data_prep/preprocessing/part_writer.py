@@ -3,7 +3,6 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -23,7 +22,7 @@ class PartWriter:
         self, part: Part, encoder: FastTokenizer, user_filter: UserFilter | None, ids: BinaryIO, sizes: BinaryIO
     ):
         self._part, self._encoder, self._filter = part, encoder, user_filter
-        self._path = Path(part.source.path)
+        self._path = part.input
         self._ids, self._sizes = ids, sizes
         self._blocks: list[BlockRecord] = []
         self._skipped: list[tuple[int, str]] = []

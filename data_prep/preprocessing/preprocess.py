@@ -18,8 +18,16 @@ from typing import Any
 import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY
-from data_prep.corpus.input_files import STDIN, SourceFile, require_files, source_of
+from data_prep.corpus.input_files import STDIN, InputFile, SourceFile, require_files, source_of
 from data_prep.preprocessing.join_parts import join_parts, require_output
+from data_prep.preprocessing.listed_inputs import (
+    as_input,
+    described_inputs,
+    listed_sums,
+    numbers_of,
+    require_in_order,
+    with_listed_sums,
+)
 from data_prep.preprocessing.shard_parts import Method, OnBadLine, Part, made_earlier, remove_parts, stripes_there
 from data_prep.preprocessing.tokenize_workers import Finished, finished_in_order
 from data_prep.preprocessing.user_filter import FilterSource
@@ -32,7 +40,7 @@ from stage.digest import md5_file
 from stage.errors import InputError
 from stage.limits.sizes import require_workers
 from stage.lock import only_one_in
-from stage.manifest import is_current
+from stage.manifest import is_current, manifest_path
 from stage.publish import beside
 from stage.task_shard import TaskShard
 
@@ -70,32 +78,37 @@ class PreprocessResult:
 
 
 def preprocess(
-    inputs: Sequence[Path],
+    inputs: Sequence[InputFile],
     tokenizer: Path,
     output_prefix: Path,
     *,
     workers: int,
     reading: Reading = Reading(),
+    md5_list: Path | None = None,
     shard: TaskShard | None = None,
     force: bool = False,
 ) -> PreprocessResult | None:
     """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` into its files' parts.
 
     Returns None when the dataset is there already, from the same inputs, tokenizer and options. Raises InputError for
-    a line that is not a document (naming file and line), a damaged file, no document at all, or different work under
-    the output's name.
+    a line that is not a document (naming file and line), a damaged file, one whose MD5 is not that in ``md5_list``, no
+    document at all, or different work under the output's name.
     """
     started = time.monotonic()
     _require_inputs(inputs, tokenizer, shard)
+    sums = {} if md5_list is None else listed_sums(md5_list, inputs)
     require_workers(workers)
     model = Tokenizer(tokenizer)
     dtype = token_dtype(model.vocab_size)
     options = {"vocab_size": model.vocab_size, "dtype": dtype.name, **reading.recorded()}
     folder = beside(output_prefix, ".parts")
-    if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=[*inputs, tokenizer]):
+    inputs = described_inputs(inputs, None if manifest_path(output_prefix).exists() else shard)
+    known = [as_input(path) for path in inputs]
+    if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=[*known, tokenizer]):
         remove_parts(folder)
         return None
-    require_output(output_prefix, folder, [*inputs, tokenizer], force=force)
+    local = [path for path in inputs if isinstance(path, Path)]
+    require_output(output_prefix, folder, [*local, tokenizer], force=force)
 
     end = model.end_of_document() if reading.append_eod else None
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,21 +121,23 @@ def preprocess(
         end,
         None if reading.filter is None else reading.filter.identity,
     )
-    files = _parts_of_files(folder, _sources_of_shard(inputs, shard), method, workers)
+    files = _parts_of_files(folder, _inputs_of_shard(inputs, shard), method, workers)
     with _removed_after_failure(folder), finished_in_order(files, encoder, reading.filter, workers) as finished:
+        checked = with_listed_sums(finished, sums)
         if shard is not None:
-            return _result_of_shard(finished, started)
+            return _result_of_shard(checked, started)
         with only_one_in(folder, "it is being joined already") as claim:
-            joined = join_parts(finished, output_prefix, folder, tokenizer, options, claim, started)
+            joined = join_parts(checked, output_prefix, folder, tokenizer, options, claim, started)
     remove_parts(folder)
     return PreprocessResult(**asdict(joined), wall_s=time.monotonic() - started)
 
 
-def _require_inputs(inputs: Sequence[Path], tokenizer: Path, shard: TaskShard | None) -> None:
+def _require_inputs(inputs: Sequence[InputFile], tokenizer: Path, shard: TaskShard | None) -> None:
     streams = [path for path in inputs if str(path) == STDIN]
     if streams and (len(inputs) > 1 or shard is not None):
         raise InputError("--input -: standard input is read once, so it is the only input, and of one task")
-    require_files([*(path for path in inputs if path not in streams), tokenizer])
+    require_in_order(inputs)
+    require_files([*(path for path in inputs if isinstance(path, Path) and path not in streams), tokenizer])
 
 
 def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any], path: Path) -> FastTokenizer:
@@ -134,10 +149,9 @@ def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any], path: Path) -> FastT
     return encoder
 
 
-def _sources_of_shard(inputs: Sequence[Path], shard: TaskShard | None) -> dict[int, SourceFile]:
-    """The files of this task by their number in ``inputs``; without ``shard`` all of them."""
-    numbers = range(len(inputs)) if shard is None else range(shard.index, len(inputs), shard.count)
-    return {number: source_of(inputs[number]) for number in numbers}
+def _inputs_of_shard(inputs: Sequence[InputFile], shard: TaskShard | None) -> dict[int, tuple[InputFile, SourceFile]]:
+    """The files of this task, and as they are now, by their number in ``inputs``; without ``shard`` all of them."""
+    return {number: (inputs[number], source_of(inputs[number])) for number in numbers_of(len(inputs), shard)}
 
 
 @contextmanager
@@ -152,25 +166,27 @@ def _removed_after_failure(folder: Path) -> Iterator[None]:
         raise
 
 
-def _parts_of_files(folder: Path, sources: Mapping[int, SourceFile], method: Method, workers: int) -> list[list[Part]]:
+def _parts_of_files(
+    folder: Path, files: Mapping[int, tuple[InputFile, SourceFile]], method: Method, workers: int
+) -> list[list[Part]]:
     """The parts of each file: as an earlier run made them, else in as many stripes as end all soonest."""
     there = stripes_there(folder)
     found: dict[int, list[Part]] = {}
-    for number, source in sources.items():
+    for number in files:
         for stripes in there.get(number, []):
-            parts = _stripes(folder, number, source, method, stripes)
+            parts = _stripes(folder, number, files[number], method, stripes)
             if made_earlier(parts):
                 found[number] = parts
                 break
-    missing = [number for number in sources if number not in found]
-    sizes = [max(1, sources[number].bytes) for number in missing]
+    missing = [number for number in files if number not in found]
+    sizes = [max(1, files[number][1].bytes) for number in missing]
     for number, stripes in zip(missing, workers_per_file(sizes, workers), strict=True):
-        found[number] = _stripes(folder, number, sources[number], method, stripes)
-    return [found[number] for number in sources]
+        found[number] = _stripes(folder, number, files[number], method, stripes)
+    return [found[number] for number in files]
 
 
-def _stripes(folder: Path, number: int, source: SourceFile, method: Method, stripes: int) -> list[Part]:
-    return [Part(folder, number, source, method, stripe, stripes) for stripe in range(stripes)]
+def _stripes(folder: Path, number: int, file: tuple[InputFile, SourceFile], method: Method, stripes: int) -> list[Part]:
+    return [Part(folder, number, *file, method, stripe, stripes) for stripe in range(stripes)]
 
 
 def _result_of_shard(finished: Finished, started: float) -> PreprocessResult:

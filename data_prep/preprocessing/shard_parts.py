@@ -20,10 +20,12 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from data_prep.corpus.input_files import STDIN, SourceFile, source_of
+from data_prep.corpus.input_files import STDIN, InputFile, SourceFile, source_of
+from data_prep.corpus.remote_input import describe_all
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.publish import write_text
+from stage.remote.remote_file import RemoteFile
 
 OnBadLine = Literal["stop", "skip"]
 Tokens = tuple[npt.NDArray[Any], npt.NDArray[np.int32]]
@@ -50,7 +52,9 @@ class Part:
 
     folder: Path
     number: int
+    input: InputFile
     source: SourceFile
+    """The input as it was when the command began."""
     method: Method
     stripe: int
     stripes: int
@@ -131,10 +135,10 @@ def _same_method(record: PartRecord, method: Method) -> bool:
 
 
 def _same_source(record: PartRecord, source: SourceFile) -> bool:
-    """The file as it was, or one of the same content, wherever it lies by now."""
+    """The file as it was, or one of the same content, wherever it lies by now; on a server, as far as that can tell."""
     if record.source == source:
         return True
-    if source.path == STDIN or record.source.bytes != source.bytes:
+    if source.path == STDIN or source.is_remote or record.source.bytes != source.bytes:
         return False
     return md5_file(Path(source.path)) == record.source_md5
 
@@ -156,9 +160,11 @@ def made_earlier(parts: Sequence[Part]) -> bool:
 
 def require_unchanged(part: Part) -> None:
     """Raise InputError where the input file is not what it was when the command began."""
-    path = Path(part.source.path)
-    if part.source.path != STDIN and source_of(path) != part.source:
-        raise InputError(f"{path}: changed while it was read; run the command again")
+    if part.source.path == STDIN:
+        return
+    now = describe_all([part.input])[0] if isinstance(part.input, RemoteFile) else part.input
+    if source_of(now) != part.source:
+        raise InputError(f"{part.input}: changed while it was read; run the command again")
 
 
 def blocks_of_part(part: Part, record: PartRecord) -> Iterator[Tokens]:

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
-from pathlib import Path
 from typing import Any
 
 from data_prep.corpus.text_blocks import Block, TextBlocks
@@ -40,10 +39,9 @@ def make_stripes(
 
     Raises what making a part does, and StripeKilled.
     """
-    source = parts[0].source
     stripes: list[_Stripe] = []
     try:
-        with TextBlocks(Path(source.path), parts[0].method.text_key) as blocks:
+        with TextBlocks(parts[0].input, parts[0].method.text_key) as blocks:
             for part in parts:
                 stripes.append(_Stripe(part, encoder, filtering, stripes))
             for number, block in enumerate(timed(blocks, READING, advance)):

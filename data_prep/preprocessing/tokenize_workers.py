@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, Self
 
 from data_prep.corpus.text_blocks import TextBlocks
@@ -165,7 +164,7 @@ def make_file(parts: Sequence[Part], encoder: FastTokenizer, filtering: FilterSo
 
 def _make_whole(part: Part, encoder: FastTokenizer, filtering: FilterSource | None, advance: Tell) -> PartRecord:
     """The file by this process alone."""
-    with TextBlocks(Path(part.source.path), part.method.text_key) as blocks:
+    with TextBlocks(part.input, part.method.text_key) as blocks:
         if filtering is None:
             return _written(part, encoder, None, blocks, advance)
         with closing(UserFilter(filtering)) as user_filter:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_prep.corpus.input_files import InputFile
 from data_prep.preprocessing import filter_process
 from stage.errors import InputError
 
@@ -59,7 +60,7 @@ class UserFilter:
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1
 
-    def apply(self, documents: Sequence[bytes], numbers: Sequence[int], path: Path) -> list[bytes]:
+    def apply(self, documents: Sequence[bytes], numbers: Sequence[int], path: InputFile) -> list[bytes]:
         """The documents that are kept. ``numbers``: of their lines in ``path``, for messages.
 
         Raises InputError where the function cannot be imported, raises an exception, gives something else, ends its

@@ -9,11 +9,11 @@ import pytest
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.remote_conversion import RemoteInput, remote_paxml_to_megatron
 from checkpoint_convert.conversion.run_conversion import Converted
-from checkpoint_convert.remote import object_folder
-from checkpoint_convert.remote.object_address import parse_address
 from stage.errors import InputError
-from tests.checkpoint_convert.remote.faulty_server import Fault, FaultyServer
+from stage.remote import object_folder
+from stage.remote.object_address import parse_address
 from tests.checkpoint_convert.tiny import GIB, MakePaxml
+from tests.stage.remote.faulty_server import Fault, FaultyServer
 from tests.support import assert_refused, command
 
 SIZES = "--seed 3 --layers 2 --hidden 36 --heads 4 --vocab 208 --values sane --pos 208"
@@ -132,4 +132,4 @@ def test_command_line(expected: dict[str, Path], tmp_path: Path) -> None:
         assert len(plan.stdout.splitlines()) == 1 + 48 + 1
     assert_refused(command("checkpoint_convert", *words, "--bandwidth-limit", "fast"), "--bandwidth-limit 'fast'")
     words[2] = "ftp://host/a"
-    assert_refused(command("checkpoint_convert", *words), "expected a folder, gs://, s3://")
+    assert_refused(command("checkpoint_convert", *words), "expected something local, gs://, s3://")

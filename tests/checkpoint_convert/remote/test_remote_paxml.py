@@ -7,11 +7,11 @@ import pytest
 import tensorstore as ts
 
 from checkpoint_convert.formats.zarr_arrays import read_metadata
-from checkpoint_convert.remote.object_address import parse_address
-from checkpoint_convert.remote.object_folder import ObjectFolder
 from checkpoint_convert.remote.remote_paxml import RemoteSource, copy_skeleton
 from stage.errors import InputError
-from tests.checkpoint_convert.remote.faulty_server import FaultyServer
+from stage.remote.object_address import parse_address
+from stage.remote.object_folder import ObjectFolder
+from tests.stage.remote.faulty_server import FaultyServer
 from tests.support import command
 
 VALUES = np.arange(30, dtype=np.float32).reshape(5, 6) - 7

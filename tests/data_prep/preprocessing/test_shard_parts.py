@@ -17,7 +17,7 @@ from tests.support import command
 
 def part_of(folder: Path, shard: Path, number: int, tokenizer: Path) -> Part:
     method = Method(md5_file(tokenizer), "uint16", "stop", "text", None, None)
-    return Part(folder, number, source_of(shard), method, 0, 1)
+    return Part(folder, number, shard, source_of(shard), method, 0, 1)
 
 
 def test_parts_of_something_else_are_not_used(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from checkpoint_convert.remote.object_address import is_address, parse_address
 from stage.errors import InputError
+from stage.remote.object_address import is_address, parse_address
 
 RETRIES = {"max_retries": 1}
 

@@ -1,4 +1,4 @@
-"""Addresses of folders of objects: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``.
+"""Addresses of objects and folders of them: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``.
 
 Credentials are those of the usual chains (environment, profiles, the machine's role; GOOGLE_APPLICATION_CREDENTIALS
 and gcloud's), which TensorStore looks up itself. What an address holds of secrets, a user's name and password or a
@@ -6,7 +6,7 @@ query, is kept out of all that is printed or written.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ HIDDEN = "…"
 
 @dataclass(frozen=True)
 class ObjectAddress:
-    """A folder of objects."""
+    """An object, or a folder of them."""
 
     scheme: str
     host: str
@@ -43,6 +43,16 @@ class ObjectAddress:
         for secret in sorted(filter(None, secrets), key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         return text
+
+    @property
+    def folder(self) -> "ObjectAddress":
+        """Of an object's address."""
+        return replace(self, path=self.path.rpartition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """Of an object's address, without folders."""
+        return self.path.rpartition("/")[2]
 
     def kvstore(self, readers: int, retries: dict[str, Any]) -> dict[str, Any]:
         """TensorStore's description of it."""
@@ -75,7 +85,7 @@ def parse_address(text: str, endpoint: str | None = None) -> ObjectAddress:
     scheme, host = parts.scheme.lower(), parts.hostname or ""
     user, _, _ = parts.netloc.rpartition("@")
     if scheme not in SCHEMES:
-        raise InputError(f"--input {scheme}://{HIDDEN}: expected a folder, gs://, s3://, http:// or https://")
+        raise InputError(f"--input {scheme}://{HIDDEN}: expected something local, gs://, s3://, http:// or https://")
     is_bucket = scheme in ("gs", "s3")
     if is_bucket and (not BUCKET.fullmatch(host) or port is not None or user or parts.query or parts.fragment):
         raise InputError(f"--input {scheme}://{host}{HIDDEN}: expected {scheme}://BUCKET/PATH and nothing besides")
@@ -83,6 +93,7 @@ def parse_address(text: str, endpoint: str | None = None) -> ObjectAddress:
         raise InputError(f"--input {scheme}://{host}{HIDDEN}: expected {scheme}://HOST/PATH")
     if endpoint is not None and (scheme != "s3" or not re.match(r"https?://[^/@?#]+/?$", endpoint)):
         raise InputError("--endpoint-url: expected http(s)://HOST, and an --input of s3://BUCKET/PATH")
+    host = f"[{host}]" if ":" in host else host  # IPv6
     where = host if port is None else f"{host}:{port}"
     path = parts.path.strip("/")
     return ObjectAddress(scheme, where, path, parts.query, user, endpoint.rstrip("/") if endpoint else None)

@@ -2,15 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from checkpoint_convert.remote import object_folder
-from checkpoint_convert.remote.object_address import parse_address
-from checkpoint_convert.remote.object_folder import ObjectFolder, RateLimit
 from stage.errors import InputError
-from tests.checkpoint_convert.remote.faulty_server import FaultyServer
+from stage.remote import object_folder, patience
+from stage.remote.object_address import parse_address
+from stage.remote.object_folder import ObjectFolder
+from tests.stage.remote.faulty_server import FaultyServer
 
 CONTENT = b"0123456789" * 100
 
@@ -47,7 +46,7 @@ def test_it_is_tried_again(fault: str, kind: str, files: Path, tmp_path: Path) -
     assert [json.loads(line)["bytes"] for line in (tmp_path / "records").read_text().splitlines()] == [len(CONTENT)]
 
 
-@pytest.mark.parametrize(("fault", "tries"), [("unavailable", object_folder.TRIES), ("denied", 1)])
+@pytest.mark.parametrize(("fault", "tries"), [("unavailable", patience.TRIES), ("denied", 1)])
 def test_in_the_end_it_is_given_up(fault: str, tries: int, kind: str, files: Path, tmp_path: Path) -> None:
     with FaultyServer(files, fault=lambda key, number: fault) as server:
         with pytest.raises(InputError, match=r"run/a: cannot be read.*it goes on from here") as error:
@@ -118,16 +117,3 @@ def test_records_of_a_kill_and_of_something_else(files: Path, tmp_path: Path) ->
         (tmp_path / "records").write_text("notes\n")
         with pytest.raises(InputError, match="not the records of a conversion"):
             opened(server, "http", tmp_path / "records")
-
-
-def test_the_rate_is_bounded_for_all_threads_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    waited: list[float] = []
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    limit = RateLimit(1000.0, waited.append)
-    for count in (500, 500, 2000):
-        limit.spend(count)
-    assert waited == pytest.approx([0.5, 1.0, 3.0])
-    unbounded: list[Any] = []
-    RateLimit(None, unbounded.append).spend(10**12)
-    assert unbounded == []

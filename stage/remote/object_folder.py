@@ -8,7 +8,6 @@ its objects the MD5 is noted, and compared when one is read again.
 
 import hashlib
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,14 +18,13 @@ from typing import Any, TypeVar
 
 import tensorstore as ts
 
-from checkpoint_convert.remote.object_address import ObjectAddress
 from stage.errors import InputError
+from stage.remote.object_address import ObjectAddress
+from stage.remote.patience import TRIES, RateLimit, pause_s
 
 Decoded = TypeVar("Decoded")
 
-TRIES = 6
 DECODING_TRIES = 3
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 TIMEOUT_S = 900.0
 """For one object; TensorStore itself gives up where for a minute next to nothing comes."""
 RETRIES_WITHIN = {"max_retries": 2, "initial_delay": "200ms", "max_delay": "2s"}
@@ -36,25 +34,6 @@ FINAL = ("PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT")
 WITHOUT_VERSION = b"\x10"
 """What TensorStore says of an object of a server that sends no ETag."""
 CHECKS_AT_ONCE = 16
-
-
-class RateLimit:
-    """So many bytes per second on average, for all threads together."""
-
-    def __init__(self, bytes_per_s: float | None, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._rate, self._sleep = bytes_per_s, sleep
-        self._lock = threading.Lock()
-        self._free_at = time.monotonic()
-
-    def spend(self, count: int) -> None:
-        """Wait until ``count`` bytes more are within the limit."""
-        if self._rate is None:
-            return
-        with self._lock:
-            now = time.monotonic()
-            self._free_at = max(self._free_at, now) + count / self._rate
-            wait = self._free_at - now
-        self._sleep(wait)
 
 
 @dataclass(frozen=True)
@@ -156,8 +135,7 @@ class ObjectFolder:
                         f"{self.address}/{key}: cannot be read{tried} ({reason[:300]}); check the address, the "
                         "credentials and the network, and run the command again, it goes on from here"
                     ) from None
-            pause = min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S)
-            self._sleep(pause * random.uniform(0.5, 1.0))  # not all readers at the same time
+            self._sleep(pause_s(attempt + 1))
         raise AssertionError("not reached")
 
 

@@ -1,6 +1,7 @@
 """A web server, and S3 server as far as reading goes, whose answers can be made to fail."""
 
 import hashlib
+import re
 import threading
 import time
 from collections import Counter
@@ -21,7 +22,10 @@ class FaultyServer:
         self.folder, self.tags, self.fault = folder, tags, fault
         self.requests: Counter[str] = Counter()
         self.queries: set[str] = set()
+        self.authorizations: set[str | None] = set()
         self.bytes_sent = 0
+        self.stalled = threading.Event()
+        """Set at the end: requests that were left waiting go."""
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -35,6 +39,7 @@ class FaultyServer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stalled.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -55,6 +60,7 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
             server.queries.add(query)
+            server.authorizations.add(self.headers.get("Authorization"))
             key = unquote(path).removeprefix("/ckpt/")
             fault = server.fault(key, server.count(key))
             file = server.folder / key
@@ -64,6 +70,8 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
                 self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
             elif fault == "dropped":
                 self._drop()
+            elif fault is not None and fault.startswith("to "):
+                self._answer(302, b"", {"Location": fault.removeprefix("to ")})
             elif not file.is_file():
                 self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
             else:
@@ -75,16 +83,32 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
                 self._answer(304, b"")
                 return
             headers = {"ETag": tag} if server.tags else {}
+            status = 200
+            asked = re.fullmatch(r"bytes=([0-9]+)-([0-9]*)", self.headers.get("Range", ""))
+            if asked and fault != "without_ranges":
+                status, total = 206, len(content)
+                first, last = int(asked[1]), min(int(asked[2] or total), total - 1)
+                if first >= total:
+                    self._answer(416, b"", {**headers, "Content-Range": f"bytes */{total}"})
+                    return
+                content = content[first : last + 1]
+                first += fault == "other_range"
+                if fault != "part_unsaid":
+                    headers["Content-Range"] = f"bytes {first}-{last}/{total}"
             if fault == "slow":
                 time.sleep(0.3)
+            if fault == "stalled":
+                server.stalled.wait(60)
+                return
             if fault == "cut":  # a proxy that closes, and says that this was all
                 content = content[: len(content) // 2]
             if fault == "truncated":
-                self._answer(200, content[: len(content) // 2], {**headers, "Content-Length": str(len(content))})
+                half = content[: len(content) // 2]
+                self._answer(status, half, {**headers, "Content-Length": str(len(content))})
                 self._drop()
                 return
             server.bytes_sent += len(content)
-            self._answer(200, content, headers)
+            self._answer(status, content, headers)
 
         def _answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
             self.send_response(status)
