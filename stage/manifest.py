@@ -182,7 +182,7 @@ def is_unfinished(output: Path, *, stage: str, options: Mapping[str, Any], input
     return len(there) < len(manifest.outputs)
 
 
-def _is_of(manifest: Manifest, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
+def _is_of(manifest: Manifest, stage: str, options: Mapping[str, Any], inputs: Sequence[Path | Record]) -> bool:
     """Whether this stage made it with these options from these inputs."""
     if manifest.stage != stage or dict(manifest.options) != dict(options) or len(manifest.inputs) != len(inputs):
         return False
