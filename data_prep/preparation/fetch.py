@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, What
-from data_prep.preparation.hub import Hub, RemoteFile
+from data_prep.preparation.hub import Hub, HubFile
 from stage.errors import CheckFailed, InputError
 from stage.lock import only_one_in
 from stage.manifest import Record, read_manifest, record_of, write_manifest
@@ -169,7 +169,7 @@ def _download_all(ledger: Ledger, names: Sequence[str], revision: str | None) ->
             raise
 
 
-def _download(hub: Hub, output: Path, name: str, expected: RemoteFile) -> None:
+def _download(hub: Hub, output: Path, name: str, expected: HubFile) -> None:
     """Fetch and check one file; one that is there already is checked only."""
     target = output / name
     if target.exists():
@@ -182,7 +182,7 @@ def _download(hub: Hub, output: Path, name: str, expected: RemoteFile) -> None:
     finish(target)
 
 
-def _require_equal(path: Path, expected: RemoteFile, *, mend: str) -> None:
+def _require_equal(path: Path, expected: HubFile, *, mend: str) -> None:
     found = path.stat().st_size
     if found != expected.bytes:
         raise CheckFailed(f"{path}: {found} bytes, the hub has {expected.bytes}; {mend}")

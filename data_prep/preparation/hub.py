@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class RemoteFile:
+class HubFile:
     """What the hub says of a file."""
 
     bytes: int
@@ -35,12 +35,12 @@ class Hub:
         info = self._ask(lambda: self._api.dataset_info(repository, revision=revision))
         self.commit: str = info.sha
 
-    def describe(self, names: Sequence[str]) -> dict[str, RemoteFile]:
+    def describe(self, names: Sequence[str]) -> dict[str, HubFile]:
         """Size and SHA-256 of each file. Raises InputError for one that is not there."""
         found = self._ask(
             lambda: self._api.get_paths_info(self.repository, list(names), repo_type="dataset", revision=self.commit)
         )
-        files = {entry.path: RemoteFile(entry.lfs.size, entry.lfs.sha256) for entry in found if entry.lfs is not None}
+        files = {entry.path: HubFile(entry.lfs.size, entry.lfs.sha256) for entry in found if entry.lfs is not None}
         for name in names:
             if name not in files:
                 raise InputError(f"{self.repository} at {self.commit}: no large file {name}; try another --revision")
