@@ -4,12 +4,13 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from benchmark.commands.command_table import COMMANDS, parse
 from stage.errors import run_command
 
 
 def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
+    from benchmark.commands.command_table import COMMANDS, parse
+
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"{__doc__}\n")
         for name, (_, summary) in COMMANDS.items():

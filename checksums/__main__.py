@@ -1,97 +1,21 @@
 """MD5 manifests of datasets and checkpoints."""
 
-import json
-import sys
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import tyro
-
-from checksums.md5_list import (
-    ListComparison,
-    compare_lists,
-    digest_folder,
-    format_list,
-    read_list,
-    without_leading_folders,
-)
-from stage.cli import main
-from stage.publish import write_text
-
-EXTRA_NAMED = 5
+from stage.errors import run_command
 
 
-@dataclass(frozen=True)
-class CreateListCommand:
-    """Write the MD5 of every file below a folder, one 'md5  path' line each, as md5sum does.
+def main() -> int | None:
+    """``python -m checksums``, with ``sys.argv``; returns the exit status, None for 0."""
+    from checksums.list_commands import CreateListCommand, VerifyListCommand
+    from stage.cli import run_subcommand
 
-    Example: python -m checksums create megatron_checkpoint --output megatron_checkpoint.md5
-    """
-
-    folder: Annotated[Path, tyro.conf.Positional]
-    """Folder to read."""
-    output: Path
-    """List to write."""
-    json: bool = False
-    """Print the result as JSON."""
-
-    def run(self) -> None:
-        digests = digest_folder(self.folder, leave_out=self.output)
-        write_text(self.output, format_list(digests))
-        if self.json:
-            print(json.dumps({"output": str(self.output), "files": len(digests)}))
-        else:
-            print(f"{self.output}: {len(digests)} files")
-
-
-@dataclass(frozen=True)
-class VerifyListCommand:
-    """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
-
-    The metadata.json and common.pt of a Megatron zarr checkpoint may differ, but not be missing.
-
-    Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
-    """
-
-    folder: Annotated[Path, tyro.conf.Positional]
-    """Folder to read."""
-    manifest: Path
-    """List of paths relative to the folder, as md5sum writes it or as BSD does (md5sum --tag)."""
-    json: bool = False
-    """Print the result as JSON."""
-
-    def run(self) -> int:
-        leading, listed = without_leading_folders(self.folder, read_list(self.manifest))
-        if leading:
-            print(f"{self.manifest}: its paths begin with {leading}, read as {self.folder}/", file=sys.stderr)
-        result = compare_lists(self.folder, listed, leave_out=self.manifest)
-        if self.json:
-            print(json.dumps(asdict(result), indent=1))
-        else:
-            self._print(result)
-        return 0 if result.holds else 1
-
-    def _print(self, result: ListComparison) -> None:
-        for title, names in (
-            ("CHANGED", result.changed),
-            ("MAY DIFFER", result.may_differ),
-            ("MISSING", result.missing),
-            ("EXTRA", result.extra[:EXTRA_NAMED]),
-        ):
-            for name in names:
-                print(f"{title}  {self.folder / name}")
-        if len(result.extra) > EXTRA_NAMED:
-            print(f"EXTRA  and {len(result.extra) - EXTRA_NAMED} more; --json names all")
-        counts = f"{len(result.changed)} changed, {len(result.missing)} missing"
-        extra = f"; {len(result.extra)} not in the list" if result.extra else ""
-        may_differ = f", {len(result.may_differ)} may differ" if result.may_differ else ""
-        print(f"{self.folder}: {len(result.matching)} files match, {counts}{may_differ}{extra}")
+    return run_subcommand("checksums", __doc__, {"create": CreateListCommand, "verify": VerifyListCommand})
 
 
 def console() -> NoReturn:
     """``python -m checksums``, and the script ``checksums`` of an installation."""
-    main("checksums", __doc__, {"create": CreateListCommand, "verify": VerifyListCommand})
+    run_command(main)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ import gc
 import io
 import re
 from collections.abc import Callable, Mapping
-from typing import NoReturn, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import tyro
 
-from stage.errors import InputError, run_command
+from stage.errors import InputError
 
 Parsed = TypeVar("Parsed")
 
@@ -20,20 +20,17 @@ class Command(Protocol):
         ...
 
 
-def main(package: str, description: str | None, commands: Mapping[str, type[Command]]) -> NoReturn:
-    """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …``, run the command and exit."""
+def run_subcommand(package: str, description: str | None, commands: Mapping[str, type[Command]]) -> int | None:
+    """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …`` and run the command; its exit status, None for 0."""
 
     def parse() -> Command:
         return tyro.extras.subcommand_cli_from_dict(
             dict(commands), prog=f"python -m {package}", description=description
         )
 
-    def run() -> int | None:
-        command = one_line_usage_error(parse)
-        gc.freeze()  # what is imported stays to the end: at exit, searching it for garbage would take 0.05 s
-        return command.run()
-
-    run_command(run)
+    command = one_line_usage_error(parse)
+    gc.freeze()  # what is imported stays to the end: at exit, searching it for garbage would take 0.05 s
+    return command.run()
 
 
 def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
@@ -45,5 +42,34 @@ def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
-    message = captured.getvalue().split("For full helptext")[0].split("Argument helptext")[0]
-    raise InputError(f"{' '.join(re.sub('[─│╭╮╰╯]+', ' ', message).split())} (see --help)")
+    raise InputError(f"{_without_box(captured.getvalue())} (see --help)")
+
+
+def _without_box(drawn: str) -> str:
+    """What a box of tyro's says: what is wrong, then what was expected, or perhaps meant."""
+    top, *lines = drawn.splitlines() or [""]
+    ruled = "\n".join(re.sub("[│╭╮╰╯]", " ", line)[2:].rstrip() for line in lines)
+    wrong, *hints = re.split(r"\n *─+(?:\n|$)", ruled)
+    if wrong.startswith("Missing from"):
+        return f"missing: {', '.join(_options(wrong))}"
+    said = [_in_a_line(wrong.partition("Got errors:")[0].removeprefix("Error parsing "))]
+    title = _in_a_line(re.sub("[─╭╮]", " ", top))
+    if title == "Missing subcommand":  # else the text says the same again
+        said[0] = f"{title}: {said[0]}"
+    for hint in hints:
+        if hint.startswith("Argument helptext"):
+            said.append(f"expected {', '.join(_options(hint)[:1])}")
+        elif hint.startswith("Perhaps you meant"):
+            said.append(f"perhaps you meant {', '.join(_options(hint))}")
+        elif not hint.startswith("For full helptext"):
+            said.append(_in_a_line(hint))
+    return "; ".join(text for text in said if text)
+
+
+def _options(section: str) -> list[str]:
+    """The options that a section of the box lists, each indented by four."""
+    return re.findall(r"^ {4}(\S.*)$", section, re.MULTILINE)
+
+
+def _in_a_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")

@@ -6,8 +6,10 @@ Anything else that is raised is a bug of ours and keeps its traceback.
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
+
+SHOWN_PROBLEMS = 3
 
 
 class InputError(Exception):
@@ -21,8 +23,8 @@ class CheckFailed(Exception):
 def run_command(command: Callable[[], int | None]) -> NoReturn:
     """Run ``command`` and leave the process with its exit status (None counts as 0).
 
-    Exit status: 2 for :class:`InputError` and for files that cannot be read or written, 1 for :class:`CheckFailed`,
-    130 for Ctrl-C, as shells expect.
+    Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and where a package that the
+    project asks for is not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale
@@ -34,6 +36,13 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         status = _print_error(str(error), 2)
     except CheckFailed as error:
         status = _print_error(str(error), 1)
+    except ImportError:
+        from stage.dependencies import missing  # here, for what it imports takes longer than all of this module
+
+        problems = missing(None)
+        if not problems:
+            raise
+        status = _print_error(_which_python(problems), 2)
     except KeyboardInterrupt:
         status = _print_error("interrupted", 130)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
@@ -45,6 +54,15 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         where = f"{error.filename}: " if error.filename is not None else ""
         status = _print_error(f"{where}{error.strerror or error}", 2)
     sys.exit(status)
+
+
+def _which_python(problems: Sequence[str]) -> str:
+    """What to do where this Python lacks packages; ``problems``: what is wrong with each."""
+    more = f" and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
+    return (
+        f"{sys.executable} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: use .venv/bin/python, which "
+        "./run_gpt3.sh makes, or pip install --requirement requirements.lock"
+    )
 
 
 def _print_error(message: str, status: int) -> int:

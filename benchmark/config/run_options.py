@@ -1,6 +1,7 @@
 """``BENCHMARK [--system NAME] [overrides]`` to a run's configuration: named data first, then single fields."""
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Protocol, TypeVar
@@ -38,7 +39,7 @@ def parse_run(
     ``on_devices``: the model has to be dealt out to the system's devices, by the system's layout. Raises InputError
     for an unknown benchmark, system or option, and for values that do not fit together.
     """
-    description = command.__doc__ or ""
+    description = inspect.cleandoc(command.__doc__ or "")
     if not arguments or arguments[0].startswith("-"):
         if {"-h", "--help"} & set(arguments):
             print(f"usage: {prog} {{{','.join(BENCHMARKS)}}} [--system {{{','.join(SYSTEMS)}}}] [overrides]\n")
@@ -82,5 +83,5 @@ def _known(name: str, table: Iterable[str], kind: str) -> str:
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise InputError(f"unknown {kind} {name!r}; {hint}There are {', '.join(known)}")
+    hint = f"did you mean {close[0]}? There are" if close else "there are"
+    raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(known)}")

@@ -32,7 +32,7 @@ def parse_bytes(text: str, option: str) -> int:
 def require_between(value: float, low: float, high: float, option: str) -> None:
     """Raise InputError, naming ``option``, where a number is below ``low``, above ``high`` or none at all."""
     if not low <= value <= high:  # neither holds of NaN
-        shown = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+        shown = f"{low:.15g} or more" if high == math.inf else f"{low:.15g} to {high:.15g}"
         raise InputError(f"{option} {value}: expected {shown}")
 
 

@@ -1,112 +1,17 @@
-"""create and verify as commands."""
-
-import hashlib
-import json
-import os
-from pathlib import Path
+"""The commands by name."""
 
 import pytest
 
-from checkpoint_convert.formats.common_files import common_files
-from checksums.md5_list import compare_lists, digest_folder, format_list, read_list
-from tests.support import REPOSITORY, assert_refused, command, fresh_command
+from tests.support import assert_refused, command
 
 
-def test_create_then_verify(folder: Path, tmp_path: Path) -> None:
-    manifest = folder / "inside.md5"
-    assert command("checksums", "create", folder, "--output", manifest).stdout == f"{manifest}: 5 files\n"
-    told = command("checksums", "create", folder, "--output", manifest, "--json").stdout
-    assert json.loads(told) == {"output": str(manifest), "files": 5}
-    done = command("checksums", "verify", folder, "--manifest", manifest)
-    assert (done.returncode, "5 files match, 0 changed, 0 missing\n" in done.stdout) == (0, True)
+def test_unknown_commands_are_refused() -> None:
+    assert_refused(command("checksums", "sign"), "Unrecognized options: sign; Available subcommands: create, verify")
+    assert_refused(command("checksums"), "Missing subcommand: Expected one of {create, verify}")
 
 
-def test_verify_names_what_differs(folder: Path, tmp_path: Path) -> None:
-    manifest = tmp_path / "list.md5"
-    manifest.write_text(format_list(digest_folder(folder)))
-    (folder / "b.bin").write_bytes(b"b" * 99 + b"c")
-    (folder / "A.bin").unlink()
-    (folder / "notes").touch()
-    done = command("checksums", "verify", folder, "--manifest", manifest)
-    assert done.returncode == 1
-    assert f"CHANGED  {folder}/b.bin" in done.stdout
-    assert f"MISSING  {folder}/A.bin" in done.stdout
-    assert f"EXTRA  {folder}/notes" in done.stdout
-    assert "3 files match, 1 changed, 1 missing; 1 not in the list" in done.stdout
-    found = json.loads(command("checksums", "verify", folder, "--manifest", manifest, "--json").stdout)
-    assert (found["changed"], found["missing"], found["extra"]) == (["b.bin"], ["A.bin"], ["notes"])
-
-
-@pytest.mark.parametrize("place", ["data", "release/data", "/elsewhere/data", "{folder}"])
-def test_paths_that_begin_with_other_folders_are_understood(place: str, folder: Path, tmp_path: Path) -> None:
-    place = place.format(folder=folder)
-    digests = {f"{place}/{name}": digest for name, digest in digest_folder(folder).items()}
-    (tmp_path / "list").write_text(format_list(digests))
-    done = command("checksums", "verify", folder, "--manifest", tmp_path / "list")
-    assert (done.returncode, "5 files match, 0 changed, 0 missing" in done.stdout) == (0, True)
-    assert done.stderr == f"{tmp_path}/list: its paths begin with {place}/, read as {folder}/\n"
-    (folder / "b.bin").unlink()
-    done = command("checksums", "verify", folder, "--manifest", tmp_path / "list")
-    assert (done.returncode, f"MISSING  {folder}/b.bin\n" in done.stdout) == (1, True)
-
-
-def test_extra_files_are_counted_and_the_first_named(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for number in range(9):
-        (tmp_path / "data" / str(number)).touch()
-    (tmp_path / "list").write_text(f"{hashlib.md5(b'').hexdigest()}  0\n")
-    done = command("checksums", "verify", tmp_path / "data", "--manifest", tmp_path / "list")
+@pytest.mark.parametrize("name", ["create", "verify"])
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    done = command("checksums", name, "--help")
     assert done.returncode == 0
-    assert done.stdout.splitlines() == [
-        *(f"EXTRA  {tmp_path}/data/{number}" for number in range(1, 6)),
-        "EXTRA  and 3 more; --json names all",
-        f"{tmp_path}/data: 1 files match, 0 changed, 0 missing; 8 not in the list",
-    ]
-
-
-def test_bad_usage_is_status_2(tmp_path: Path) -> None:
-    published = REPOSITORY / "checksums" / "dataset_checksum.log"
-    assert_refused(command("checksums", "verify", tmp_path / "none", "--manifest", published), "no such folder")
-    assert_refused(command("checksums", "verify", tmp_path, "--manifest", tmp_path / "none"), "none")
-    assert_refused(command("checksums", "verify", tmp_path), "--manifest")
-
-
-def test_small_files_of_a_megatron_checkpoint_may_differ_but_not_be_missing(tmp_path: Path) -> None:
-    folder, manifest = tmp_path / "checkpoint", tmp_path / "list.md5"
-    (folder / "language_model.encoder.final_layernorm.bias").mkdir(parents=True)
-    (folder / "language_model.encoder.final_layernorm.bias" / "0").write_text("as it was")
-    for name, content in common_files("fp32").items():
-        (folder / name).write_bytes(content)
-    manifest.write_text(format_list(digest_folder(folder)))
-    (folder / "metadata.json").write_text('{"sharded_backend": "zarr"}\n')
-    done = command("checksums", "verify", folder, "--manifest", manifest)
-    assert done.returncode == 0, done.stdout
-    assert f"MAY DIFFER  {folder}/metadata.json\n" in done.stdout
-    assert "2 files match, 0 changed, 0 missing, 1 may differ\n" in done.stdout
-    for damaged in (b"", b"not a zip file", common_files("fp32")["common.pt"][:-50]):
-        (folder / "common.pt").write_bytes(damaged)
-        assert compare_lists(folder, read_list(manifest)).changed == ["common.pt"]
-    (folder / "common.pt").write_bytes(common_files("bf16", 3999)["common.pt"])
-    assert compare_lists(folder, read_list(manifest)).may_differ == ["common.pt", "metadata.json"]
-    (folder / "common.pt").unlink()
-    assert not compare_lists(folder, read_list(manifest)).holds
-
-
-@pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8"])
-def test_names_that_are_no_text_are_listed_and_verified(
-    locale: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LC_ALL", locale)
-    monkeypatch.setenv("PYTHONUTF8", "0")
-    folder, manifest = tmp_path / "data", tmp_path / "list"
-    folder.mkdir()
-    names = [b"\xff\xfe", "ä€".encode(), b"back\\slash", b"line\nend", b" space "]
-    for name in names:
-        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_bytes(name)
-    done = fresh_command("checksums", "create", folder, "--output", manifest)
-    assert (done.returncode, done.stderr) == (0, "")
-    done = fresh_command("checksums", "verify", folder, "--manifest", manifest)
-    assert (done.returncode, "5 files match" in done.stdout, done.stderr) == (0, True, "")
-    Path(os.fsdecode(os.path.join(os.fsencode(folder), names[0]))).write_bytes(b"")
-    done = fresh_command("checksums", "verify", folder, "--manifest", manifest)
-    assert (done.returncode, "1 changed" in done.stdout, done.stderr) == (1, True, "")
+    assert f"Example: python -m checksums {name} " in " ".join(done.stdout.replace("│", " ").split())

@@ -72,3 +72,31 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize("problems", [["a>=2, found 1.9"], ["a>=2, found 1.9", "b>=1, not installed", "c", "d", "e"]])
+def test_a_python_that_lacks_packages_is_told_in_one_line(
+    problems: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stage.dependencies.missing", lambda extra: problems)
+
+    def command() -> int:
+        raise ModuleNotFoundError("No module named 'a.b'")
+
+    with pytest.raises(SystemExit) as leaving:
+        run_command(command)
+    assert leaving.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {sys.executable} lacks {'; '.join(problems[:3])}")
+    assert ("c and 2 more: use .venv/bin/python" in error) == (len(problems) > 1)
+    assert len(error.splitlines()) == 1
+
+
+def test_an_import_that_fails_for_another_reason_is_a_bug_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stage.dependencies.missing", lambda extra: [])
+
+    def command() -> int:
+        raise ImportError("cannot import name 'x'")
+
+    with pytest.raises(ImportError, match="cannot import name"):
+        run_command(command)
