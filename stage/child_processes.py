@@ -36,7 +36,9 @@ def run_module(
 
 
 def require_free_port(port: int) -> None:
-    """Raise InputError where something listens at ``port`` of this machine."""
+    """Raise InputError where something listens at ``port`` of this machine, or no port has that number."""
+    if not 0 < port < 1 << 16:
+        raise InputError(f"port {port}: expected 1 to 65535; choose another MASTER_PORT or leave it out")
     with _reusable_socket() as probe:
         try:
             probe.bind(("", port))

@@ -30,6 +30,12 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
+def require_seed(seed: int) -> None:
+    """Raise InputError for a seed that the generator of the data order (NumPy's Mersenne Twister) does not take."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"seed {seed}: expected 0 to {2**32 - 1}; change --seed")
+
+
 def _require_positive(config: object, *names: str) -> None:
     for name in names:
         if getattr(config, name) < 1:
@@ -309,8 +315,8 @@ class RunConfig:
     submission: tyro.conf.OmitArgPrefixes[Submission] = field(default_factory=Submission)
 
     def __post_init__(self) -> None:
-        if self.seed is not None and not 0 <= self.seed < 2**32:
-            raise InputError(f"seed {self.seed}: expected 0 to {2**32 - 1}; change --seed")
+        if self.seed is not None:
+            require_seed(self.seed)
         if self.save_interval is not None and self.save_interval < 0:
             raise InputError(f"save_interval {self.save_interval}: expected steps, or 0 for no checkpoints")
         if self.save_minutes is not None and (self.save_minutes <= 0 or self.save_interval is not None):

@@ -49,7 +49,7 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
             if benchmarks[-1][name] != benchmarks[0][name]:
                 raise InputError(f"{run}: {name} is {benchmarks[-1][name]}, but {benchmarks[0][name]} in {runs[0]}")
     if not tokens:
-        raise InputError("no run folder given")
+        raise InputError("no run folder given; name folders of finished runs, or say how many to make with --seeds")
     benchmark = benchmarks[0]
     size, sequence = benchmark["global_batch_size"], benchmark["model"]["seq_length"]
     points = {

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from benchmark.config.benchmarks import REHEARSAL
+from benchmark.config.run_config import require_seed
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.rehearsal.torchrun import torchrun
 from benchmark.review.verdict import Review, review
 from benchmark.supervision.launcher import keep_running
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint, whole_checkpoints
 from data_prep.token_files.indexed_dataset import IndexedDataset
-from stage.child_processes import run_module
+from stage.child_processes import require_free_port, run_module
 from stage.errors import InputError
 from stage.git import REPOSITORY
 from stage.lock import only_one_in
@@ -51,8 +52,13 @@ def rehearse(
 
     What is already made in ``work_dir`` and valid is used again; a killed run is continued, and otherwise a new one is
     begun. ``c4_path``: real text instead of the generated one. ``seed`` of the data order and ``master_port`` are
-    drawn unless given. Raises InputError where there is no such text, or the folder is in use.
+    drawn unless given. Raises InputError where there is no such text, the folder is in use, or seed or port will be
+    refused by the run, before any stage.
     """
+    if seed is not None:
+        require_seed(seed)
+    if master_port is not None:
+        require_free_port(master_port)
     work = work_dir.resolve()
     if c4_path is not None:
         _find_c4(c4_path)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmark.supervision.attempt_folder import attempt_path, new_attempt
@@ -31,7 +31,7 @@ def keep_running(run_dir: Path, start: Start, saved_steps: Callable[[], int | No
         status = start({"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}"}, log)
         decision = decide_and_note(run_dir, status, saved_steps=saved_steps())
         if not decision.known and log.exists():
-            _say("\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:]))
+            _say(_what_matters(log.read_text(errors="replace").splitlines()))
         if decision.action == "stop":
             _say(f"error: {decision.reason}")
         elif decision.action != "done":
@@ -40,6 +40,12 @@ def keep_running(run_dir: Path, start: Start, saved_steps: Callable[[], int | No
             return decision
         fruitless, saved = 0 if saved_steps() != saved else fruitless + 1, saved_steps()
         time.sleep(PAUSES_S[min(max(0, fruitless - 1), len(PAUSES_S) - 1)])
+
+
+def _what_matters(lines: Sequence[str]) -> str:
+    """Of the errors of an attempt that nobody explained: the lines of bad input, each once; else the last ones."""
+    refusals = dict.fromkeys(line for line in lines if line.startswith("error: "))
+    return "\n".join(list(refusals or lines)[-SHOWN_LINES:])
 
 
 def _say(text: str) -> None:

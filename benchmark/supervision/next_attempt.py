@@ -28,6 +28,8 @@ NO_PROGRESS = 5
 """Attempts in a row that did not get beyond the checkpoint they began at, after which a run is given up."""
 SAVED = 75
 """Exit status of a run that was interrupted and saved."""
+REFUSED = 2
+"""Exit status for bad input."""
 OWN_FAULTS = ("exception", "check", "out of memory")
 """Kinds that come again for the same reason if they come again at the same step."""
 HARDWARE_FAULTS = ("device", "killed", "hang", "disk")
@@ -91,7 +93,11 @@ def decide(
         return _saved(stopped)
     said, known = _words(last, status), last.cause is not None
     if last.cause is not None and last.cause.kind == "input":
-        return Decision("stop", 2, last.cause.message)
+        return Decision("stop", REFUSED, last.cause.message)
+    if _refused_twice(attempts, status):
+        return Decision(
+            "stop", REFUSED, f"{said}, twice: an option or an input was refused, as its log says", known=False
+        )
     if _same_again(attempts):
         return Decision("stop", status or 1, f"{said}; the same error came twice at the same step: given up")
     if _stuck(attempts, saved_steps):
@@ -143,6 +149,14 @@ def _words(attempt: PastAttempt, status: int) -> str:
     more = [f"{one.rank} on {one.host}" for one in attempt.hanging if one != attempt.cause]
     also = f" (nor did rank {', '.join(more[:8])}{' ...' if len(more) > 8 else ''} arrive)" if more else ""
     return attempt.cause.line() + also
+
+
+def _refused_twice(attempts: Sequence[PastAttempt], status: int) -> bool:
+    """Bad input that ended two attempts before a process could leave a word, as an unknown option does."""
+    if len(attempts) < 2 or status != REFUSED or any(attempt.cause is not None for attempt in attempts[-2:]):
+        return False
+    before = attempts[-2].end
+    return before is not None and before.status == REFUSED
 
 
 def _same_again(attempts: Sequence[PastAttempt]) -> bool:

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmark.rehearsal.rehearse import _Rehearsal, unigram_entropy
+from benchmark.rehearsal.rehearse import _Rehearsal, rehearse, unigram_entropy
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
+from stage.errors import InputError
 from tests.support import REPOSITORY, assert_refused, command
 
 
@@ -33,6 +34,22 @@ def test_text_that_is_not_there_is_refused_before_anything_is_written(tmp_path: 
     done = command("benchmark", "rehearse", "--c4-path", tmp_path / "none", "--work-dir", tmp_path / "work")
     assert_refused(done, "none: expected en/c4-train.*.json.gz and c4-validation*.json")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed -1: expected 0 to"),
+        ({"seed": 1 << 32}, "change --seed"),
+        ({"master_port": 99999}, "port 99999: expected 1 to 65535"),
+    ],
+)
+def test_what_the_run_would_refuse_is_refused_before_any_stage(
+    options: dict[str, int], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        rehearse(tmp_path / "work", seed=options.get("seed"), master_port=options.get("master_port"))
+    assert not (tmp_path / "work").exists()
 
 
 def test_unfinished_run_is_continued_and_finished_ones_are_kept(tmp_path: Path) -> None:

@@ -68,3 +68,17 @@ def test_what_nobody_explains_is_shown_from_the_log(
     lines = capfd.readouterr().err.splitlines()
     assert lines[:20] == [f"line {number}" for number in range(30, 50)]
     assert lines[-1].startswith("error: the processes ended with status 1 and left no word; no progress in 5 attempts")
+
+
+def test_of_what_is_refused_only_the_line_that_says_so_is_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pauses: list[float]
+) -> None:
+    def start(environment: Mapping[str, str], log: Path) -> int:
+        log.write_text("error: seed -1: change --seed\nerror: seed -1: change --seed\nTraceback of the launcher\n")
+        return 2
+
+    decision = keep_running(tmp_path, start, lambda: None, launch="here")
+    assert (decision.action, decision.status, len(all_attempts(tmp_path))) == ("stop", 2, 2)
+    lines = capfd.readouterr().err.splitlines()
+    assert [line for line in lines if "seed" in line] == ["error: seed -1: change --seed"] * 2  # once of each attempt
+    assert (lines[-1][:54], len(lines)) == ("error: the processes ended with status 2 and left no w", 4)

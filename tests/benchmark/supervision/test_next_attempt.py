@@ -65,6 +65,22 @@ def test_bad_input_is_not_tried_again(tmp_path: Path) -> None:
     assert (decision.action, decision.status, decision.reason) == ("stop", 2, "--checkpoint is missing")
 
 
+@pytest.mark.parametrize(
+    ("cause", "statuses", "action"),
+    [(None, (2, 2), "stop"), (None, (1, 2), "again"), (None, (2, 1), "again"), (DEAD, (2, 2), "again")],
+)
+def test_what_is_refused_twice_before_a_word_could_be_left_is_given_up(
+    cause: Incident | None, statuses: tuple[int, int], action: str, tmp_path: Path
+) -> None:
+    attempt(tmp_path, cause, status=statuses[0])
+    attempt(tmp_path, None)
+    decision = decide(tmp_path, statuses[1], saved_steps=None)
+    assert decision.action == action
+    if action == "stop":
+        assert (decision.status, decision.known) == (2, False)
+        assert decision.reason.startswith("the processes ended with status 2 and left no word, twice: an option or an")
+
+
 def test_processes_that_did_not_meet_are_started_again(tmp_path: Path) -> None:
     attempt(tmp_path, of("meeting", message="n1:29500 is in use"), status=2)
     assert decide(tmp_path, 2, saved_steps=None).action == "again"
