@@ -1,6 +1,5 @@
 """The timed loop: step, log, evaluate, stop."""
 
-import functools
 import time
 from typing import Literal, Protocol
 
@@ -52,140 +51,161 @@ def run_loop(config: RunConfig, progress: Progress, events: EventLog, work: Work
     Evaluations come every ``eval_interval`` steps since the start, and at the very end; the target is met at or below
     it, as the rules' checker has it (docs/facts/reference.md j.31).
     """
-    benchmark = config.benchmark
-    block: list[float] = []  # seconds of each step since the last evaluation
-    owed = False  # a checkpoint was due after a certain step, and could not be begun yet
-    guards = LossGuards(config, progress, events, work, lambda: _replicas_differ(progress, events, work))
-    if progress.steps == 0:
-        _start_block(config, progress, events)
-    while not progress.finished(benchmark):
-        started = time.perf_counter()
-        result = work.step()
+    return _Loop(config, progress, events, work).run()
+
+
+class _Loop:
+    """``run`` is the loop; the methods below it are its parts, in their order."""
+
+    def __init__(self, config: RunConfig, progress: Progress, events: EventLog, work: Work) -> None:
+        self.config, self.progress, self.events, self.work = config, progress, events, work
+        self.guards = LossGuards(config, progress, events, work, self._replicas_differ)
+        self.step_seconds: list[float] = []
+        """Of each step since the last evaluation."""
+        self.owes_save = False
+        """A checkpoint was due after some step, and could not be begun yet."""
+
+    def run(self) -> Status:
+        if self.progress.steps == 0:
+            self._start_block()
+        while not self._is_finished():
+            result = self._step()
+            if self._is_finished() or self._is_due(self.config.benchmark.eval_interval):
+                self._log_block(result.loss)
+                if self._evaluate():
+                    return "success"
+                if not self._is_finished():
+                    self._start_block()
+            ending = self._guard(result) or self._audit_and_save(result.flags)
+            if ending is not None:
+                return ending
+            if result.flags.stop_by is not None:
+                return "interrupted"
+        return "completed" if self.config.benchmark.target_log_perplexity is None else "target not reached"
+
+    def _is_finished(self) -> bool:
+        return self.progress.finished(self.config.benchmark)
+
+    def _is_due(self, interval: int) -> bool:
+        """Whether what is done every ``interval`` steps (0: never) is done after this one."""
+        return interval > 0 and self.progress.steps % interval == 0
+
+    def _start_block(self) -> None:
+        """A block is what is trained between evaluations; the log's epochs are tokens since the checkpoint."""
+        tokens = self.config.benchmark.eval_interval * self.config.tokens_per_step
+        self.events.start("block_start", first_epoch_num=self.progress.trained_tokens, epoch_count=tokens)
+
+    def _step(self) -> StepResult:
+        """One step, counted and logged."""
+        progress, started = self.progress, time.perf_counter()
+        result = self.work.step()
         progress.steps += 1
         progress.skipped_steps += result.skipped
         progress.skipped_in_a_row = progress.skipped_in_a_row + 1 if result.skipped else 0
-        block.append(time.perf_counter() - started)
-        _log_step(config, progress, events, result, block[-1], work.memory_bytes())
+        self.step_seconds.append(time.perf_counter() - started)
+        self._log_step(result, self.step_seconds[-1])
+        return result
 
-        finished = progress.finished(benchmark)
-        if progress.steps % benchmark.eval_interval == 0 or finished:
-            mean_step_s = sum(block) / len(block)
-            stats = {"train_step_timing": mean_step_s, "throughput": config.tokens_per_step / mean_step_s}
-            stats["reduced_train_loss"] = result.loss
-            events.point("tracked_stats", stats, step=progress.trained_tokens)
-            block.clear()
-            if _evaluate(config, progress, events, work):
-                return "success"
-            if not finished:
-                _start_block(config, progress, events)
-        ending = guards.after_step(
+    def _log_step(self, result: StepResult, seconds: float) -> None:
+        config, progress = self.config, self.progress
+        tokens_per_s = config.tokens_per_step / seconds
+        flops = tokens_per_s * train_flops_per_token(config.benchmark.model) / config.system.num_devices
+        peak = config.system.peak_tflops
+        self.events.note(
+            "step",
+            iteration=progress.iteration,
+            consumed_samples=progress.consumed_samples,
+            trained_tokens=progress.trained_tokens,
+            loss=result.loss,
+            grad_norm=result.grad_norm,
+            learning_rate=result.learning_rate,
+            skipped=result.skipped,
+            skipped_in_a_row=progress.skipped_in_a_row,
+            step_s=seconds,
+            tokens_per_s=tokens_per_s,
+            tflops_per_device=flops / 1e12,
+            mfu=None if peak is None else flops / 1e12 / peak,
+            memory_gib=self.work.memory_bytes() / 2**30,
+        )
+
+    def _log_block(self, loss: float) -> None:
+        """What the log keeps of the steps since the last evaluation; ``loss``: of the last of them."""
+        mean_step_s = sum(self.step_seconds) / len(self.step_seconds)
+        self.step_seconds.clear()
+        stats = {
+            "train_step_timing": mean_step_s,
+            "throughput": self.config.tokens_per_step / mean_step_s,
+            "reduced_train_loss": loss,
+        }
+        self.events.point("tracked_stats", stats, step=self.progress.trained_tokens)
+
+    def _evaluate(self) -> bool:
+        """Evaluate and log; whether the target is met."""
+        progress, benchmark, events = self.progress, self.config.benchmark, self.events
+        tokens, target = progress.trained_tokens, benchmark.target_log_perplexity
+        steps_before = (progress.steps - 1) // benchmark.eval_interval * benchmark.eval_interval
+        started_at = steps_before * self.config.tokens_per_step
+        events.end("block_stop", first_epoch_num=started_at, epoch_count=tokens - started_at)
+        events.start("eval_start", epoch_num=tokens)
+        started = time.perf_counter()
+        result = self.work.evaluate()
+        seconds = time.perf_counter() - started
+        progress.evaluations.append(Evaluation(tokens, result.log_perplexity))
+        events.point("eval_accuracy", result.log_perplexity, epoch_num=tokens)
+        events.end("eval_stop", epoch_num=tokens)
+        events.note(
+            "evaluation",
+            trained_tokens=tokens,
+            log_perplexity=result.log_perplexity,
+            scored_tokens=result.scored_tokens,
+            target=target,
+            seconds=seconds,
+        )
+        return target is not None and result.log_perplexity <= target
+
+    def _guard(self, result: StepResult) -> Ending | None:
+        """How a step whose loss or gradient is not as usual ends the run; None where it goes on."""
+        return self.guards.after_step(
             result.loss,
             result.grad_norm,
             result.learning_rate,
             result.nonfinite,
-            save=functools.partial(save_now, config, progress, result.flags, events, work, patience_s=STOP_PATIENCE_S),
+            save=lambda: self._save_if_sound(result.flags),
         )
-        if ending is not None:
-            return ending
-        owed = owed or _due(progress, config.save_interval or 0) or progress.steps in config.save_at
-        stops = result.flags.stop_by is not None
-        saves = config.saves and (owed or stops or result.flags.save)
-        patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if owed else 0.0
-        saves = saves and work.ready_to_save(result.flags, patience_s=patience_s)
+
+    def _save_if_sound(self, flags: StepFlags) -> None:
+        """Begin a checkpoint of a state in doubt, before training ends or goes back: if its copies are equal and all
+        of it is finite. ``flags``: of the step just done. Collective."""
+        if not self.config.saves or not self.work.ready_to_save(flags, patience_s=STOP_PATIENCE_S):
+            return
         since = time.perf_counter()
-        if (saves or _due(progress, config.audit_interval)) and _replicas_differ(progress, events, work):
+        if not self.work.is_finite():
+            text = f"after step {self.progress.iteration}: weights or moments are not finite: not saved"
+            self.events.note("message", text)
+        elif not self._replicas_differ():
+            self.work.save(since)
+
+    def _audit_and_save(self, flags: StepFlags) -> Literal["replicas differ"] | None:
+        """Compare the copies and begin a checkpoint, where either is due or asked for; nothing is saved unaudited."""
+        config, stops = self.config, flags.stop_by is not None
+        self.owes_save |= self._is_due(config.save_interval or 0) or self.progress.steps in config.save_at
+        patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self.owes_save else 0.0
+        wanted = config.saves and (self.owes_save or stops or flags.save)
+        saves = wanted and self.work.ready_to_save(flags, patience_s=patience_s)
+        since = time.perf_counter()
+        if (saves or self._is_due(config.audit_interval)) and self._replicas_differ():
             return "replicas differ"
         if saves:
-            work.save(since)
-            owed = False
-        if stops:
-            return "interrupted"
-    return "completed" if benchmark.target_log_perplexity is None else "target not reached"
+            self.work.save(since)
+            self.owes_save = False
+        return None
 
-
-def save_now(
-    config: RunConfig, progress: Progress, flags: StepFlags, events: EventLog, work: Work, *, patience_s: float = 0.0
-) -> bool:
-    """Begin a checkpoint of a state in doubt, if it is sound: its copies are equal and all of it is finite.
-
-    For when something went wrong, and training ends or may go back. ``flags``: of the step just done. Whether it was
-    begun. Collective.
-    """
-    if not config.saves or not work.ready_to_save(flags, patience_s=patience_s):
-        return False
-    since = time.perf_counter()
-    if not work.is_finite():
-        events.note("message", f"after step {progress.iteration}: weights or moments are not finite: not saved")
-        return False
-    if _replicas_differ(progress, events, work):
-        return False
-    work.save(since)
-    return True
-
-
-def _due(progress: Progress, interval: int) -> bool:
-    return interval > 0 and progress.steps % interval == 0
-
-
-def _replicas_differ(progress: Progress, events: EventLog, work: Work) -> bool:
-    """Compare all copies and log it; a run whose copies differ is not worth continuing or saving."""
-    started = time.perf_counter()
-    differences = work.audit()
-    events.note("audit", steps=progress.steps, differences=differences, seconds=time.perf_counter() - started)
-    for difference in differences:
-        events.note("message", f"after step {progress.iteration}: {difference}")
-    return bool(differences)
-
-
-def _start_block(config: RunConfig, progress: Progress, events: EventLog) -> None:
-    """A block is what is trained between evaluations; the log's epochs are tokens since the checkpoint."""
-    tokens = config.benchmark.eval_interval * config.tokens_per_step
-    events.start("block_start", first_epoch_num=progress.trained_tokens, epoch_count=tokens)
-
-
-def _evaluate(config: RunConfig, progress: Progress, events: EventLog, work: Work) -> bool:
-    """Evaluate and log; whether the target is met."""
-    tokens, target = progress.trained_tokens, config.benchmark.target_log_perplexity
-    steps_before = (progress.steps - 1) // config.benchmark.eval_interval * config.benchmark.eval_interval
-    started_at = steps_before * config.tokens_per_step
-    events.end("block_stop", first_epoch_num=started_at, epoch_count=tokens - started_at)
-    events.start("eval_start", epoch_num=tokens)
-    started = time.perf_counter()
-    result = work.evaluate()
-    seconds = time.perf_counter() - started
-    progress.evaluations.append(Evaluation(tokens, result.log_perplexity))
-    events.point("eval_accuracy", result.log_perplexity, epoch_num=tokens)
-    events.end("eval_stop", epoch_num=tokens)
-    events.note(
-        "evaluation",
-        trained_tokens=tokens,
-        log_perplexity=result.log_perplexity,
-        scored_tokens=result.scored_tokens,
-        target=target,
-        seconds=seconds,
-    )
-    return target is not None and result.log_perplexity <= target
-
-
-def _log_step(
-    config: RunConfig, progress: Progress, events: EventLog, result: StepResult, seconds: float, memory_bytes: int
-) -> None:
-    tokens_per_s = config.tokens_per_step / seconds
-    flops = tokens_per_s * train_flops_per_token(config.benchmark.model) / config.system.num_devices
-    peak = config.system.peak_tflops
-    events.note(
-        "step",
-        iteration=progress.iteration,
-        consumed_samples=progress.consumed_samples,
-        trained_tokens=progress.trained_tokens,
-        loss=result.loss,
-        grad_norm=result.grad_norm,
-        learning_rate=result.learning_rate,
-        skipped=result.skipped,
-        skipped_in_a_row=progress.skipped_in_a_row,
-        step_s=seconds,
-        tokens_per_s=tokens_per_s,
-        tflops_per_device=flops / 1e12,
-        mfu=None if peak is None else flops / 1e12 / peak,
-        memory_gib=memory_bytes / 2**30,
-    )
+    def _replicas_differ(self) -> bool:
+        """Compare all copies and log it; a run whose copies differ is not worth continuing or saving."""
+        started = time.perf_counter()
+        differences = self.work.audit()
+        seconds = time.perf_counter() - started
+        self.events.note("audit", steps=self.progress.steps, differences=differences, seconds=seconds)
+        for difference in differences:
+            self.events.note("message", f"after step {self.progress.iteration}: {difference}")
+        return bool(differences)
