@@ -29,8 +29,9 @@ HONEST = [summarize(parse_log(Path(f"result_{number}.txt"), as_text(records(numb
 def review_log(content: bytes) -> Review:
     """Our rules, scores, screen and JSON for a set of runs of which one has this log; no official tool, no file."""
     run = summarize(parse_log(Path("result_0.txt"), content))
-    one = ResultSet("x", "4.1.0", [run.log.path], None)
-    one.__dict__["runs"] = (run, *HONEST)
+    runs = (run, *HONEST)
+    one = ResultSet("x", "4.1.0", [one.log.path for one in runs], None)
+    one.__dict__["runs"] = runs
     found = own_findings(one)
     subject = SubjectReview("runs", "x", "4.1.0", (verdict(),), found, (one,), (score(one),))
     return Review((subject,), 1.0)

@@ -114,6 +114,8 @@ def _most_alive(config: RunConfig) -> tuple[int, int, int]:
         with _Living() as living:
             state.forward_backward.train(batches, number)  # makes gradients, which stay
             state.optimizer.clear_gradients()
+            gc.collect()
+            gc.disable()  # as in a run: what is alive is what nobody has let go of, whenever garbage is collected
             start = living.bytes
             living.most = start
             state.forward_backward.train(batches, len(batches))
@@ -165,8 +167,10 @@ def test_memory_does_not_grow_with_the_number_of_micro_batches(system: System, i
         found.append(in_processes(system.num_devices, _most_alive, dataclasses.replace(config, benchmark=benchmark)))
     few, many = found
     scalars = 64 * 24  # of each of 24 more micro-batches the loss, and its share of small tables
+    under_way = 2 * 16 * 40 * 4  # two messages, a sixth of what one of each micro-batch would be: kept until they are
+    # sent, which in an evaluation depends on the other stage; the same with few and many
     for (train, evaluate, left), (more_train, more_evaluate, more_left) in zip(few, many, strict=True):
         assert more_train <= train + scalars
-        assert more_evaluate <= evaluate + scalars
+        assert more_evaluate <= evaluate + under_way + scalars
         assert more_left <= left + scalars
         assert train > 20 * scalars
