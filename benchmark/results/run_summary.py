@@ -190,9 +190,9 @@ def summarize(log: ResultLog) -> RunSummary:
         run_stop_ms=_time(stop),
         status=_text(None if stop is None else stop.metadata.get("status")),
         logged_tokens=log.number("train_samples"),
-        throughput=tuple(_tracked(log, ("throughput",))),
-        step_seconds=tuple(_tracked(log, STEP_TIMING)),
-        losses=tuple(_tracked(log, LOSS)),
+        throughput=tuple(tracked(log, ("throughput",))),
+        step_seconds=tuple(tracked(log, STEP_TIMING)),
+        losses=tuple(tracked(log, LOSS)),
         restarts=tuple(_restart(event) for event in log.all("restart")),
     )
 
@@ -238,7 +238,7 @@ def _evaluation(event: LogEvent, seconds: float | None) -> LoggedEvaluation:
     return LoggedEvaluation(event.line, event.tokens, event.number, event.time_ms, seconds)
 
 
-def _tracked(log: ResultLog, names: Sequence[str]) -> Iterator[Tracked]:
+def tracked(log: ResultLog, names: Sequence[str]) -> Iterator[Tracked]:
     for event in log.all("tracked_stats"):
         values = event.value if isinstance(event.value, dict) else {}
         for name in names:

@@ -24,6 +24,8 @@ class SystemDescription:
     problem: str | None = None
     repeated: Sequence[str] = ()
     """Fields that stand in it twice."""
+    constants: Sequence[str] = ()
+    """NaN, Infinity and -Infinity among its values, which JSON has not."""
     text: str = field(default="", repr=False)
 
     def line(self, name: str) -> int:
@@ -67,6 +69,11 @@ def read_system(path: Path) -> SystemDescription:
     except UnicodeDecodeError as error:
         return SystemDescription(path, {}, f"not UTF-8 ({error.reason} at byte {error.start})")
     repeated: list[str] = []
+    constants: list[str] = []
+
+    def constant(name: str) -> float:
+        constants.append(name)
+        return float(name)
 
     def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(name for name, _ in pairs)
@@ -74,9 +81,9 @@ def read_system(path: Path) -> SystemDescription:
         return dict(pairs)
 
     try:
-        content = json.loads(text, object_pairs_hook=take)
+        content = json.loads(text, object_pairs_hook=take, parse_constant=constant)
     except (ValueError, RecursionError) as error:
         return SystemDescription(path, {}, f"not JSON ({error})", text=text)
     if not isinstance(content, dict):
         return SystemDescription(path, {}, f"a JSON {type(content).__name__}, not an object", text=text)
-    return SystemDescription(path, content, repeated=tuple(repeated), text=text)
+    return SystemDescription(path, content, repeated=tuple(repeated), constants=tuple(constants), text=text)

@@ -63,6 +63,8 @@ QUESTIONS: Mapping[str, str] = {
     "tokens": "How many tokens were trained, by the code's own counter?",
     "throughput": "How was this figure computed?",
     "runs": "How were these runs chosen, and which others were made? Please send their logs.",
+    "steps": "Are these the steps of this run, as the code logged them? Please send the job's own output.",
+    "round": "How does this run come to agree with those of other submitters? Please send the whole output of the job.",
     "published": "How does this run come to agree with a published one? Please send the whole output of the job.",
     "curve": "Which weights, data and code were trained and evaluated? Please send loss curves beside the reference's.",
     "speed": "Which devices ran this, in which precision? Please send the job's own log with its nodes and step times.",

@@ -194,7 +194,12 @@ def _is(run: Run, published: PublishedTrace) -> bool:
 
 
 def _both_published(run: Run, other: Run) -> bool:
-    return bool(_published(run)) and bool(_published(other))
+    return is_published(run) and is_published(other)
+
+
+def is_published(run: Run) -> bool:
+    """Whether it is a published log, to the millisecond."""
+    return bool(_published(run))
 
 
 def _deviation(run: Run, alike: Likeness, name: str, mend: str) -> Deviation:

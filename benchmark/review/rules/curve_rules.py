@@ -19,14 +19,24 @@ CURVES = REFERENCE_CURVES["gpt3_175b"]
 LAST_VALUES = 6
 """Of a curve, by which it goes on where a run is longer."""
 FEWEST_VALUES = 6
-SMOOTHEST = 6e-5
-"""Standard deviation of second differences, from the fifth value on; published: at least 1.7e-4."""
+SMOOTHEST = 1.2e-4
+"""Spread of third differences, from the fifth value on, by their median: so neither the curve's own bend nor one spike
+counts; published: at least 2.2e-4."""
 SMOOTH_VALUES = 12
 EVENEST_MS = 1.0
 """Standard deviation of the times between evaluations; published: at least 5.5 ms."""
 EVEN_INTERVALS = 10
 FEWEST_DECIMALS = 6
 """Published values have at least 11."""
+NORMAL = 1.4826
+"""Standard deviation of a normal distribution by the median of its absolute values."""
+LUCKY = 8.0
+"""By which the last value is below those before it, in median changes of the eight before; published: 5.7 after a
+spike, else at most 2.6."""
+LEAST_CHANGE = 2e-4
+JUST_MET = 1e-6
+"""Of the target; published: at least 9e-6. A value falls so near by chance in one of a thousand runs."""
+SAME_REST = 1e-7
 
 
 @dataclass(frozen=True)
@@ -122,10 +132,10 @@ def too_smooth(run: Run) -> Iterator[Deviation]:
     if len(values) < SMOOTH_VALUES or not (run.judged or GPT3).official:
         return
     later = values[4:]
-    bends = [later[k] - 2 * later[k + 1] + later[k + 2] for k in range(len(later) - 2)]
-    spread = statistics.pstdev(bends)
+    bends = [later[k + 3] - 3 * later[k + 2] + 3 * later[k + 1] - later[k] for k in range(len(later) - 3)]
+    spread = min(statistics.pstdev(bends), NORMAL * statistics.median(map(abs, bends)))
     if spread < SMOOTHEST:
-        found = f"a curve without the noise of training: second differences of {spread:.1e}"
+        found = f"a curve without the noise of training: third differences of {spread:.1e}"
         mend = "show the evaluations of the run as the code printed them"
         yield Deviation(run.log.path, run.evaluations[-1].line, found, f"at least {SMOOTHEST:.0e}", mend)
 
@@ -141,10 +151,38 @@ def too_even(run: Run) -> Iterator[Deviation]:
             yield Deviation(run.log.path, run.evaluations[-1].line, found, f"at least {EVENEST_MS:g} ms", mend)
 
 
+def lucky_end(run: Run) -> Iterator[Deviation]:
+    """The target met by one value far below the curve so far."""
+    size = run.global_batch_size
+    known = [one for one in run.evaluations if one.log_perplexity is not None and one.tokens is not None]
+    if size is None or len(known) < SMOOTH_VALUES or run.reached is None or not (run.judged or GPT3).official:
+        return
+    rest = [(one.log_perplexity or 0) - expected(size, one.tokens or 0) for one in known[-9:]]
+    changes = [abs(after - before) for before, after in itertools.pairwise(rest[:-1])]
+    usual = max(NORMAL * statistics.median(changes), LEAST_CHANGE)
+    fall = statistics.median(rest[-5:-1]) - rest[-1]
+    if fall > LUCKY * usual:
+        found = f"the last value {fall:.4f} below the curve so far, {fall / usual:.1f} times what values change by"
+        mend = "show what was evaluated there, and that it was the whole subset with the run's own weights"
+        yield Deviation(run.log.path, known[-1].line, found, f"at most {LUCKY:g} times", mend)
+
+
+def just_met(run: Run) -> Iterator[Deviation]:
+    judged = run.judged or GPT3
+    value = None if run.reached is None else run.reached.log_perplexity
+    if run.reached is not None and value is not None and judged.official and judged.target - value < JUST_MET:
+        found = f"eval_accuracy {value!r}, {judged.target - value:.1e} below the target"
+        mend = "show the value as the code printed it"
+        yield Deviation(run.log.path, run.reached.line, found, "a value met by chance", mend)
+
+
 def rounded(run: Run) -> Iterator[Deviation]:
+    """Also where something was added to rounded values: then all have one rest."""
     values = _values(run)
-    if len(values) >= FEWEST_VALUES and all(round(value, FEWEST_DECIMALS - 1) == value for value in values):
-        found = f"values of fewer than {FEWEST_DECIMALS} decimals"
+    unit = 10.0 ** (1 - FEWEST_DECIMALS)
+    rests = [(value - values[0]) / unit for value in values]
+    if len(values) >= FEWEST_VALUES and all(abs(rest - round(rest)) * unit < SAME_REST for rest in rests):
+        found = f"values of fewer than {FEWEST_DECIMALS} decimals, but for what all have in common"
         mend = "log the number as it was computed: rounded ones hide what runs have in common"
         yield Deviation(run.log.path, run.evaluations[0].line, found, "values as computed", mend)
 

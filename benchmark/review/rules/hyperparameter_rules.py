@@ -6,7 +6,9 @@ Published logs round some of them in their own way (warm-up at batch size 2048: 
 :data:`ROUNDING` of the formula is a warning, and only what is farther off an error.
 """
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from benchmark.results.judged import GPT3
 from benchmark.review.findings import Deviation, Run, at
@@ -15,15 +17,48 @@ ROUNDING = 0.02
 """Largest share by which a published log is off a formula: 68 warm-up steps instead of 67."""
 END_RATIO = 0.1
 MODEL_KEYS = {
-    "layers": ("num_layers", "n_layers", "n_layer", "num_hidden_layers", "layers"),
-    "heads": ("num_heads", "n_heads", "n_head", "num_attention_heads"),
-    "hidden": ("hidden_size", "d_model", "n_embd", "model_dim"),
-    "ffn": ("ffn_hidden_size", "d_ff", "intermediate_size", "ffn_dim"),
+    "layers": (
+        "num_layers", "n_layers", "n_layer", "num_hidden_layers", "layers", "num_decoder_layers", "decoder_layers",
+    ),
+    "heads": ("num_heads", "n_heads", "n_head", "num_attention_heads", "num_query_heads"),
+    "hidden": (
+        "hidden_size", "d_model", "n_embd", "model_dim", "emb_dim", "embed_dim", "hidden_dim", "embedding_size",
+    ),
+    "ffn": ("ffn_hidden_size", "d_ff", "intermediate_size", "ffn_dim", "mlp_dim", "d_inner", "n_inner"),
     "length": ("sequence_length", "seq_length", "seq_len", "encoder_seq_length", "max_position_embeddings"),
     "epsilon": ("layernorm_epsilon", "layer_norm_epsilon", "layer_norm_eps"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
-}
+    "parameters": (
+        "num_parameters", "model_parameters", "parameter_count", "n_params", "num_params", "total_params",
+        "total_parameters",
+    ),
+}  # fmt: skip
 """Published logs have num_layers, num_heads, hidden_size, ffn_hidden_size, sequence_length, layernorm_epsilon."""
+PARAMETERS = (1.70e11, 1.80e11)
+"""With and without embeddings, biases and the padding of the vocabulary."""
+
+
+@dataclass(frozen=True)
+class OwnKey:
+    """A key that no rule asks for, and what it must say where a log has it."""
+
+    key: str
+    """Regular expression for the whole of it."""
+    says: str
+    """Regular expression found in its value."""
+    due: str
+
+
+OWN_KEYS = (
+    OwnKey(r"(train_|training_)?(dataset|data)(_name)?", r"c4", "C4"),
+    OwnKey(r"optimizer(_name|_type)?", r"adam", "Adam"),
+    OwnKey(r"(limit_val_batches|eval_fraction|validation_fraction)", r"^1(\.0*)?$", "all of the validation subset"),
+    OwnKey(r"(\w+_)?(sparsity|pruning)", r"^(0(\.0*)?|none|false|no|)$", "none"),
+    OwnKey(
+        r"(lora_rank|peft|adapter_dim|frozen_layers)", r"^(0(\.0*)?|none|false|no|)$", "none: all weights are trained"
+    ),
+)
+"""Small letters in keys and values."""
 
 
 def _formulas(run: Run) -> Iterator[tuple[str, float, int, str]]:
@@ -114,22 +149,38 @@ def model_keys(run: Run) -> Iterator[Deviation]:
     """Sizes of the model, where a log has them, under the names that frameworks give them."""
     judged = run.judged or GPT3
     model = judged.benchmark.model
-    due: dict[str, tuple[object, ...]] = {
-        "layers": (model.num_layers,),
-        "heads": (model.num_attention_heads,),
-        "hidden": (model.hidden_size,),
-        "ffn": (4 * model.hidden_size,),
-        "length": (model.seq_length,),
-        "epsilon": (1e-5,),
-        "vocabulary": tuple(range(model.vocab_size - 1, model.padded_vocab_size + 1)),
+    due: dict[str, tuple[float, float]] = {
+        "layers": (model.num_layers, model.num_layers),
+        "heads": (model.num_attention_heads, model.num_attention_heads),
+        "hidden": (model.hidden_size, model.hidden_size),
+        "ffn": (4 * model.hidden_size, 4 * model.hidden_size),
+        "length": (model.seq_length, model.seq_length),
+        "epsilon": (1e-5, 1e-5),
+        "vocabulary": (model.vocab_size - 1, model.padded_vocab_size),
+        "parameters": PARAMETERS,
     }
     for size, keys in MODEL_KEYS.items():
-        for key in keys:
-            event = run.log.first(key)
-            if event is not None and (event.number is None or event.number not in due[size]):
-                allowed = due[size] if len(due[size]) < 3 else (f"{due[size][0]} to {due[size][-1]}",)
+        low, high = due[size]
+        for event in (event for key in keys for event in run.log.all(key)):
+            if event.number is None or not low <= event.number <= high:
+                allowed = f"{low:g}" if low == high else f"{low:,.0f} to {high:,.0f}"
                 mend = "train the benchmark's model: its size is not free in either division's checks"
-                yield at(run, event, f"{key} {event.value!r:.60}", f"{allowed[0]}, of GPT-3 175B", mend)
+                yield at(run, event, f"{event.key} {event.value!r:.60}", f"{allowed}, of GPT-3 175B", mend)
+                break
+
+
+def own_keys(run: Run) -> Iterator[Deviation]:
+    """What a log says of data, optimizer, evaluation and weights under names of its own."""
+    if not (run.judged or GPT3).official or run.division == "open":
+        return
+    for key, own in ((key, own) for key in run.log.by_key for own in OWN_KEYS if re.fullmatch(own.key, key.lower())):
+        for event in run.log.all(key):
+            if isinstance(event.value, str | int | float | None) and not re.search(
+                own.says, f"{event.value}".lower()[:200]
+            ):
+                mend = "say what was trained, on what, and what was evaluated"
+                yield at(run, event, f"{key} {event.value!r:.60}", own.due, mend)
+                break
 
 
 def batch_splits(run: Run) -> Iterator[Deviation]:

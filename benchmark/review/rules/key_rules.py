@@ -30,7 +30,10 @@ STARTS = ("init_start", "run_start", "block_start", "epoch_start", "eval_start")
 STOPS = ("init_stop", "run_stop", "block_stop", "epoch_stop", "eval_stop")
 MOST_SHOWN = 60
 """Characters of a value."""
-DROPOUTS = ("hidden_dropout", "attention_dropout", "dropout")
+DROPOUTS = (
+    "hidden_dropout", "attention_dropout", "dropout", "dropout_rate", "dropout_prob", "hidden_dropout_prob",
+    "attention_probs_dropout_prob", "ffn_dropout", "embedding_dropout", "attn_pdrop", "resid_pdrop", "embd_pdrop",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,16 @@ from benchmark.review.rules import (
     file_rules,
     hyperparameter_rules,
     key_rules,
+    lookalikes,
     naming_rules,
     set_rules,
     speed_rules,
     system_rules,
 )
-from benchmark.review.rules.folders import evidence_rules, package_rules, result_folder_rules
+from benchmark.review.rules.folders import evidence_rules, package_rules, result_folder_rules, stray_rules
 from benchmark.review.rules.set_rules import Runs
 from benchmark.review.rules.system_rules import Described
+from benchmark.review.rules.traces import mixture_rules, stamp_rules, step_rules, token_rules
 
 
 def facts(ids: str, topic: str = "") -> str:
@@ -103,7 +105,29 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("curve.far", "warning", facts("6.9, 7.2", "accuracy curves"), curve_rules.far_from_envelope),
     Rule("curve.smooth", "warning", facts("6.9", "accuracy curves"), curve_rules.too_smooth),
     Rule("curve.even_times", "warning", facts("6.9", "times"), curve_rules.too_even),
-    Rule("curve.rounded", "note", facts("6.9", "accuracy curves"), curve_rules.rounded),
+    Rule("curve.lucky_end", "warning", facts("6.12", "accuracy curves"), curve_rules.lucky_end),
+    Rule("curve.just_met", "warning", facts("6.12", "accuracy curves"), curve_rules.just_met),
+    Rule("steps.missing", "warning", facts("6.11", "tracked_stats"), step_rules.steps_missing),
+    Rule("steps.size", "warning", facts("6.11", "tracked_stats"), step_rules.step_size),
+    Rule("steps.few_times", "warning", facts("6.11", "tracked_stats"), step_rules.few_step_times),
+    Rule("steps.drawn", "warning", facts("6.11", "tracked_stats"), step_rules.drawn_step_times),
+    Rule("steps.losses", "warning", facts("6.11", "tracked_stats"), step_rules.losses_off),
+    Rule("steps.loss_number", "warning", facts("6.11", "tracked_stats"), step_rules.losses_no_numbers),
+    Rule("steps.validation", "warning", facts("6.11, 7.8", "evaluation"), step_rules.validation_steps),
+    Rule("clock.coarse", "warning", facts("6.12", "times"), stamp_rules.coarse_clock),
+    Rule("clock.few_intervals", "warning", facts("6.12", "times"), stamp_rules.few_intervals),
+    Rule("clock.before_init", "warning", facts("6.12, 7.4", "initialisation"), stamp_rules.before_init),
+    Rule("clock.before_benchmark", "warning", facts("6.12", "times"), stamp_rules.before_the_benchmark),
+    Rule("tokens.block_stops", "warning", facts("3.4, 6.12", "block events"), token_rules.block_stops),
+    Rule("tokens.block_starts", "warning", facts("3.4, 6.12", "block events"), token_rules.block_starts),
+    Rule("tokens.evaluation", "warning", facts("3.5, 6.12", "evaluation"), token_rules.evaluation_tokens),
+    Rule("eval.overlap", "warning", facts("3.9, 6.12", "event order"), token_rules.trained_while_evaluating),
+    Rule("stop.goes_on", "warning", facts("3.9, 7.3", "timing"), token_rules.trained_after_stop),
+    Rule("value.own_keys", "warning", facts("7.2, 7.7, 7.8", "model, data, optimizer"), hyperparameter_rules.own_keys),
+    Rule("named.letters", "warning", facts("4.1, 4.5", "names"), lookalikes.in_log),
+    Rule("key.lookalike", "warning", facts("3.1", "keys"), lookalikes.like_a_key),
+    Rule("record.namespace", "warning", facts("2.2", "namespace"), lookalikes.other_namespace),
+    Rule("curve.rounded", "warning", facts("6.9", "accuracy curves"), curve_rules.rounded),
 )
 
 SET_RULES: tuple[Rule[Runs], ...] = (
@@ -116,6 +140,11 @@ SET_RULES: tuple[Rule[Runs], ...] = (
     Rule("runs.one_failed", "warning", facts("4.3, 7.9", "runs and scoring"), set_rules.one_failed),
     Rule("runs.stopped_early", "warning", facts("7.9", "runs and scoring"), set_rules.stopped_early),
     Rule("seed.sequence", "warning", facts("7.10", "seeds"), set_rules.seed_sequence),
+    Rule("runs.step_times", "error", facts("6.11, 7.9", "runs and scoring"), step_rules.shared_step_times),
+    Rule("runs.losses", "error", facts("6.11, 7.9", "runs and scoring"), step_rules.shared_losses),
+    Rule("runs.reordered_times", "warning", facts("6.12, 7.9", "runs and scoring"), stamp_rules.reordered_intervals),
+    Rule("runs.mean_times", "warning", facts("6.12, 7.9", "runs and scoring"), stamp_rules.mean_intervals),
+    Rule("runs.same_instant", "warning", facts("6.12, 7.9", "runs and scoring"), stamp_rules.same_instant),
     Rule("runs.at_once", "note", facts("7.9", "runs and scoring"), set_rules.not_at_once),
 )
 
@@ -135,6 +164,8 @@ RESULT_RULES: tuple[Rule[ResultSet], ...] = (
     Rule("published.copy", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.published_copy),
     Rule("published.other_name", "error", facts("6.8, 7.9", "runs"), copy_rules.published_under_other_name),
     Rule("published.alike", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.published_alike),
+    Rule("runs.mixture", "error", facts("6.10, 7.9", "runs and scoring"), mixture_rules.made_of_others),
+    Rule("runs.like_mixture", "warning", facts("6.10, 7.9", "runs and scoring"), mixture_rules.like_others),
     Rule("published.itself", "note", facts("6.8, 7.9", "logs of an earlier round"), copy_rules.published_itself),
     Rule("rcp.test", "error", facts("5.4", "convergence test"), convergence_rules.test),
     Rule("rcp.only_by_void_data", "error", facts("5.10", "the entry at 3072"), convergence_rules.only_by_void_data),
@@ -160,6 +191,11 @@ SYSTEM_RULES: tuple[Rule[Described], ...] = (
     Rule("system.division", "error", facts("4.8", "division"), system_rules.division),
     Rule("system.counts", "error", facts("4.7", "int()-able counts"), system_rules.counts),
     Rule("system.filled_in", "error", facts("4.5", "submission rules, system description"), system_rules.filled_in),
+    Rule("system.letters", "warning", facts("4.5", "system description"), lookalikes.in_description),
+    Rule("system.lookalike", "warning", facts("4.5", "mandatory keys"), lookalikes.like_a_field),
+    Rule("system.strict_json", "warning", facts("4.5", "systems"), system_rules.strict_json),
+    Rule("system.memory", "warning", facts("4.5", "system description"), system_rules.memory),
+    Rule("system.one_accelerator", "warning", facts("4.5", "system description"), system_rules.one_accelerator),
     Rule("system.named", "warning", facts("4.5", "submission rules, system description"), system_rules.named),
 )
 
@@ -174,6 +210,11 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.three_files", "error", facts("4.2", "file names"), package_rules.file_count),
     Rule("package.unknown_file", "warning", facts("4.2", "file names"), result_folder_rules.unknown_files),
     Rule("package.unread_run", "error", facts("4.2, 7.9", "runs and scoring"), result_folder_rules.unread_runs),
+    Rule("package.packed_run", "error", facts("4.2, 7.9", "runs and scoring"), stray_rules.packed_runs),
+    Rule("package.stray_run", "warning", facts("7.9, 7.12", "runs and scoring"), stray_rules.stray_runs),
+    Rule("package.empty_code", "warning", facts("7.12", "submission content"), stray_rules.empty_code),
+    Rule("package.letters", "warning", facts("4.1", "names"), lookalikes.in_paths),
+    Rule("package.same_but_case", "warning", facts("4.1", "names"), lookalikes.same_but_case),
     Rule("package.misplaced", "error", facts("4.1", "layout"), result_folder_rules.misplaced),
     Rule("package.result_links", "error", facts("4.1, 4.12", "layout"), result_folder_rules.result_links),
     Rule("evidence.unread", "warning", facts("7.9, 7.12", "submission content"), evidence_rules.unread),
@@ -190,6 +231,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.links", "error", facts("4.12", "repo_checker"), package_rules.links),
     Rule("package.same_run", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_package),
     Rule("package.alike_run", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_package),
+    Rule("package.mixture", "error", facts("6.10, 7.9", "runs and scoring"), mixture_rules.made_of_other_systems),
     Rule("package.division", "error", facts("4.8", "division"), package_rules.same_division),
     Rule("package.submitter", "warning", facts("4.1", "submission rules"), package_rules.same_submitter),
 )

@@ -177,6 +177,8 @@ def _fast(timed: Sequence[tuple[int, float]], share: float, deviations: float) -
     """Line, length and median of what is shorter than the median by both."""
     lengths = [length for _, length in timed]
     median = statistics.median(lengths) if len(lengths) >= FEWEST else 0
+    if median <= 0:  # most of them without time at all: then by their mean
+        median = statistics.fmean(lengths) if lengths and len(lengths) >= FEWEST else 0
     if median <= 0:
         return
     spread = statistics.median(abs(length - median) for length in lengths)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmark.config.accelerators import ACCELERATORS, accelerator_named
 from benchmark.results.system_description import SystemDescription, as_count
 from benchmark.review.findings import Deviation
 
@@ -28,8 +29,12 @@ COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node"
 MOST = {"number_of_nodes": 100_000, "accelerators_per_node": 1_024, "host_processors_per_node": 64}
 """Published: at most 1,536 nodes of 8 accelerators and 2 processors."""
 NAMES = ("submitter", "system_name", "accelerator_model_name", "framework", "host_processor_model_name")
+MEMORY = re.compile(r"(?i)([\d.,]{1,12})\s*(GB|GiB|MB|MiB|TB)")
+BYTES = {"GB": 1e9, "GIB": 2**30, "MB": 1e6, "MIB": 2**20, "TB": 1e12}
+MEMORY_OFF = (0.85, 1.2)
+"""Of what the model is sold with; published: at most 1.07, since drivers count in binary units."""
 STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
-NOT_FILLED_IN = re.compile(r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|unknown)\b|_PLACEHOLDER|^<.*>$")
+NOT_FILLED_IN = re.compile(r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|unknown|tbd|tba|xxx+)\b|_PLACEHOLDER|^<.*>$")
 
 
 @dataclass(frozen=True)
@@ -119,6 +124,36 @@ def filled_in(subject: Described) -> Iterator[Deviation]:
             if NOT_FILLED_IN.search(text):
                 yield _wrong(subject, name, text, "a value, or an empty string", "fill it in, or leave it empty")
                 break
+
+
+def strict_json(subject: Described) -> Iterator[Deviation]:
+    """NaN and Infinity are read by Python's reader, and by no other."""
+    for name in subject.description.constants:
+        mend = "write a number, or leave the field an empty string"
+        yield Deviation(subject.description.path, 1, f"the value {name}", "JSON, which has no such number", mend)
+
+
+def memory(subject: Described) -> Iterator[Deviation]:
+    """The memory of a device that its maker does not sell with so much."""
+    description = subject.description
+    model = accelerator_named(description.string("accelerator_model_name") or "")
+    due = None if model is None else ACCELERATORS[model].memory_gb
+    text = description.string("accelerator_memory_capacity") or ""
+    found = MEMORY.fullmatch(text.strip())
+    if due is not None and found is not None:
+        size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
+        if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
+            mend = "give the memory of one device of the model that made the results"
+            yield _wrong(subject, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}", mend)
+
+
+def one_accelerator(subject: Described) -> Iterator[Deviation]:
+    """A name in which two models of the table are found, whose peaks differ."""
+    value = subject.description.string("accelerator_model_name") or ""
+    families = {name.split()[0].split("-")[0] for name, one in ACCELERATORS.items() if re.search(one.pattern, value)}
+    if len(families) > 1:
+        mend = "name the one that made the results; two kinds of devices are two systems"
+        yield _wrong(subject, "accelerator_model_name", value, "one accelerator", mend)
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Rules about the traces that a run leaves: its curve, its steps, its clock, its tokens."""
