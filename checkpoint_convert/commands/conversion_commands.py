@@ -53,7 +53,9 @@ class PaxmlToMegatronCommand:
     missing_chunks_are_zeros: bool = False
     """Take an input chunk that never had a file as zeros, as zarr has it, instead of as lost."""
     verify_input: bool = False
-    """First compare all of the input with the MD5 of its manifest: reads it once more."""
+    """First compare all of a local input with the MD5 of its manifest: reads it once more."""
+    md5_list: Path | None = None
+    """MD5 sums, as md5sum writes them, that all that is read from an address must have: compared as it comes."""
     endpoint_url: str | None = None
     """Of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
     bandwidth_limit: str | None = None
@@ -67,6 +69,10 @@ class PaxmlToMegatronCommand:
         if is_address(self.input):
             self._run_from(parse_address(self.input, self.endpoint_url))
             return
+        if self.md5_list is not None:
+            raise InputError(
+                "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
+            )
         if self.plan:
             print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
             return
@@ -86,10 +92,12 @@ class PaxmlToMegatronCommand:
         print_converted(self.output, written, self.json, shard)
 
     def _run_from(self, address: ObjectAddress) -> None:
-        if self.shard is not None or self.verify_input:
+        if self.verify_input:
             raise InputError(
-                "--shard and --verify-input want a folder that all tasks see: copy the checkpoint there first"
+                "--verify-input reads all twice, and compares with the manifest beside a folder; for an address give "
+                "--md5-list, whose sums are compared as the checkpoint is read"
             )
+        shard = None if self.shard is None else parse_shard(self.shard)
         if self.plan:
             with TemporaryDirectory() as folder:
                 objects = ObjectFolder(address, Path(folder, "records"), readers=self.workers)
@@ -98,15 +106,16 @@ class PaxmlToMegatronCommand:
             return
         limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
         written, cannot_be_asked = remote_paxml_to_megatron(
-            RemoteInput(address, limit),
+            RemoteInput(address, limit, self.md5_list),
             self.output,
             dtype=self.dtype,
             workers=self.workers,
             memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             missing_chunks_are_zeros=self.missing_chunks_are_zeros,
             force=self.force,
+            shard=shard,
         )
-        print_converted(self.output, written, self.json)
+        print_converted(self.output, written, self.json, shard)
         if cannot_be_asked:
             print(
                 f"{address}: sends no ETags, so that of {cannot_be_asked:,} objects nobody can say whether they "

@@ -12,12 +12,20 @@ from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
 from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
-from checkpoint_convert.remote.remote_paxml import RemoteSource, copy_skeleton, records_path, skeleton_path
+from checkpoint_convert.remote.remote_paxml import (
+    RemoteSource,
+    copy_skeleton,
+    records_of_others,
+    records_path,
+    skeleton_path,
+    sums_by_key,
+)
 from stage.errors import InputError
 from stage.limits.replacing import require_replaceable
 from stage.limits.sizes import require_workers
 from stage.remote.object_address import ObjectAddress
 from stage.remote.object_folder import ObjectFolder
+from stage.task_shard import TaskShard
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,8 @@ class RemoteInput:
 
     address: ObjectAddress
     bytes_per_s: float | None = None
+    md5_list: Path | None = None
+    """Sums that the objects must have, compared as they are read."""
 
 
 def remote_paxml_to_megatron(
@@ -56,17 +66,25 @@ def remote_paxml_to_megatron(
     memory_limit: int,
     missing_chunks_are_zeros: bool = False,
     force: bool = False,
+    shard: TaskShard | None = None,
 ) -> tuple[Converted | None, int]:
     """As ``paxml_to_megatron``; also the number of objects of which the server cannot say whether they changed.
 
     Raises InputError likewise, and for an object that cannot be had or changes meanwhile.
     """
     require_workers(workers)
-    skeleton, records = skeleton_path(output), records_path(output)
+    skeleton = skeleton_path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     if force:
         require_replaceable(output, stage=PaxmlToMegatronConversion.stage, inputs=[])
-    objects = ObjectFolder(source.address, records, readers=workers, bytes_per_s=source.bytes_per_s)
+    objects = ObjectFolder(
+        source.address,
+        records_path(output, shard),
+        readers=workers,
+        bytes_per_s=source.bytes_per_s,
+        others=records_of_others(output, shard),
+        md5=None if source.md5_list is None else sums_by_key(source.md5_list, source.address),
+    )
     copy_skeleton(objects, skeleton)
     sizes = paxml_axis_sizes(skeleton)
     conversion = RemotePaxmlConversion(skeleton, dtype, sizes, missing_chunks_are_zeros, objects)
@@ -77,6 +95,7 @@ def remote_paxml_to_megatron(
         workers=workers,
         memory_limit=memory_limit,
         force=force,
-        before_publishing=objects.require_unchanged,
+        shard=shard,
+        at_the_end=lambda: objects.require_unchanged(own=shard is not None),
     )
     return converted, objects.cannot_be_asked

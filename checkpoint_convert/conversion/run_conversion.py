@@ -85,10 +85,10 @@ def run_conversion(
     memory_limit: int,
     force: bool,
     shard: TaskShard | None = None,
-    before_publishing: Callable[[], None] = lambda: None,
+    at_the_end: Callable[[], None] = lambda: None,
 ) -> Converted | None:
     """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes; what
-    ``before_publishing`` raises ends the conversion unpublished.
+    ``at_the_end`` raises, when all is written, ends the conversion unpublished.
 
     With ``shard``: write that share's files and publish nothing; without it, what shards have written is joined, what
     they have not is written, and all is published. Raises InputError for a source that is not whole or changes
@@ -115,6 +115,7 @@ def run_conversion(
         if shard is not None:
             names = run_jobs(jobs, work.files, work.journal, shard=shard)
             files.require_unchanged()
+            at_the_end()
             work.journal.sync()
             return Converted(_bytes_of(work, names), len(names), resumed, time.monotonic() - started)
         with ThreadPoolExecutor(1) as beside:  # importing PyTorch takes a second or two
@@ -123,7 +124,7 @@ def run_conversion(
         listing = _verified_listing(work, names, _written(work.files, small_files.result()))
         read = _record_of_source(source)
         files.require_unchanged()
-        before_publishing()
+        at_the_end()
         total = _write_records(conversion, read, output, work, listing, started)
         publish(work, output)
     return Converted(total, listing.count("\n"), resumed, time.monotonic() - started)

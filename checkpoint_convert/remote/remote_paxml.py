@@ -2,14 +2,16 @@
 
     OUTPUT.source/           the arrays' metadata and counters, copied: what is asked before a chunk is read
     OUTPUT.source.json       where it lies, without secrets
-    OUTPUT.objects.jsonl     key, size and version of every object that was read (``object_folder.py``)
+    OUTPUT.objects.jsonl     key, size and version of every object that was read (``object_folder.py``);
+                             OUTPUT.objects.shard-K-of-N.jsonl, by each of several tasks
 
 Chunks are read as they are converted, whole, and kept nowhere. The three stay beside the output: they say what it was
 made of, and a call that goes on compares them with what is there then.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,13 @@ from checkpoint_convert.formats.boxes import Box, chunk_parts
 from checkpoint_convert.formats.chunk_files import chunk_key
 from checkpoint_convert.formats.paxml_counters import counter_shapes, is_counter
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
+from checksums.md5_list import read_list
 from stage.errors import InputError
+from stage.lock import only_one_in
 from stage.publish import published_folder, write_text
+from stage.remote.object_address import ObjectAddress
 from stage.remote.object_folder import ObjectFolder
+from stage.task_shard import TaskShard
 
 DAMAGED: Any = isal_zlib.error
 GZIP = 31
@@ -38,8 +44,28 @@ def skeleton_path(output: Path) -> Path:
     return output.with_name(output.name + ".source")
 
 
-def records_path(output: Path) -> Path:
-    return output.with_name(output.name + ".objects.jsonl")
+def records_path(output: Path, shard: TaskShard | None = None) -> Path:
+    writer = "" if shard is None else f".shard-{shard.index}-of-{shard.count}"
+    return output.with_name(f"{output.name}.objects{writer}.jsonl")
+
+
+def records_of_others(output: Path, shard: TaskShard | None) -> list[Path]:
+    """Records that other tasks have left, or leave now."""
+    own = records_path(output, shard)
+    names = re.compile(re.escape(output.name) + r"\.objects(?:\.shard-[0-9]+-of-[0-9]+)?\.jsonl")
+    return sorted(path for path in output.parent.iterdir() if names.fullmatch(path.name) and path != own)
+
+
+def sums_by_key(md5_list: Path, address: ObjectAddress) -> dict[str, str]:
+    """A list of MD5 sums by the objects' keys: its paths begin in the checkpoint's folder, or with its name.
+
+    Raises InputError where it is of something else.
+    """
+    sums, folder = read_list(md5_list), f"{address.name}/"
+    found = {name.removeprefix("./").removeprefix(folder): digest for name, digest in sums.items()}
+    if not any(name.endswith(f"/{METADATA_FILE}") for name in found):
+        raise InputError(f"--md5-list {md5_list}: has no …/{METADATA_FILE}; expected the sums of a checkpoint's files")
+    return found
 
 
 def copy_skeleton(objects: ObjectFolder, skeleton: Path) -> Path:
@@ -50,15 +76,24 @@ def copy_skeleton(objects: ObjectFolder, skeleton: Path) -> Path:
     files = dict(_small_files(objects))
     if not any(name.startswith("mdl_vars.") for name in files):
         raise InputError(f"{objects.address}: no PAXML checkpoint (no mdl_vars.params.lm.…/{METADATA_FILE} in it)")
-    there = {str(path.relative_to(skeleton)): path for path in skeleton.rglob("*") if path.is_file()}
-    if there.keys() != files.keys() or any(path.read_bytes() != files[name] for name, path in there.items()):
-        with published_folder(skeleton) as partial:
-            for name, content in files.items():
-                (partial / name).parent.mkdir(exist_ok=True)
-                (partial / name).write_bytes(content)
-    place = skeleton.with_name(skeleton.name + ".json")
-    write_text(place, json.dumps({"input": str(objects.address)}) + "\n")
+    if not _holds(skeleton, files):
+        with only_one_in(skeleton.parent, "another task writes it", name=f"{skeleton.name}.lock"):
+            if not _holds(skeleton, files):  # another task was faster
+                _publish(skeleton, files, str(objects.address))
     return skeleton
+
+
+def _holds(skeleton: Path, files: Mapping[str, bytes]) -> bool:
+    there = {str(path.relative_to(skeleton)): path for path in skeleton.rglob("*") if path.is_file()}
+    return there.keys() == files.keys() and all(path.read_bytes() == files[name] for name, path in there.items())
+
+
+def _publish(skeleton: Path, files: Mapping[str, bytes], address: str) -> None:
+    with published_folder(skeleton) as partial:
+        for name, content in files.items():
+            (partial / name).parent.mkdir(exist_ok=True)
+            (partial / name).write_bytes(content)
+    write_text(skeleton.with_name(skeleton.name + ".json"), json.dumps({"input": address}) + "\n")
 
 
 def _small_files(objects: ObjectFolder) -> Iterable[tuple[str, bytes]]:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,14 +56,23 @@ class ObjectFolder:
         *,
         readers: int,
         bytes_per_s: float | None = None,
+        others: Sequence[Path] = (),
+        md5: Mapping[str, str] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``records``: the file of what was read, by this call and those it goes on from."""
+        """``records``: the file of what was read, by this call and those it goes on from; ``others``: likewise, by
+        tasks that share the work. ``md5``: sums that the objects must have, by key; None: any content is taken.
+        """
         self.address = address
         self._store = ts.KvStore.open(address.kvstore(readers, RETRIES_WITHIN)).result()
         self._limit, self._sleep = RateLimit(bytes_per_s, sleep), sleep
         self._records_path, self._lock = records, threading.Lock()
         self._records = {record.key: record for record in _read_records(records)}
+        self._own, self._md5, self._shared = set(self._records), md5, bool(others)
+        for path in others:
+            for record in _read_records(path):
+                if self._records.setdefault(record.key, record) != record:
+                    raise self._changed(record.key, "since it was first read")
 
     def read(self, key: str, decode: Callable[[bytes], Decoded]) -> Decoded | None:
         """What ``decode`` makes of an object's content; None where there is no such object.
@@ -81,6 +90,7 @@ class ObjectFolder:
             content = bytes(found.value)
             self._limit.spend(len(content))
             try:
+                self._require_sum(key, content)
                 decoded = decode(content)
             except ValueError as error:
                 reason = str(error).splitlines()[0][:200]
@@ -89,9 +99,11 @@ class ObjectFolder:
             return decoded
         raise InputError(f"{self.address}/{key}: a chunk cannot be read ({reason}); it is damaged there")
 
-    def require_unchanged(self) -> None:
-        """Ask for every object that was read whether it is still the same. Raises InputError where one is not."""
-        known = [record for record in self._records.values() if not record.version.startswith("md5:")]
+    def require_unchanged(self, *, own: bool = False) -> None:
+        """Ask for every object that was read, or that was by this call and those it goes on from, whether it is still
+        the same. Raises InputError where one is not."""
+        asked = [record for key, record in self._records.items() if not own or key in self._own]
+        known = [record for record in asked if not record.version.startswith("md5:")]
         with ThreadPoolExecutor(CHECKS_AT_ONCE) as pool:
             for _ in pool.map(self._require_same, known):
                 pass
@@ -105,19 +117,33 @@ class ObjectFolder:
         version = bytes.fromhex(record.version)
         found = self._try(record.key, lambda: self._store.read(record.key, if_not_equal=version))
         if found.state != "unspecified":
-            raise InputError(f"{self.address}/{record.key}: changed while it was converted; {self._mend}")
+            raise self._changed(record.key, "while it was converted")
+
+    def _changed(self, key: str, when: str) -> InputError:
+        return InputError(f"{self.address}/{key}: changed {when}; {self._mend}")
+
+    def _require_sum(self, key: str, content: bytes) -> None:
+        """Raises ValueError where the content has not the sum it must have."""
+        if self._md5 is None:
+            return
+        expected, found = self._md5.get(key), hashlib.md5(content, usedforsecurity=False).hexdigest()
+        if expected != found:
+            listed = "which the list has not" if expected is None else f"the list has {expected}"
+            raise ValueError(f"MD5 {found}, {listed}")
 
     @property
     def _mend(self) -> str:
-        return f"remove {self._records_path} and run the command again with --force, it begins anew"
+        others = " and those of the other tasks" if self._shared else ""
+        return f"remove {self._records_path}{others} and run the command again with --force, it begins anew"
 
     def _note(self, record: ObjectRecord) -> None:
         with self._lock:
             known = self._records.get(record.key)
-            if known == record:
+            if known not in (None, record):
+                raise self._changed(record.key, "since it was first read")
+            if record.key in self._own:
                 return
-            if known is not None:
-                raise InputError(f"{self.address}/{record.key}: changed since it was first read; {self._mend}")
+            self._own.add(record.key)
             self._records[record.key] = record
             with self._records_path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(record)) + "\n")
