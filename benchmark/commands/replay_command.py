@@ -44,7 +44,7 @@ class ReplayCommand:
     valid_data_path: tuple[str, ...] = ()
     """Validation data likewise."""
     log: Path | None = None
-    """The run's MLPerf log, where it is not result_N.txt in its folder."""
+    """The run's MLPerf log, where it is neither result_N.txt in its folder nor that of the package."""
     without_training: bool = False
     """Check samples, tokens and learning rates of the steps, the chain and the log: on one core, without checkpoint."""
     system: str | None = None

@@ -4,6 +4,7 @@ Only what is trained, on what, and from which files is taken over. What could ru
 connection (--after-checkpoint, --prometheus-textfile, --wandb, ...) is never read.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,6 +50,22 @@ def recorded_config(run_dir: Path, given: Replacements) -> RunConfig:
     )
     config.require_fit()
     return replace(config, evidence=True)
+
+
+def log_of(run_dir: Path, given: Path | None, result_number: int) -> Path:
+    """The MLPerf log: the one ``given``, else the run's, else that of the package that the evidence lies in:
+    ORG/results/SYSTEM/gpt3/result_N.txt for ORG/benchmarks/gpt3/implementations/SYSTEM/evidence/result_N.
+
+    Raises InputError where there is none.
+    """
+    own = run_dir / f"result_{result_number}.txt"
+    here = Path(os.path.abspath(run_dir))
+    system, package = here.parent.parent, here.parents[min(5, len(here.parents) - 1)]
+    in_package = package / "results" / system.name / "gpt3" / f"{here.name}.txt"
+    for path in (given,) if given is not None else (own, in_package):
+        if path.is_file():
+            return path
+    raise InputError(f"{given or own}: no such file; give the run's MLPerf log with --log")
 
 
 def _system(recorded: System, given: Replacements) -> System:

@@ -23,7 +23,7 @@ from benchmark.evidence.fingerprint_match import (
 )
 from benchmark.evidence.link_contents import EvaluationLink, Machinery, ResumeLink, StepLink
 from benchmark.evidence.mismatch import Mismatch
-from benchmark.replay.recorded_config import Replacements, recorded_config
+from benchmark.replay.recorded_config import Replacements, log_of, recorded_config
 from benchmark.replay.recounted_samples import sample_deviations
 from benchmark.replay.replay_ranks import replay_on_ranks
 from benchmark.replay.replay_result import ReplayResult
@@ -62,7 +62,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     chain = companion.chain
     config = recorded_config(options.run_dir, options.given)
     start = None if options.without_training else start_of(options.run_dir, chain, first, last)
-    log = read_log(options.log or options.run_dir / f"result_{config.result_number}.txt")
+    log = read_log(log_of(options.run_dir, options.log, config.result_number))
     deviations = check_evidence(companion, log).deviations
     notes = [*_notes(chain, config)]
     sizes = parameter_sizes(config.benchmark.model)

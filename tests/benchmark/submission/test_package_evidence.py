@@ -19,10 +19,17 @@ def test_a_reviewer_starts_from_the_package(run_dir: Path, tmp_path: Path) -> No
     result = read_recorded_run(run_dir)
     (line,) = require_evidence_holds([result])
     assert line.startswith("evidence of result_0: 6 steps, last digest ")
-    copy_evidence(tmp_path / "evidence", [result])
-    place = tmp_path / "evidence" / "result_0"
-    assert sorted(path.name for path in place.iterdir()) == ["config.json", "evidence.jsonl"]
-    options = ReplayOptions(place, "0:6", Replacements(), run_dir / "result_0.txt", without_training=True)
+    package = tmp_path / "ACME"
+    evidence = package / "benchmarks" / "gpt3" / "implementations" / "SYSTEM" / "evidence"
+    copy_evidence(evidence, [result])
+    assert sorted(path.name for path in (evidence / "result_0").iterdir()) == ["config.json", "evidence.jsonl"]
+    place = evidence / ".." / "evidence" / "result_0"
+    options = ReplayOptions(place, "0:6", Replacements(), without_training=True)
+    with pytest.raises(InputError, match=r"result_0\.txt: no such file; give the run's MLPerf log with --log"):
+        replay(options)
+    log = package / "results" / "SYSTEM" / "gpt3" / "result_0.txt"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(result.path.read_bytes())
     found = replay(options)
     assert found is not None
     assert (found.deviations, found.compared_steps) == ((), 6)
