@@ -4,7 +4,6 @@ Only what is trained, on what, and from which files is taken over. What could ru
 connection (--after-checkpoint, --prometheus-textfile, --wandb, ...) is never read.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,7 +58,7 @@ def log_of(run_dir: Path, given: Path | None, result_number: int) -> Path:
     Raises InputError where there is none.
     """
     own = run_dir / f"result_{result_number}.txt"
-    here = Path(os.path.abspath(run_dir))
+    here = run_dir.resolve()
     system, package = here.parent.parent, here.parents[min(5, len(here.parents) - 1)]
     in_package = package / "results" / system.name / "gpt3" / f"{here.name}.txt"
     for path in (given,) if given is not None else (own, in_package):

