@@ -4,6 +4,7 @@ A spreadsheet takes a text in a CSV file that begins with =, +, - or @ for a for
 at other separators than ours. An apostrophe before such a character makes it text in all of them.
 """
 
+import datetime
 import re
 from typing import Any
 
@@ -23,6 +24,8 @@ def cell(value: Any, kind: Kind) -> str | float | bool | None:
     """The value as the kind has it; None where it is not of that kind."""
     if kind == "flag":
         return value if isinstance(value, bool) else None
+    if kind == "time":
+        return value if isinstance(value, str) and as_time(value) is not None else None
     if kind == "text":
         return None if value is None else shortened(value if isinstance(value, str) else repr(value), MOST_CHARACTERS)
     number = as_number(value)
@@ -31,6 +34,15 @@ def cell(value: Any, kind: Kind) -> str | float | bool | None:
     if kind == "count":
         return int(number) if number == int(number) and abs(number) <= LARGEST_COUNT else None
     return float(number)
+
+
+def as_time(text: str) -> datetime.datetime | None:
+    """A time in ISO 8601 with its zone; None for anything else."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else found
 
 
 def without_formula(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 from benchmark.results.subjects import BENCHMARK
 from benchmark.results_table.row_facts import RunFacts, SystemFacts, scalars
 
-Kind = Literal["text", "count", "number", "flag"]
+Kind = Literal["text", "count", "number", "flag", "time"]
+"""time: UTC, in ISO 8601."""
 MOST_LISTED = 40
 """Findings that a cell lists."""
 MOST_OTHER = 8_000
@@ -181,7 +182,7 @@ LOGGED = (
 )  # fmt: skip
 
 MEASURED = (
-    _measured("run_started", "text", "run_start, UTC", lambda run: _utc(run.summary.run_start_ms)),
+    _measured("run_started", "time", "run_start, UTC", lambda run: _utc(run.summary.run_start_ms)),
     _measured("status", "text", "of run_stop: success or aborted", attrgetter("summary.status")),
     _measured("minutes", "number", "run_start to run_stop, minutes", attrgetter("summary.minutes")),
     _measured("init_s", "number", "first init_start to init_stop, seconds; not timed", attrgetter("summary.init_s")),

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from benchmark.results_table.cell_values import cell
-from benchmark.results_table.columns import COLUMNS
+from benchmark.results_table.cell_values import as_time, cell
+from benchmark.results_table.columns import COLUMNS, Column
 from benchmark.results_table.reviewed_places import ReviewedPlace
 from benchmark.results_table.row_facts import RunFacts, SystemFacts
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 Cell = str | float | bool | None
 Row = dict[str, Cell]
 """A value per column, in their order."""
-DTYPES = {"text": "string", "count": "Int64", "number": "Float64", "flag": "boolean"}
+DTYPES = {
+    "text": "string",
+    "count": "Int64",
+    "number": "Float64",
+    "flag": "boolean",
+    "time": "datetime64[ms, UTC]",
+}
 """Of pandas, with missing values."""
 
 
@@ -28,11 +34,12 @@ def frame_of(rows: Sequence[Row]) -> "pandas.DataFrame":
     """The rows as a DataFrame with one type per column."""
     import pandas
 
+    def values(column: Column) -> list[Any]:
+        cells = [row[column.name] for row in rows]
+        return [None if one is None else as_time(str(one)) for one in cells] if column.kind == "time" else cells
+
     return pandas.DataFrame(
-        {
-            column.name: pandas.Series([row[column.name] for row in rows], dtype=DTYPES[column.kind])
-            for column in COLUMNS
-        }
+        {column.name: pandas.Series(values(column), dtype=DTYPES[column.kind]) for column in COLUMNS}
     )
 
 

@@ -1,18 +1,21 @@
 """The results table as CSV, Parquet and XLSX. No text of a stranger becomes a formula in any of them."""
 
 import csv
+import datetime
 import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.results_table.cell_values import without_formula
+from benchmark.results_table.cell_values import as_time, without_formula
 from benchmark.results_table.columns import COLUMNS, NAMES
 from benchmark.results_table.table_rows import Cell, Row, frame_of
 from stage.optional_packages import import_optional
 from stage.publish import published_file, write_text
 
 SHEET = "results"
+FIRST_YEAR = 1900
+"""Of a spreadsheet's calendar."""
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:
@@ -38,7 +41,8 @@ def write_parquet(rows: Sequence[Row], path: Path) -> None:
 
 
 def write_xlsx(rows: Sequence[Row], path: Path) -> None:
-    """Texts are stored as texts, not as what a spreadsheet would make of them; a second sheet says what columns mean.
+    """Texts are stored as texts, not as what a spreadsheet would make of them, times as times (UTC, which a cell cannot
+    say); the table can be filtered; a second sheet says what columns mean.
 
     Raises InputError where openpyxl is not installed.
     """
@@ -48,7 +52,11 @@ def write_xlsx(rows: Sequence[Row], path: Path) -> None:
     sheet.title = SHEET
     head: list[list[Cell]] = [list(NAMES)]
     _fill(sheet, head + [[row[name] for name in NAMES] for row in rows])
+    for number, column in enumerate(COLUMNS, 1):
+        if column.kind == "time":
+            _as_times(sheet, number)
     sheet.freeze_panes = "A2"
+    sheet.auto_filter.ref = sheet.dimensions
     meanings: list[list[Cell]] = [["column", "kind", "meaning"]]
     _fill(book.create_sheet("columns"), meanings + [[one.name, one.kind, one.meaning] for one in COLUMNS])
     with published_file(path) as partial, partial.open("wb") as out:
@@ -65,6 +73,17 @@ def _fill(sheet: Any, table: Sequence[Sequence[Cell]]) -> None:
             if isinstance(value, str):
                 one.data_type = "s"  # a text that begins with = would else be a formula
                 one.quotePrefix = True
+
+
+def _as_times(sheet: Any, column: int) -> None:
+    """Of the years that a spreadsheet knows."""
+    for row in range(2, sheet.max_row + 1):
+        one = sheet.cell(row, column)
+        time = None if one.value is None else as_time(one.value)
+        if time is not None and time.year >= FIRST_YEAR:
+            one.value = time.astimezone(datetime.UTC).replace(tzinfo=None)
+            one.number_format = "yyyy-mm-dd hh:mm:ss"
+            one.quotePrefix = False
 
 
 def _plain(value: Cell) -> str:

@@ -30,6 +30,10 @@ STARTS = "=+-@\uff1d\uff0b\uff0d\uff20"
         (1e308, "number", 1e308),
         (1e-310, "number", 1e-310),
         (None, "text", None),
+        ("2024-10-10T19:36:03.501+00:00", "time", "2024-10-10T19:36:03.501+00:00"),
+        ("2024-10-10T19:36:03", "time", None),
+        ("=1", "time", None),
+        (1728588963501, "time", None),
     ],
 )
 def test_cells_are_of_their_kind(value: object, kind: str, expected: object) -> None:

@@ -56,6 +56,24 @@ def test_xlsx_has_texts_and_numbers_and_says_what_columns_mean(tmp_path: Path) -
     assert [row[0].value for row in book["columns"].iter_rows(min_row=2)] == list(NAMES)
 
 
+def test_times_are_times_where_there_are_such(tmp_path: Path) -> None:
+    empty: Row = dict.fromkeys(NAMES)
+    times = ("2024-10-10T19:36:03.501+00:00", None, "1899-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999+00:00")
+    table = [{**empty, "run_started": time} for time in times]
+    write_xlsx(table, tmp_path / "t.xlsx")
+    write_parquet(table, tmp_path / "t.parquet")
+    sheet = openpyxl.load_workbook(tmp_path / "t.xlsx")["results"]
+    place = NAMES.index("run_started") + 1
+    cells = [sheet.cell(number, place) for number in range(2, 6)]
+    assert str(cells[0].value).startswith("2024-10-10 19:36:03")
+    assert [one.data_type for one in cells] == ["d", "n", "s", "d"]
+    assert sheet.auto_filter.ref.startswith("A1:")
+    frame = pandas.read_parquet(tmp_path / "t.parquet")
+    assert str(frame["run_started"].dtype) == "datetime64[ms, UTC]"
+    assert frame["run_started"][3].year == 9999
+    assert frame["run_started"].isna().tolist() == [False, True, False, False]
+
+
 def test_parquet_keeps_types(tmp_path: Path) -> None:
     write_parquet(rows(), tmp_path / "t.parquet")
     frame = pandas.read_parquet(tmp_path / "t.parquet")
