@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.results_table.reviewed_places import review_places
+from benchmark.results_table.reviewed_places import require_a_log, review_places
 from benchmark.results_table.table_rows import Row, rows_of
 from benchmark.results_table.write_table import write_csv, write_parquet, write_xlsx
 from stage.errors import InputError
@@ -39,7 +39,8 @@ def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ru
     """Print the systems, and write all rows to ``files``, which are named by their form: .csv, .parquet or .xlsx.
 
     Returns the exit status: 0, also where results would be rejected: the table says so. Raises InputError for a path
-    without results, and, before anything is reviewed, for a file that is a folder or a form that is not installed.
+    without results, for files of which none is a log, and, before anything is reviewed, for a file that is a folder or
+    a form that is not installed.
     """
     wanted = [(form, file) for form, file in files.items() if file is not None]
     for form, file in wanted:
@@ -47,6 +48,7 @@ def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ru
             raise InputError(f"{file}: a folder; --{form[1:]} is the file to write")
         if form in NEEDS:
             require_optional(NEEDS[form], NEEDS[form], f"--{form[1:]}")
+    require_a_log(paths)
     rows = rows_of(review_places(paths, ruleset))
     systems = [row for row in rows if row["row"] == "system"]
     plain = Console(highlight=False)

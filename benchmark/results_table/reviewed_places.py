@@ -54,18 +54,9 @@ def read_places(paths: Sequence[Path], ruleset: str | None = None) -> list[Revie
 
 def _each(paths: Sequence[Path], ruleset: str | None, reviewing: Reviewing) -> list[ReviewedPlace]:
     packages, loose = places_below(paths)
-    if not packages:
-        _require_a_log(loose)
     given = {path.absolute() for path in paths}
     together = [ReviewedPlace(loose[0], reviewing(loose, ruleset))] if loose else []
     return together + _with_copies([_reviewed(place, place in given, ruleset, reviewing) for place in packages])
-
-
-def _require_a_log(paths: Sequence[Path]) -> None:
-    """Raises InputError where all that is named are files, and none is a log; one of several that is none has a row."""
-    if all(is_regular(path) and not read_log(path).events for path in paths):
-        more = f", nor in {len(paths) - 1} more files" if len(paths) > 1 else ""
-        raise InputError(f"{paths[0]}: no MLLOG record in it{more}; name result files, folders of runs or packages")
 
 
 def _with_copies(places: Sequence[ReviewedPlace]) -> list[ReviewedPlace]:
@@ -82,6 +73,13 @@ def _with_copies(places: Sequence[ReviewedPlace]) -> list[ReviewedPlace]:
 
 def _by_own_rules(paths: Sequence[Path], ruleset: str | None) -> Review:
     return Review(tuple(subject_review(subject, ()) for subject in find_subjects(paths, ruleset)), 0.0)
+
+
+def require_a_log(paths: Sequence[Path]) -> None:
+    """Raises InputError where all that is named are files, and none is a log; one of several that is none has a row."""
+    if paths and all(is_regular(path) and not read_log(path).events for path in paths):
+        more = f", nor in {len(paths) - 1} more files" if len(paths) > 1 else ""
+        raise InputError(f"{paths[0]}: no MLLOG record in it{more}; name result files, folders of runs or packages")
 
 
 def places_below(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:

@@ -1,5 +1,6 @@
 """What changed since another round, or since an earlier version of the same one."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,13 @@ def changes(systems: Sequence[SystemFacts], names: Sequence[str], before: Sequen
     many accelerators of the same model, that has no namesake.
     """
     left = list(before)
+    folders = Counter(facts.result_set.name for facts in before)
+
+    def name_of(facts: SystemFacts) -> str:
+        """Its folder, with the package where others have one of that name."""
+        folder = facts.result_set.name
+        return folder if folders[folder] < 2 or facts.package is None else f"{facts.package}/{folder}"
+
     partners: dict[int, tuple[str, SystemFacts]] = {}
     for kind, alike in (("same", _namesakes), ("successor", _alike)):
         for place, facts in enumerate(systems):
@@ -42,13 +50,12 @@ def changes(systems: Sequence[SystemFacts], names: Sequence[str], before: Sequen
     rows = []
     for place, (facts, name) in enumerate(zip(systems, names, strict=True)):
         kind, other = partners.get(place, ("new", None))
-        rows.append(_row(kind, name, facts, other))
-    gone = [
-        ChangeRow(
-            facts.result_set.name, "gone", _told(facts), number(facts.score.minutes, "{:.2f}"), NOTHING, NOTHING, ()
-        )
-        for facts in left
-    ]
+        told = NOTHING if other is None else f"{name_of(other)}, v{other.round}"
+        rows.append(_row(kind, name, facts, other, told))
+    gone = []
+    for facts in left:
+        name, score = name_of(facts), number(facts.score.minutes, "{:.2f}")
+        gone.append(ChangeRow(name, "gone", f"{name}, v{facts.round}", score, NOTHING, NOTHING, ()))
     return rows + gone
 
 
@@ -64,14 +71,15 @@ def _alike(one: SystemFacts, other: SystemFacts) -> bool:
     return models[0] == models[1]
 
 
-def _row(kind: str, name: str, facts: SystemFacts, other: SystemFacts | None) -> ChangeRow:
+def _row(kind: str, name: str, facts: SystemFacts, other: SystemFacts | None, told: str) -> ChangeRow:
+    """``told``: name and round of ``other``."""
     minutes = facts.score.minutes
     if other is None:
         return ChangeRow(name, kind, NOTHING, NOTHING, number(minutes, "{:.2f}"), NOTHING, ())
     was = other.score.minutes
     ratio = NOTHING if not minutes or not was else f"{minutes / was - 1:+.1%}"
     return ChangeRow(
-        name, kind, _told(other), number(was, "{:.2f}"), number(minutes, "{:.2f}"), ratio, list(_others(facts, other))
+        name, kind, told, number(was, "{:.2f}"), number(minutes, "{:.2f}"), ratio, list(_others(facts, other))
     )
 
 
@@ -94,7 +102,3 @@ def _others(facts: SystemFacts, other: SystemFacts) -> list[str]:
 def _verdict(facts: SystemFacts) -> str:
     """By our own rules, which alone are applied to what was before."""
     return "rejected" if facts.findings("error") else "acceptable"
-
-
-def _told(facts: SystemFacts) -> str:
-    return f"{facts.result_set.name}, v{facts.round}"

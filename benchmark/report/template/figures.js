@@ -12,23 +12,27 @@
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
   const precise = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 });
 
   // Ticks with as many digits as tell them apart.
   function ticks(_, splits, __, ___, step) {
     const largest = Math.max(...splits.map(Math.abs));
     const digits = Math.min(15, Math.max(1, Math.floor(Math.log10(largest / step) + 1e-9) + 3));
+    const decimals = Math.max(0, ...splits.map((value) => (String(+value.toPrecision(digits)).split(".")[1] || "").length));
     return splits.map((value) => {
       if (value === 0) return "0";
       if (largest >= 10000) return compact.format(value);
-      return largest < 0.01 ? (+value.toPrecision(digits)).toExponential() : String(+value.toPrecision(digits));
+      return largest < 1e-4 ? (+value.toPrecision(digits)).toExponential() : value.toFixed(Math.min(decimals, 15));
     });
   }
   // A value; all its digits where fewer would put it on the other side of the target.
   function shown(value, target) {
     if (value === null || value === undefined) return "–";
     if (target !== null && (+value.toPrecision(6) <= target) !== (value <= target)) return String(value);
-    return value !== 0 && (Math.abs(value) < 0.001 || Math.abs(value) >= 1e15) ? value.toExponential(4) : precise.format(value);
+    const size = Math.abs(value);
+    if (value !== 0 && (size < 1e-6 || size >= 1e15)) return value.toExponential(4);
+    return size < 0.001 ? small.format(value) : precise.format(value);
   }
 
   function range(figure) {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.results_table import reviewed_places
-from benchmark.results_table.reviewed_places import places_below, review_places
+from benchmark.results_table.reviewed_places import places_below, require_a_log, review_places
 from benchmark.review.verdict import Review
 from stage.errors import InputError
 from tests.benchmark.report.runs import write_run
@@ -88,3 +88,13 @@ def test_path_given_without_results_is_refused(tmp_path: Path, monkeypatch: pyte
         review_places([tmp_path])
     with pytest.raises(InputError, match="no results given"):
         review_places([])
+
+
+def test_files_of_which_none_is_a_log(tmp_path: Path) -> None:
+    other, log = tmp_path / "a", write_run(tmp_path)
+    other.write_text("{}")
+    with pytest.raises(InputError, match="no MLLOG record in it; name result files"):
+        require_a_log([other])
+    require_a_log([other, log])
+    require_a_log([tmp_path])
+    require_a_log([])

@@ -21,13 +21,13 @@ def test_same_successor_new_and_gone(tmp_path: Path) -> None:
     systems = judged([after]).systems
     rows = changes(systems, [one.package or "" for one in systems], judged([before]).systems)
     assert [(row.name, row.kind) for row in rows] == [
-        ("FRESH", "new"), ("NEXT", "successor"), ("SAME", "same"), (SYSTEM, "gone"),
+        ("FRESH", "new"), ("NEXT", "successor"), ("SAME", "same"), (f"GONE/{SYSTEM}", "gone"),
     ]  # fmt: skip
     by_name = {row.name: row for row in rows}
-    assert by_name["NEXT"].before == f"{SYSTEM}, v4.0"
+    assert by_name["NEXT"].before == f"NEXT/{SYSTEM}, v4.0"
     assert by_name["SAME"].difference.startswith("-7.")
     assert by_name["FRESH"].score_before == by_name["FRESH"].difference == "\N{EN DASH}"
-    assert by_name[SYSTEM].score == "\N{EN DASH}"
+    assert by_name[f"GONE/{SYSTEM}"].score == "\N{EN DASH}"
 
 
 def test_new_findings_and_another_batch_size_are_told(tmp_path: Path) -> None:
