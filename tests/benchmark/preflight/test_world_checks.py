@@ -38,6 +38,7 @@ def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
     """Rows as this rank sees them; also of a check that fails on rank 1, and of folders that are not shared."""
     config = inputs.config(run_dir, system=PAIR)
     rows = {}
+    world_checks.MOST_APART_S = 60.0  # a busy machine may keep one of them from looking at its clock
     with run_checks._place(config) as place:
 
         def measure(place: Place) -> CheckResult:
@@ -77,6 +78,6 @@ def test_a_process_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setitem(os.environ, name, value)
         with (
             pytest.raises(InputError, match="not all 2 processes came to localhost"),
-            joined_world(PAIR, read_environment(), timedelta(seconds=0.2)),
+            joined_world(PAIR, read_environment(), timedelta(seconds=3)),
         ):
             pass

@@ -94,6 +94,10 @@ def test_one_that_hangs_is_left_to_itself_at_the_end(tmp_path: Path) -> None:
     background = Background(hook)
     for steps in (8, 16):
         background.write(written(steps))
+    deadline = time.monotonic() + 60
+    while not (hook.output(8).exists() and hook.output(8).read_text().endswith("\n")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     started = time.perf_counter()
     background.close()
     assert time.perf_counter() - started < 30.0

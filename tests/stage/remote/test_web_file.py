@@ -25,7 +25,7 @@ def test_a_server_that_knows_no_ranges_sends_all_again(files: Path) -> None:
 
 
 def test_a_connection_without_life_is_given_up(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_file, "STALLED_S", 0.05)
+    monkeypatch.setattr(web_file, "STALLED_S", 0.5)
     with FaultyServer(files) as server:
         file = remote(server).described()
         server.fault = lambda key, number: "stalled" if number == 2 else None
