@@ -21,11 +21,13 @@ echo "=== ruff"
 "$PYTHON" -m ruff format --check .
 echo "=== shellcheck"
 "$scripts/shellcheck" run_gpt3.sh environment.sh benchmark/slurm/*.sh tests/run.sh tests/benchmark/slurm/stand_in.sh .ci/run
-echo "=== mypy --strict"
-"$PYTHON" -m mypy
 echo "=== import-linter"
 "$scripts/lint-imports" --no-logo --no-cache
-echo "=== pytest"
+types=$(mktemp)
+"$PYTHON" -m mypy >"$types" 2>&1 & # takes one core for most of a minute, and tests leave some of theirs idle
+checking=$!
+trap 'kill "$checking" 2>/dev/null || true; rm -f "$types"' EXIT
+echo "=== pytest, and mypy --strict beside it"
 if [[ ! -d ../shared/golden ]]; then
   echo "../shared is not there: comparisons that need the original code's recorded outputs are skipped"
 fi
@@ -34,4 +36,9 @@ fi
 # nothing on a machine of many cores. Two more than there are cores, for many tests wait for other processes half of
 # their time.
 processes=$(($(nproc) < 6 ? $(nproc) + 2 : 8))
-"$PYTHON" -m pytest --numprocesses "$processes" --dist loadfile --no-loadscope-reorder --durations 10 "${marks[@]}" "$@"
+status=0
+"$PYTHON" -m pytest --numprocesses "$processes" --dist loadfile --no-loadscope-reorder --durations 10 "${marks[@]}" "$@" || status=$?
+echo "=== mypy --strict"
+wait "$checking" || status=$?
+cat "$types"
+exit "$status"
