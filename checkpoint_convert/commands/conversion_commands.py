@@ -11,9 +11,16 @@ from typing import Literal
 import tyro
 
 from checkpoint_convert.commands.printed_outputs import print_converted
-from checkpoint_convert.conversion.conversion_plan import format_plan, plan_as_json, plan_paxml_to_megatron
+from checkpoint_convert.conversion.conversion_plan import (
+    ArrayPlan,
+    format_plan,
+    plan_as_json,
+    plan_paxml_to_megatron,
+    totals_of,
+)
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.plan_times import MachineRates, format_times, planned_times
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.remote_conversion import RemoteInput, remote_paxml_to_megatron
 from checkpoint_convert.remote.remote_paxml import copy_skeleton
@@ -22,7 +29,7 @@ from stage.errors import InputError
 from stage.limits.sizes import parse_bytes, require_between, require_workers
 from stage.remote.object_address import ObjectAddress, is_address, parse_address
 from stage.remote.object_folder import ObjectFolder
-from stage.task_shard import parse_shard
+from stage.task_shard import MOST_TASKS, parse_shard
 
 
 @dataclass(frozen=True)
@@ -124,20 +131,24 @@ class PaxmlToMegatronCommand:
             )
 
 
+def planned(source: Path | None, dtype: str, workers: int, memory_limit: str) -> list[ArrayPlan]:
+    require_workers(workers)
+    return plan_paxml_to_megatron(
+        source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
+    )
+
+
 def print_plan(
     source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float, as_json: bool
 ) -> None:
     require_between(disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
-    require_workers(workers)
-    plans = plan_paxml_to_megatron(
-        source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
-    )
+    plans = planned(source, dtype, workers, memory_limit)
     print(json.dumps(plan_as_json(plans, disk_mb_per_s), indent=1) if as_json else format_plan(plans, disk_mb_per_s))
 
 
 @dataclass(frozen=True)
 class ConversionPlanCommand:
-    """Print what converting the benchmark's own checkpoint will take, without having it.
+    """Print what converting the benchmark's own checkpoint will take, without having it, on several machines, too.
 
     Its chunks are taken to be shards of a mesh of 1 x 64 x 24 devices; paxml-to-megatron --plan reads them from a
     checkpoint. Example: python -m checkpoint_convert plan --dtype bf16 --memory-limit 2GiB --workers 1
@@ -149,12 +160,27 @@ class ConversionPlanCommand:
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
     disk_mb_per_s: float = 1000.0
-    """Reading and writing together."""
+    """Of each machine, reading and writing together."""
+    network_mb_per_s: float = 1000.0
+    """Of each machine: what arrives from a bucket."""
+    nodes: tuple[int, ...] = (1, 8)
+    """Numbers of machines that share the work (--shard) to tell the time for."""
     json: bool = False
     """Print the plan as JSON."""
 
     def run(self) -> None:
-        print_plan(None, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
+        for count in self.nodes:
+            require_between(count, 1, MOST_TASKS, "--nodes")
+        require_between(self.disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
+        require_between(self.network_mb_per_s, 1e-3, 1e9, "--network-mb-per-s")
+        plans = planned(None, self.dtype, self.workers, self.memory_limit)
+        rates = MachineRates(self.disk_mb_per_s, self.network_mb_per_s)
+        times = planned_times(totals_of(plans, rates.disk), self.nodes, rates)
+        if self.json:
+            plan = {**plan_as_json(plans, rates.disk), "times": [asdict(time) for time in times]}
+            print(json.dumps(plan, indent=1))
+        else:
+            print(f"{format_plan(plans, rates.disk)}\n{format_times(times, rates)}")
 
 
 @dataclass(frozen=True)

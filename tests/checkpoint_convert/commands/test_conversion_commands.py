@@ -34,7 +34,7 @@ def test_both_directions_say_what_they_wrote(tmp_path: Path) -> None:
 def test_plan_of_the_benchmarks_checkpoint_is_a_table() -> None:
     done = command("checkpoint_convert", "plan", "--dtype", "bf16", "--workers", 1, "--memory-limit", "8GiB")
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 1 + 48 + 1
+    assert len(done.stdout.splitlines()) == 1 + 48 + 1 + 5
     assert "123,522 files, 2.4 TB to write" in done.stdout
 
 
