@@ -69,13 +69,13 @@ class Softmax(NamedTuple):
     exponentials_TV: Tensor
     """Of the logits less their maximum, FP32."""
     column_T1: Tensor
-    """Of each label, among this rank's."""
+    """Column of each label, among this rank's columns."""
     here_T: Tensor | None
     """Whether the label is among this rank's columns; None where all are."""
     total_T: Tensor
     """Sum of the exponentials over all columns of all ranks."""
     dtype: torch.dtype
-    """Of the logits."""
+    """The dtype of the logits, which their gradient has, too."""
 
 
 def softmax_losses(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Softmax]:

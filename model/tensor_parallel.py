@@ -132,7 +132,7 @@ class RowParallelLinear(nn.Module):
 
 
 class SequenceParallelLayerNorm(nn.Module):
-    """The same LayerNorm on every rank, each for its own tokens."""
+    """A LayerNorm whose parameters every rank has whole; each rank normalises its own tokens of the sequence."""
 
     def __init__(self, norm: LayerNorm, mesh: DeviceMesh) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class Meter:
         self._show: Callable[[Meter], None] | None = None
 
     def __call__(self, amount: float, files: int = 0) -> None:
-        """So much more is done, of so many files."""
+        """Count ``amount`` more as done, and ``files`` more as finished."""
         with self._lock:
             self._done += amount
             self._files += files
@@ -47,19 +47,19 @@ class Meter:
             self._show(self)
 
     def done_before(self, amount: float, files: int = 0) -> None:
-        """So much needs no work, as an earlier call has done it: it does not count in the rate."""
+        """Count what an earlier call has done: it needs no work, and does not count in the rate."""
         with self._lock:
             self._done += amount
             self._files += files
 
     def spent(self, doing: str, seconds: float) -> None:
-        """A thread has spent so long on "reading", "writing" or the like: what takes most is what limits the work."""
+        """Add the time of a thread for ``doing``, such as "reading": what takes most is what limits the work."""
         with self._lock:
             self._spent[doing] += seconds
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """The same, for a block."""
+        """Add the time that the block takes, as ``spent`` does."""
         started = time.perf_counter()
         try:
             yield
@@ -75,7 +75,7 @@ class Meter:
         return self._done
 
     def line(self) -> str:
-        """Without title: what is known by now."""
+        """How far the work is, how fast, how long it will take and what limits it, as far as that is known."""
         with self._lock:
             self._update_rate()
             share = 100 * self._done / self._total if self._total else 100

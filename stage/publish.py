@@ -166,8 +166,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Of a file its content, of a folder its entries; not what is below it. Raises OSError, naming it, where that
-    failed; a file system that knows no such thing is left alone."""
+    """Wait until a file's content, or a folder's own entries, are on the disk. Raises OSError, naming ``path``, where
+    that failed; a file system that knows no such thing is left alone."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         sync_handle(handle, path)
@@ -176,7 +176,7 @@ def sync_to_disk(path: Path) -> None:
 
 
 def sync_handle(handle: int, path: Path) -> None:
-    """The same for an open file."""
+    """``sync_to_disk`` of an open file; ``path`` is for the error alone."""
     try:
         os.fsync(handle)
     except OSError as error:

@@ -76,10 +76,6 @@ class Browser:
         answer = self._send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(answer["data"]))
 
-    def pdf(self, path: Path) -> None:
-        answer = self._send("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
-
     def _send(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}

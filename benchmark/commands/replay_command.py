@@ -7,7 +7,7 @@ from typing import Literal
 
 import tyro
 
-LAYOUT = (
+SYSTEM_FIELDS = (
     "nodes",
     "devices_per_node",
     "device",
@@ -71,16 +71,16 @@ class ReplayCommand:
     """Print JSON."""
 
     def run(self) -> int:
-        from benchmark.evidence.chain_links import finite
+        from benchmark.evidence.chain_links import numbers_as_json
         from benchmark.replay.recorded_config import Replacements
         from benchmark.replay.replay_result import format_replay
         from benchmark.replay.replay_run import ReplayOptions, replay
         from benchmark.training.engine.distributed import end_process
 
-        layout = {name: getattr(self, name) for name in LAYOUT if getattr(self, name) is not None}
+        layout = {name: getattr(self, name) for name in SYSTEM_FIELDS if getattr(self, name) is not None}
         given = Replacements(self.train_data_path, self.valid_data_path, self.checkpoint, self.system, layout)
         result = replay(ReplayOptions(self.run_dir, self.steps, given, self.log, self.without_training))
         if result is not None:  # on rank 0
-            content = finite({**asdict(result), "holds": result.holds})
+            content = numbers_as_json({**asdict(result), "holds": result.holds})
             print(json.dumps(content) if self.json else format_replay(result))
         end_process(0 if result is None or result.holds else 1)

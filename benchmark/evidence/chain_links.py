@@ -94,7 +94,7 @@ class Chain:
 
 def encode_link(content: Content, previous: str) -> tuple[bytes, str]:
     """The line of a link, without its end of line, and its digest."""
-    fields = {"kind": KIND_OF[type(content)], "previous": previous, **finite(asdict(content))}
+    fields = {"kind": KIND_OF[type(content)], "previous": previous, **numbers_as_json(asdict(content))}
     body = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode()[:-1]
     digest = hashlib.sha256(body).hexdigest()
     return body + f',"digest":"{digest}"}}'.encode(), digest
@@ -152,10 +152,10 @@ def _link(number: int, line: bytes, end: int, previous: str) -> Link:
     return Link(number, end, digest, before, dataclass_from_json(KINDS[kind], fields, kind))
 
 
-def finite(value: Any) -> Any:
+def numbers_as_json(value: Any) -> Any:
     """A JSON value with numbers that JSON does not have as text."""
     if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
+        return {name: numbers_as_json(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(one) for one in value]
+        return [numbers_as_json(one) for one in value]
     return float_as_json(value) if isinstance(value, float) else value

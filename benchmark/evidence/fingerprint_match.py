@@ -115,7 +115,7 @@ def _weights(
 
 
 def _bits(text: str, tensors: Tensors) -> npt.NDArray[np.uint64]:
-    """Fingerprints. What nobody can read has none of any tensor: 0 each."""
+    """A fingerprint for each tensor; 0 for all of them where the text cannot be read."""
     try:
         return from_text(text, PRINT, len(tensors.names), "")
     except InputError:
@@ -123,7 +123,7 @@ def _bits(text: str, tensors: Tensors) -> npt.NDArray[np.uint64]:
 
 
 def _projections(text: str, tensors: Tensors) -> npt.NDArray[np.float64]:
-    """Likewise, no number each."""
+    """A projection for each tensor; NaN for all of them where the text cannot be read."""
     try:
         return from_text(text, PROJECTION, len(tensors.names), "").astype(np.float64)
     except InputError:

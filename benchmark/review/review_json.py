@@ -13,7 +13,7 @@ FORMAT = 2
 
 def review_as_json(review: Review) -> dict[str, Any]:
     """Verdict, then one entry per package or set of runs; null for what is no finite number."""
-    content: dict[str, Any] = finite(
+    content: dict[str, Any] = null_for_nan(
         {
             "format": FORMAT,
             "passed": review.passed,
@@ -25,13 +25,13 @@ def review_as_json(review: Review) -> dict[str, Any]:
     return content
 
 
-def finite(value: Any) -> Any:
-    """The same with None for NaN and infinities, which are no JSON."""
+def null_for_nan(value: Any) -> Any:
+    """``value`` with None in the place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: finite(one) for name, one in value.items()}
-    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: null_for_nan(one) for name, one in value.items()}
+    return [null_for_nan(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _subject(subject: SubjectReview) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def _host_s(calls: Sequence[Activity]) -> float | None:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time as intervals that do not touch, in order."""
+    """The time that ``intervals`` cover together, as intervals in order that neither overlap nor touch."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
         if merged and begin <= merged[-1][1]:

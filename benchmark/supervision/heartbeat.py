@@ -87,7 +87,7 @@ class Beat:
     """None: the process has left."""
     steps: int | None
     silent_s: float
-    """Seconds since then."""
+    """Seconds since that beat."""
     limit_s: float
 
 

@@ -27,7 +27,7 @@ class StepResult:
     grad_norm: float
     """L2 norm of the whole gradient, before clipping."""
     learning_rate: float
-    """Of this update."""
+    """The rate of this update, 0 or more."""
     skipped: bool
     """The gradient was not finite, so nothing was updated."""
     flags: StepFlags = NO_FLAGS

@@ -43,7 +43,7 @@ BYTES_PER_WORKER = 1 << 28
 
 
 class Unfinished(InputError):
-    """The same command goes on from here."""
+    """An export that ended early and kept what it wrote: the same command goes on from there."""
 
 
 class ExportFile(Protocol):

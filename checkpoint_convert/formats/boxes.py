@@ -13,11 +13,11 @@ class ChunkPart(NamedTuple):
     """What a box and one chunk of a grid have in common."""
 
     numbers: tuple[int, ...]
-    """The chunk's along each axis."""
+    """The chunk's number along each axis."""
     in_box: Box
     """The common part, counted from the box's first value."""
     in_chunk: Box
-    """The same, counted from the chunk's first value."""
+    """The common part, counted from the chunk's first value."""
 
 
 def shape_of(box: Box) -> tuple[int, ...]:

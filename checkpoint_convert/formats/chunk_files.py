@@ -31,7 +31,7 @@ def open_regular(path: Path) -> int:
 
 
 def open_chunk(path: Path) -> int:
-    """The same for a chunk. Raises InputError where there is none, too."""
+    """``open_regular`` for a chunk of an array, which must be there: raises InputError where it is missing."""
     try:
         return open_regular(path)
     except FileNotFoundError as error:

@@ -222,9 +222,9 @@ class Difference:
     token: int
     """In that document."""
     here: int | None
-    """Id there in the one dataset, None where the document has ended or there is no such document."""
+    """Id at that place in the first dataset; None where the document has ended or there is no such document."""
     there: int | None
-    """The same in the other."""
+    """Id at that place in the second dataset, or None likewise."""
 
 
 def first_difference(one: DatasetBlocks, other: DatasetBlocks) -> Difference | None:

@@ -219,7 +219,7 @@ def format_table(there: Mapping[Wanted, bool]) -> str:
 
 
 def table_as_json(there: Mapping[Wanted, bool]) -> list[dict[str, Any]]:
-    """The same, file by file."""
+    """What the table says, as one entry for each file."""
     return [
         {
             "what": file.what,

@@ -81,14 +81,14 @@ class KeptBlock:
     x_tH: Tensor
     """The block's input."""
     heads: Heads | None = None
-    """Attention."""
+    """What attention's backward pass starts from."""
     y_tH: Tensor | None = None
     """The hidden state between attention and MLP."""
     before_gelu_TF: Tensor | None = None
     normed_x_TH: Tensor | None = None
     """After the first LayerNorm, all tokens."""
     normed_y_TH: Tensor | None = None
-    """After the second."""
+    """After the second LayerNorm, all tokens."""
     after_gelu_TF: Tensor | None = None
     state_x: NormState | None = None
     state_y: NormState | None = None

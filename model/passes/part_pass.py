@@ -23,7 +23,7 @@ class PartBatch:
     """What the ends of the model need of a micro-batch; the blocks between need nothing of it. On the device."""
 
     tokens_BS: Tensor | None = None
-    """For the embedding."""
+    """Token ids, for the embedding."""
     labels_BS: Tensor | None = None
     """For the losses ..."""
     mask_BS: Tensor | None = None

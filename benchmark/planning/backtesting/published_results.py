@@ -145,10 +145,6 @@ class PublishedResult:
     """Why the figure may be wrong, such as its neighbours in the same table; backtests list such rows apart."""
 
     @property
-    def topology_inferred(self) -> bool:
-        return bool(self.inferred)
-
-    @property
     def micro_batches(self) -> int:
         """Per pipeline and step."""
         return self.global_batch_size // (self.micro_batch_size * self.data_parallel)

@@ -144,9 +144,8 @@ class Calibration:
     """Of matrix products and attention: bf16 or fp32."""
     torch: str
     cuda: str
-    """Empty without."""
+    """Version, as of ``nccl``; both are empty where there is none."""
     nccl: str
-    """Likewise."""
     matmuls: tuple[MatmulTime, ...]
     attention: tuple[AttentionTime, ...]
     elementwise: tuple[ElementwiseTime, ...]

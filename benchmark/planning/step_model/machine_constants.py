@@ -89,7 +89,7 @@ class CommonRates:
     matmul_fill: float
     """Depth K of a matrix product that takes as long as beginning and ending a tile."""
     matmul_fill_fp8: float
-    """Likewise of one in FP8."""
+    """The same depth for a matrix product in FP8."""
     wave_waste: float
     """Share of the last wave's idle multiprocessors that is really lost."""
     overlap_slowdown: float

@@ -23,7 +23,7 @@ UNTIMED_GAP_MS = (100, 10_000)
 SLOW_BLOCK = 2.0
 """Between two evaluations, relative to the median: published blocks stay below 1.9."""
 SLOW_BLOCK_MS = 1000
-"""And at least so much longer."""
+"""A block is slow where it is longer by SLOW_BLOCK and by at least this, in milliseconds."""
 SLOW_STOP_MS = 10_000
 """From the passing evaluation to run_stop; published: at most 1.6 s."""
 EARLIEST_MS = 1_514_764_800_000

@@ -9,9 +9,6 @@ from benchmark.results.mllog import as_number, misleading_words
 from benchmark.results.printable import shortened
 from benchmark.review.findings import Deviation, Run, at
 
-Anchor = tuple[str, str]
-"""A key and where it belongs."""
-
 CONFIGURATION = (
     "submission_org", "submission_platform", "submission_division", "submission_benchmark",
     "global_batch_size", "gradient_accumulation_steps", "max_sequence_length", "eval_samples", "init_checkpoint_step",

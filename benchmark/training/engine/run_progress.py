@@ -33,7 +33,7 @@ class SpikeWatch:
     """What the spike detector knows of a run: a continued run decides as an undisturbed one does."""
 
     loss: WatchedValue = field(default_factory=WatchedValue)
-    """Nats."""
+    """Of a step, in nats."""
     log_norm: WatchedValue = field(default_factory=WatchedValue)
     """Natural logarithm of the gradient's norm."""
     norms_high: int = 0
@@ -41,7 +41,7 @@ class SpikeWatch:
     began: int | None = None
     """Steps that were done after the first step of the spike that goes on; None: there is none."""
     last_high: int = 0
-    """Likewise after its last high value."""
+    """Steps that were done after the last step of that spike whose loss or norm was high."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Progress:
     """Where a run is. All of it is plain data, stored as JSON in a checkpoint."""
 
     seed: int
-    """Of the data order."""
+    """The seed of the order of the samples."""
     start_samples: int
     """Samples consumed by the initial checkpoint, since step 0."""
     global_batch_size: int

@@ -54,7 +54,7 @@ def plan_rollback(config: RunConfig, progress: Progress, began: int) -> Rollback
 
 
 def describe_rollback(rollback: Rollback) -> str:
-    """For people."""
+    """One line for people: where the run goes back to, and what it does differently from there."""
     back = f"back to {rollback.to_steps} steps, before the spike that began with step {rollback.spike_steps}"
     left_out = rollback.end_sample - rollback.first_sample
     if left_out:

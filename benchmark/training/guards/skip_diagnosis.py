@@ -57,7 +57,7 @@ def samples_command(config: RunConfig, seed: int, first: int, count: int) -> str
 
 @dataclass(frozen=True)
 class SkippedStep:
-    """One of a wall."""
+    """One of the steps that were skipped in a row."""
 
     iteration: int
     found: NonFiniteStep
@@ -143,7 +143,7 @@ def _same_parameters(steps: Sequence[NonFiniteStep]) -> str:
 
 
 def describe_state(state: StateSoundness) -> str:
-    """For messages."""
+    """One line for people: which tensors of the state are damaged, on which ranks; or that it is sound."""
     if not state.tensors:
         return "weights and moments are finite and of normal size"
     worst = [one for one in state.tensors if one.nonfinite] or list(state.tensors)

@@ -70,7 +70,7 @@ class Spike:
 
 @dataclass(frozen=True)
 class Calm:
-    """A spike is over."""
+    """The step at which a spike was found to be over."""
 
     began: int
     """Its first step, as in :class:`Spike`."""

@@ -31,7 +31,7 @@ class UnsoundTensor:
 
 @dataclass(frozen=True)
 class StateSoundness:
-    """Equal on all processes."""
+    """What a check of weights and moments found, equal on all processes."""
 
     tensors: tuple[UnsoundTensor, ...]
     """By rank; each rank names at most MOST_NAMED."""

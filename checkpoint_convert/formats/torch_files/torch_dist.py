@@ -132,7 +132,7 @@ class TorchDistCheckpoint:
         return _stacked(layers)
 
     def fp32_array(self, prefix: str, array: Array) -> StoredArray:
-        """The same. Raises InputError where it is not FP32, too."""
+        """``array``, where it must be FP32. Raises InputError where it is missing or has another dtype."""
         found = self.array(prefix, array)
         if found.dtype != np.float32:
             name = prefix + NAMES[array.megatron]

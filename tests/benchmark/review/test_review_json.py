@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.review_json import finite, review_as_json
+from benchmark.review.review_json import null_for_nan, review_as_json
 from tests.benchmark.review.fixture import SYSTEM, records, write_package
 from tests.benchmark.review.reviews import review_of, verdict
 
@@ -32,7 +32,7 @@ def test_result_of_three_runs(tmp_path: Path) -> None:
 
 
 def test_what_is_no_number_is_null() -> None:
-    assert finite({"a": [math.nan, (1.5, math.inf)], "b": "nan"}) == {"a": [None, [1.5, None]], "b": "nan"}
+    assert null_for_nan({"a": [math.nan, (1.5, math.inf)], "b": "nan"}) == {"a": [None, [1.5, None]], "b": "nan"}
 
 
 def test_findings_and_failed_tools(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_units_become_seconds(tmp_path: Path) -> None:
     peak = ACCELERATORS["H100 SXM"].peak_tflops * 1e12
     seconds = tokens * flops / (0.5 * peak * 16)
     assert result.step_s == pytest.approx(seconds, rel=1e-12)
-    assert result.mfu == pytest.approx(0.5) and not result.topology_inferred and result.micro_batches == 16
+    assert result.mfu == pytest.approx(0.5) and not result.inferred and result.micro_batches == 16
     rates = {
         "step_s": seconds,
         "tokens_per_s_per_device": tokens / seconds / 16,
