@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.commands.command_table import parse
+from benchmark.commands.command_table import COMMANDS, parse
 from tests.support import REPOSITORY, command
 
 PAPERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
@@ -114,3 +114,18 @@ def test_readme_is_a_page_and_maps_the_folders_early() -> None:
     for folder in REPOSITORY.iterdir():
         if (folder / "__init__.py").is_file():
             assert f"`{folder.name}/" in told, folder.name
+
+
+def commands_of(program: str) -> set[str]:
+    """The commands of a program, as it tells them to whoever names another."""
+    if program == "benchmark":
+        return set(COMMANDS)
+    told = re.search(r"Available subcommands: (.*) \(see", command(program, "no-such-command").stderr)
+    assert told is not None
+    return set(told[1].split(", "))
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_readme_lists_every_command(program: str) -> None:
+    (row,) = re.findall(rf"^\| `{program}` \|(.*)\|$", (REPOSITORY / "README.md").read_text(), re.MULTILINE)
+    assert set(re.findall(r"`([a-z-]+)`", row)) == commands_of(program)
