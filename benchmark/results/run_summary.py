@@ -9,6 +9,7 @@ from benchmark.results.mllog import LogEvent, ResultLog, as_number
 
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
 """Names that published logs give the seconds of a training step in tracked_stats (docs/facts/mlperf_review.md 6.3)."""
+VALIDATION_TIMING = ("validation_step_timing", "validation_step_timing in s")
 MOST_SIZE = 10**9
 LOSS = ("reduced_train_loss", "train_loss", "loss")
 
