@@ -17,7 +17,7 @@ from benchmark.review.rules import (
     speed_rules,
     system_rules,
 )
-from benchmark.review.rules.folders import evidence_rules, package_rules, result_folder_rules, stray_rules
+from benchmark.review.rules.folders import evidence_rules, package_rules, power_rules, result_folder_rules, stray_rules
 from benchmark.review.rules.set_rules import Runs
 from benchmark.review.rules.system_rules import Described
 from benchmark.review.rules.traces import mixture_rules, stamp_rules, step_rules, token_rules
@@ -171,6 +171,13 @@ RESULT_RULES: tuple[Rule[ResultSet], ...] = (
     Rule("rcp.only_by_void_data", "error", facts("5.10", "the entry at 3072"), convergence_rules.only_by_void_data),
     Rule("rcp.void_data", "warning", facts("5.10", "the entry at 3072"), convergence_rules.void_data),
     Rule("rcp.scaled", "note", facts("5.6", "normalisation"), convergence_rules.scaled),
+    Rule("power.impossible", "error", facts("4.2, 6.9", "energy"), power_rules.impossible),
+    Rule("power.too_much", "warning", facts("4.2, 6.9", "energy"), power_rules.too_much),
+    Rule("power.readable", "warning", facts("4.2", "power logs"), power_rules.unreadable),
+    Rule("power.pause", "warning", facts("4.2", "power logs"), power_rules.pauses),
+    Rule("power.not_covered", "warning", facts("4.2", "power logs"), power_rules.not_covered),
+    Rule("power.efficiency", "warning", facts("4.2", "power logs"), power_rules.efficiency),
+    Rule("power.nodes", "warning", facts("4.2, 7.9", "one system"), power_rules.fewer_nodes),
     Rule("evidence.contradicts", "error", facts("7.3, 7.9", "runs and scoring"), evidence_rules.contradictions),
     Rule("evidence.gap", "warning", facts("7.9", "runs and scoring"), evidence_rules.gaps),
     Rule("evidence.left_out", "warning", facts("7.9, 7.12", "submission content"), evidence_rules.left_out),
