@@ -56,6 +56,8 @@ class Problem:
     mend: str
     fatal: bool = True
     """Whether the official tools fail, crash or lose a record by it."""
+    harmless: bool = False
+    """Whether they take it as it is: told once per file."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
     events: list[LogEvent] = []
     problems: list[Problem] = []
     characters = values = 0
+    told = False
     for number, line in _lines_with(BARE_TOKEN.encode(), content):
         characters += len(line)
         values += line.count(",") + line.count("[")
@@ -169,6 +172,9 @@ def parse_log(path: Path, content: bytes) -> ResultLog:
         event, found_here = _read_line(number, line)
         if event is not None:
             events.append(event)
+        if told and found_here:
+            found_here = [problem for problem in found_here if not problem.harmless]
+        told = told or any(problem.harmless for problem in found_here)
         problems += found_here
         if len(problems) > MOST_UNREADABLE:
             break  # said below, as one of the lines left out
@@ -278,7 +284,7 @@ def _as_event(number: int, record: str, fields: Any, problems: list[Problem]) ->
     if fields["time_ms"] != int(fields["time_ms"]):
         found = f"time_ms {fields['time_ms']!r}, with a fraction"
         mend = "log whole milliseconds, as mllog does; the official tools accept it"
-        problems.append(Problem(number, found, "a whole number of milliseconds", mend, fatal=False))
+        problems.append(Problem(number, found, "a whole number of milliseconds", mend, fatal=False, harmless=True))
     time_ms = int(fields["time_ms"])
     return LogEvent(number, fields["key"], fields["value"], time_ms, str(kind), fields["metadata"], record)
 

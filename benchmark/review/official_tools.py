@@ -29,7 +29,8 @@ CPU_S_PER_LOG = 10
 """Seconds of a processor."""
 
 OfficialScores = Mapping[str, Mapping[str, float | str]]
-Outcome = Literal["passed", "failed", "did not run"]
+Outcome = Literal["passed", "excused", "failed", "did not run"]
+"""excused: it failed on the one run of three that may fail; the package checker accepts that."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ToolVerdict:
 
     @property
     def passed(self) -> bool:
-        return self.outcome == "passed"
+        return self.outcome in ("passed", "excused")
 
 
 @dataclass(frozen=True)

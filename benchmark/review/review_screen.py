@@ -80,7 +80,7 @@ def _print_official(subject: SubjectReview, out: Console) -> None:
     words = []
     for tool in tools:
         mine = [check for check in subject.checks if check.tool == tool]
-        words.append(f"{tool} {sum(check.passed for check in mine)}/{len(mine)}")
+        words.append(f"{tool} {sum(check.outcome == 'passed' for check in mine)}/{len(mine)}")
     if words:
         _say(out, f"  official checkers that ran and passed: {', '.join(words)}")
     for why, names in subject.declined.items():

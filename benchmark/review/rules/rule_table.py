@@ -34,6 +34,7 @@ EVERYTHING = ("",)
 LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("record.readable", "error", facts("2.3", "parser"), key_rules.readable),
     Rule("record.well_formed", "warning", facts("2.2"), key_rules.well_formed),
+    Rule("record.as_accepted", "note", facts("2.2"), key_rules.as_accepted),
     Rule("file.two_runs", "error", facts("8.3, 3.1", "one file per run"), file_rules.two_runs, explains=EVERYTHING),
     Rule("file.captured_twice", "error", facts("8.3, 3.1"), file_rules.captured_twice, explains=EVERYTHING),
     Rule("file.name", "note", facts("4.2", "file names"), key_rules.file_name),

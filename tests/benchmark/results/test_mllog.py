@@ -112,6 +112,12 @@ def test_fractions_of_milliseconds_are_read_as_the_official_tools_do() -> None:
     assert [(problem.fatal, problem.found) for problem in log.problems] == [(False, "time_ms 1.75, with a fraction")]
 
 
+def test_fractions_are_told_once_and_a_long_log_of_them_is_read_whole() -> None:
+    log = parse_log(Path("x"), f":::MLLOG {RECORD.replace('1,', '1.75,', 1)}\n".encode() * 10_500)
+    assert len(log.events) == 10_500
+    assert [(problem.line, problem.harmless) for problem in log.problems] == [(1, True)]
+
+
 def test_lines_without_records_are_only_counted() -> None:
     content = b"\n" * 3_000_000 + f"x:::MLLOG {RECORD}".encode() + b"\r\r\n" + b"\n" * 1_000_000
     log = parse_log(Path("x"), content)

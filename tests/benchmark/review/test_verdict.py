@@ -15,15 +15,42 @@ from benchmark.results.run_summary import summarize
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, find_subjects
 from benchmark.review.findings import STOPPED, Finding
-from benchmark.review.verdict import Review, own_findings, review
+from benchmark.review.official_tools import Outcome, ToolVerdict
+from benchmark.review.verdict import Review, excused, own_findings, review
 from tests.benchmark.events.written_log import write_log
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import as_text, records, summary_of, write_run
 from tests.benchmark.review.reviews import review_of, verdict
+from tests.benchmark.review.trials.told import tried
 
 SHAPE_OF_TIME = ("clock.", "curve.", "init.", "speed.")
 """Families that a log made in a moment, of six made-up values, cannot do right by."""
 CURVE = [2.751, 2.728, 2.716, 2.708, 2.701, 2.69]
+
+
+@pytest.mark.parametrize(
+    ("name", "verdicts", "expected"),
+    [
+        ("third run aborted half-way", ("passed", "passed", "failed"), ("passed", "passed", "excused")),
+        ("third run aborted half-way", ("failed", "passed", "failed"), ("failed", "passed", "failed")),
+        ("third run aborted half-way", ("failed", "passed", "passed"), ("failed", "passed", "passed")),
+        ("third run aborted half-way", ("passed", "passed", "did not run"), ("passed", "passed", "did not run")),
+        ("times with a fraction of a millisecond", ("passed", "passed", "failed"), ("passed", "passed", "failed")),
+    ],
+)
+def test_one_aborted_run_of_three_need_not_comply(
+    name: str, verdicts: tuple[Outcome, ...], expected: tuple[Outcome, ...]
+) -> None:
+    runs = [summary_of(log.records, Path(f"result_{number}.txt")) for number, log in enumerate(tried(name).logs)]
+    one = ResultSet("x", "4.1.0", [run.log.path for run in runs], None)
+    one.__dict__["runs"] = runs
+    checks = [
+        ToolVerdict("compliance", str(run.log.path), outcome, (), (), 0.1)
+        for run, outcome in zip(runs, verdicts, strict=True)
+    ]
+    found = excused(checks, [one])
+    assert tuple(check.outcome for check in found) == expected
+    assert [check.passed for check in found] == [outcome in ("passed", "excused") for outcome in expected]
 
 
 def of_run(path: Path) -> list[Finding]:
