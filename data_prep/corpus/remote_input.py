@@ -6,7 +6,9 @@ process that does nothing else. It reads ahead as far as the pipe holds, a MiB o
 
 import io
 import multiprocessing
+import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -100,6 +102,7 @@ def _send_all(make: Callable[[], Any], pipe: "Connection[Any, Any]", not_ours: "
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever reads ends it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # TensorStore tells of each credentials file that is not there
     not_ours.close()
     with suppress(BrokenPipeError):  # nobody wants the rest
         try:
@@ -107,5 +110,7 @@ def _send_all(make: Callable[[], Any], pipe: "Connection[Any, Any]", not_ours: "
                 pipe.send((False, found))
         except InputError as error:
             pipe.send((True, error))
+        except Exception:
+            pipe.send((True, RuntimeError(f"in the process that reads from elsewhere:\n{traceback.format_exc()}")))
         else:
             pipe.send((True, None))

@@ -57,6 +57,12 @@ def test_its_errors_are_raised_where_it_is_read(folder: Path) -> None:
             source.read(1)
 
 
+def test_its_bugs_are_told_with_their_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RemoteFile, "described", lambda file: 1 // 0)
+    with FaultyServer(folder) as server, pytest.raises(RuntimeError, match=r"(?s)reads from elsewhere.*ZeroDivision"):
+        describe_all(files(server, "a"))
+
+
 def test_a_reader_that_is_killed_is_no_end_of_the_file(folder: Path) -> None:
     with FaultyServer(folder) as server, RemoteBytes(describe_all(files(server, "a"))[0]) as source:
         before = _children()
