@@ -133,11 +133,14 @@ def other_data(one: ResultSet) -> Iterator[Deviation]:
 def unread(package: SubmissionPackage) -> Iterator[Deviation]:
     """Chains that belong to no result: of runs that were left out, or under a name that nothing reads."""
     read = {folder for one in package.sets for path in one.files if (folder := _folder(one, path)) is not None}
-    for entry in package.entries:
-        if entry.path.name.startswith(EVIDENCE) and (entry.path.parent not in read or entry.path.name != EVIDENCE):
-            due = f"benchmarks/{BENCHMARK}/implementations/SYSTEM/{FOLDER}/result_N/{EVIDENCE} for each result"
-            found = f"evidence of no result, in {entry.path.parent.name}/"
-            yield Deviation(entry.path, None, found, due, "put it beside its run's, or say whose it is")
+    chains = [entry.path for entry in package.entries if entry.path.name.startswith(EVIDENCE)]
+    strays = [path for path in chains if path.parent not in read or path.name != EVIDENCE]
+    due = f"benchmarks/{BENCHMARK}/implementations/SYSTEM/{FOLDER}/result_N/{EVIDENCE} for each result"
+    mend = "put it beside its run's, or say whose it is"
+    for path in strays[:MOST_TOLD]:
+        yield Deviation(path, None, f"evidence of no result, in {path.parent.name}/", due, mend)
+    if len(strays) > MOST_TOLD:
+        yield Deviation(package.path, None, f"{len(strays) - MOST_TOLD} more chains of no result", due, mend)
 
 
 def _told(found: Sequence[Mismatch], chain: Chain, run: Run) -> Iterator[Deviation]:

@@ -249,3 +249,12 @@ def test_a_chain_that_is_too_large_is_said(package: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("benchmark.review.rules.folders.evidence_rules.MOST_BYTES", 100_000)
     found = [one for one in findings(package) if one.rule == "evidence.contradicts"]
     assert "expected at most 100,000" in found[0].found
+
+
+def test_many_chains_of_no_result_are_counted(package: Path) -> None:
+    for number in range(30):
+        (package / PLACE / f"run_{number}").mkdir()
+        (package / PLACE / f"run_{number}" / EVIDENCE).write_text("")
+    found = [one.found for one in findings(package) if one.rule == "evidence.unread"]
+    assert len(found) == 13
+    assert found[-1] == "18 more chains of no result"
