@@ -72,4 +72,4 @@ def _options(section: str) -> list[str]:
 
 
 def _in_a_line(text: str) -> str:
-    return " ".join(text.split()).rstrip(".")
+    return " ".join(text.split()).rstrip(" .")  # a narrow box may break before the full stop

@@ -22,6 +22,7 @@ class _Options:
     kind: Literal["a", "b"] = "a"
 
 
+@pytest.mark.parametrize("columns", [40, 80, 200])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -37,7 +38,8 @@ class _Options:
         ("F --size 3 4", "Unrecognized options: 4"),
     ],
 )
-def test_usage_errors_are_one_line(words: str, message: str) -> None:
+def test_usage_errors_are_one_line(words: str, message: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(InputError) as error:
         one_line_usage_error(lambda: tyro.cli(_Options, args=words.split(), prog="python -m sums"))
     assert str(error.value) == f"{message} (see --help)"

@@ -37,10 +37,12 @@ def _wait_for_the_other(has_seen: Path) -> list[PendingCollective]:
 
 
 def _once_it_waits(has_seen: Path) -> list[PendingCollective]:
-    while not (found := pending_collectives(trace())):
+    while True:
+        found = pending_collectives(trace())
+        if [one.number for one in found] == [2]:  # the first sum may be noted as done a moment later than it is
+            has_seen.touch()
+            return found
         time.sleep(0.01)
-    has_seen.touch()
-    return found
 
 
 def test_what_a_process_waits_in_is_told(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The process that reads a remote file for another one."""
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -76,5 +77,6 @@ def test_a_reader_that_is_killed_is_no_end_of_the_file(folder: Path) -> None:
 def _children() -> set[int]:
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= set(map(int, (task / "children").read_text().split()))
+        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+            found |= set(map(int, (task / "children").read_text().split()))
     return found
