@@ -40,6 +40,12 @@ class PlanCommand:
     """Compare the model of a step with every published result instead; needs no BENCHMARK."""
     what_if: tuple[str, ...] = ()
     """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
+    kv_heads: int | None = None
+    """Heads of keys and values of another model than GPT-3, for other stacks than ours."""
+    ffn_hidden_size: int | None = None
+    """Likewise: width of the MLP; four times the hidden size unless given."""
+    gated_mlp: bool = False
+    """Likewise: SwiGLU or GEGLU, three projections."""
     network_gbit_s: float | None = None
     """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
     mfu: float | None = None
@@ -77,6 +83,9 @@ class PlanCommand:
             watts=self.watts,
             dollars_per_hour=self.dollars_per_hour,
             what_if=self.what_if,
+            kv_heads=self.kv_heads,
+            ffn_hidden_size=self.ffn_hidden_size,
+            gated_mlp=self.gated_mlp,
         )
         made = print_search if self.search else print_plan
         return made(config, options, as_json=self.json, calibration=self.calibration)

@@ -190,8 +190,8 @@ class System:
             raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
         if self.warm_up_steps < 0:
             raise InputError(f"warm_up_steps {self.warm_up_steps}: expected at least 0; change --warm-up-steps")
-        if self.device_mtbf_hours <= 0:
-            raise InputError(f"device_mtbf_hours {self.device_mtbf_hours}: expected more than 0")
+        if not self.device_mtbf_hours > 0:  # nan, too
+            raise InputError(f"device_mtbf_hours {self.device_mtbf_hours}: expected more than 0; --device-mtbf-hours")
         model_parallel = self.tensor_parallel * self.pipeline_parallel
         if self.num_devices % model_parallel:
             raise InputError(

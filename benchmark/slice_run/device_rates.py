@@ -6,10 +6,17 @@ Shapes are those that ranks of the benchmark have at each size of tensor paralle
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Literal
 
 import torch
 
-from benchmark.planning.run_plans.calibration import AttentionTime, ElementwiseTime, LaunchTime, MatmulTime
+from benchmark.planning.run_plans.calibration import (
+    AttentionTime,
+    ElementwiseTime,
+    LaunchTime,
+    MatmulRole,
+    MatmulTime,
+)
 from benchmark.slice_run.stopwatch import seconds_per_call, synchronize
 from model.gpt3_config import GPT3Config
 from model.kernels import adam, add_product, gelu, gelu_backward, layer_norm_backward, layer_norm_forward
@@ -57,7 +64,7 @@ def matmul_times(
 
 def _products(
     tokens: int, inputs: int, outputs: int, device: torch.device, dtype: torch.dtype
-) -> dict[str, Callable[[], object]]:
+) -> dict[MatmulRole, Callable[[], object]]:
     """By role. Values at random: what a GPU draws, and so how fast it is, depends on them."""
     x_TI, gradient_TO = (torch.randn(tokens, size, device=device, dtype=dtype) for size in (inputs, outputs))
     weight_OI = torch.randn(outputs, inputs, device=device, dtype=dtype)
@@ -80,7 +87,7 @@ def attention_times(
         qkv = torch.randn(tokens, heads * 3 * head, device=device, dtype=dtype)
         gradient = torch.randn(tokens, heads * head, device=device, dtype=dtype)
         attended = attend(qkv, samples, heads)
-        calls: dict[str, Callable[[], object]] = {
+        calls: dict[Literal["forward", "backward"], Callable[[], object]] = {
             "forward": partial(attend, qkv, samples, heads),
             "backward": partial(attended.backward, gradient),
         }

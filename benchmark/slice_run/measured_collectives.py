@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from benchmark.planning.run_plans.calibration import CollectiveTime
+from benchmark.planning.run_plans.calibration import CollectiveKind, CollectiveTime
 from benchmark.slice_run.stopwatch import seconds_for, synchronize
 from benchmark.training.engine.distributed import World
 from model.passes.tensor_group import all_gather_single, reduce_scatter_single
@@ -32,7 +32,7 @@ def collective_times(world: World) -> list[CollectiveTime]:
     return found
 
 
-def _calls(world: World, size: int) -> dict[str, Callable[[], object]]:
+def _calls(world: World, size: int) -> dict[CollectiveKind, Callable[[], object]]:
     """By kind, on BF16 numbers."""
     count = size // 2 // world.size * world.size
     whole = torch.zeros(count, dtype=torch.bfloat16, device=world.device)

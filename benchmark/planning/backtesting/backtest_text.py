@@ -20,17 +20,18 @@ def format_backtest(tested: Backtest) -> str:
     ]
     if tested.left_aside:
         lines.append(f"stack not described, left aside: {', '.join(tested.left_aside)}")
-    lines += ["", f"{'errors of':<50} {'results':>7} {'median':>7} {'9 of 10':>8} {'largest':>8}  of"]
+    lines += ["", f"{'errors of':<50} {'results':>7} {'median':>7} {'9 of 10':>8} {'largest':>8} {'covered':>8}  of"]
     lines += [
         f"{group.group:<50} {group.results:>7} {group.median:>7.1%} {group.nine_of_ten:>8.1%} "
-        f"{group.largest:>8.1%}  {group.largest_id}"
+        f"{group.largest:>8.1%} {group.covered:>8.0%}  {group.largest_id}"
         for group in (*tested.summaries, *tested.leave_out)
     ]
     return "\n".join(lines)
 
 
 def _marks(each: Comparison) -> str:
-    return (" fitted" if each.used else "") + (" topology guessed" if each.guessed else "")
+    words = (("fitted", each.used), ("topology guessed", each.guessed), (f"contradicted: {each.doubt}", each.doubt))
+    return "".join(f" {word}" for word, holds in words if holds)
 
 
 def markdown_tables(tested: Backtest, constants: dict[str, Constant]) -> str:
@@ -46,12 +47,12 @@ def markdown_tables(tested: Backtest, constants: dict[str, Constant]) -> str:
 
 
 def _errors(groups: tuple[ErrorSummary, ...]) -> Iterator[str]:
-    yield "| errors of | results | median | 9 of 10 below | largest | within 4 % | above 12 % |"
-    yield "|---|---:|---:|---:|---:|---:|---:|"
+    yield "| errors of | results | median | 9 of 10 below | largest | within 4 % | above 12 % | in the interval |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for group in groups:
         yield (
             f"| {group.group} | {group.results} | {group.median:.1%} | {group.nine_of_ten:.1%} | {group.largest:.1%} | "
-            f"{group.within_4:.0%} | {group.above_12} |"
+            f"{group.within_4:.0%} | {group.above_12} | {group.covered:.0%} |"
         )
 
 

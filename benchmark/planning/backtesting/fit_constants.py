@@ -24,6 +24,7 @@ FITTED = (
     "accelerators.H100 SXM.matmul_fp8",
     "accelerators.H100 SXM.nvlink_gb_s",
     "common.fp8_casts",
+    "common.fp8_weight_casts",
     "common.jitter",
     "common.matmul_fill",
     "common.wave_waste",

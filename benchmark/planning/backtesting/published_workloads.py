@@ -28,6 +28,7 @@ SWITCHES: dict[Feature, set[str]] = {
     "dp-overlap": {"dp-overlap"},
     "p2p-overlap": {"p2p-overlap"},
     "compile": {"compile"},
+    "fp8-parameters": {"fp8-parameters", "fp8-all-gather"},
 }
 """Of the table, by our names."""
 

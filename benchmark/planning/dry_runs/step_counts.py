@@ -7,6 +7,7 @@ depends on it.
 
 import dataclasses
 import gc
+import importlib
 import math
 import multiprocessing
 import traceback
@@ -105,6 +106,7 @@ def step_counts(config: RunConfig) -> StepCounts:
 
     Raises DeviceFault when the code does what the device would not forgive (fake/host_waits.py).
     """
+    importlib.import_module("torch._dynamo")  # fake tensors need it: imported here once, not in each process below
     kinds, ranks = list(kinds_of_ranks(config).items()), list[RankCounts]()
     for first in range(0, len(kinds), AT_ONCE):
         ranks += _examine_apart(config, kinds[first : first + AT_ONCE])

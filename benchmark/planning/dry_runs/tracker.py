@@ -105,6 +105,11 @@ class Tracker(TorchDispatchMode):
         self._resize = torch.UntypedStorage.resize_
         self._device_type = "cpu" if self.gpu is None else "cuda"
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, so there is nothing that the compiler would have to be kept from."""
+        return False
+
     @property
     def flops(self) -> int:
         """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""

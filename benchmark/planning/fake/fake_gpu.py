@@ -9,7 +9,7 @@ names of devices on their way into PyTorch, by a function mode, and on their way
 What it needs of PyTorch beyond its public interface is here and in fake_world.py (docs/facts/torch_distributed.md 5).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._C._distributed_c10d import FakeWork
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _CacheKeyState, _DispatchCacheKey
 from torch.overrides import TorchFunctionMode
 
 from benchmark.planning.fake.fake_attention import Capability, attention_as_on
@@ -38,6 +38,9 @@ PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
 }
 """Matrix products that only CUDA has, whose shapes PyTorch does not work out everywhere (2.11: addmm); the arguments
 that are multiplied. The precision follows them or the result, as do ``beta`` and ``alpha``."""
+
+PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+"""Types of arguments that are what they say."""
 
 
 class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
@@ -60,7 +63,50 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
             kwargs["device"] = GPU
         if func in PRODUCTS_INTO_OTHER_PRECISION:
             return self._product(func, types, args, kwargs)
+        if func.namespace == "c10d":  # never found again: each has its own handle
+            return self._dispatch_impl(func, types, args, kwargs)
         return super().dispatch(func, types, args, kwargs)
+
+    def _cache_key(
+        self, state: _CacheKeyState, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> _DispatchCacheKey:
+        """What a result depends on, by which PyTorch finds the one that it made before.
+
+        PyTorch's own key takes each size and stride apart and asks ten questions about each, which was a quarter of a
+        dry run. Whatever is not a strided tensor or a plain value goes that way still.
+        """
+        parts: list[object] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+        if self._described(parts, args) and self._described(parts, kwargs.items()):
+            return _DispatchCacheKey(("by fake_gpu", *parts))
+        return super()._cache_key(state, func, args, kwargs)
+
+    def _described(self, parts: list[object], values: Iterable[Any]) -> bool:
+        """Adds to ``parts`` what tells the values apart; False where one is of another kind."""
+        for value in values:
+            kind = type(value)
+            if kind is FakeTensor:
+                if value.fake_mode is not self or value.constant is not None or value.layout is not torch.strided:
+                    return False
+                parts += (
+                    kind,
+                    value.dtype,
+                    value.shape,
+                    value.stride(),
+                    value.storage_offset(),
+                    value.untyped_storage().nbytes(),
+                    value.fake_device,
+                    value.requires_grad,
+                    torch._C._dispatch_keys(value).raw_repr(),  # conjugates, negatives, inference
+                )
+            elif kind in (list, tuple):
+                parts += (kind, len(value))
+                if not self._described(parts, value):
+                    return False
+            elif kind in PLAIN:
+                parts += (kind, value)  # 1, 1.0 and True are equal, results of theirs are not
+            else:
+                return False
+        return True
 
     def _product(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         first, second = (args[place] for place in PRODUCTS_INTO_OTHER_PRECISION[func])

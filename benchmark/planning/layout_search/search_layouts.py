@@ -82,7 +82,11 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
     """
     memory_gb = ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
     if memory_gb is None:
-        raise InputError(f"--search: the memory of {config.system.accelerator or 'the device'} is not known")
+        known = ", ".join(name for name, each in ACCELERATORS.items() if each.memory_gb is not None)
+        raise InputError(
+            f"--search: the memory of {config.system.accelerator or 'the device'} is not known; --accelerator may be "
+            f"{known}"
+        )
     room = memory_gb * (1 - RESERVE)
     reasons: Counter[str] = Counter()
     found: list[tuple[FoundLayout, Workload]] = []

@@ -57,6 +57,8 @@ def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, cali
         require_possible(runnable, options)
     if options.mfu is not None or options.tflops is not None:
         raise InputError("--search finds the speed of each layout: leave out --mfu and --tflops")
+    if config.precision == "fp32":
+        raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
     found = search_layouts(config, options, _constants(config, calibration))
     print(json.dumps(asdict(found)) if as_json else format_search(found, config))
     return 0

@@ -122,6 +122,9 @@ def _besides(plan: RunPlan) -> Iterator[str]:
     low, high = costs.init_interval_s
     yield f"{'init':<18}{costs.init_s:,.0f} s ({low:,.0f} to {high:,.0f}), before run_start, by published runs on H100"
     yield f"{'goodput':<18}{costs.goodput:.1%} of the time, with failures at --device-mtbf-hours"
+    if costs.with_failures_s is not None and costs.with_failures_interval_s is not None:
+        low, high = (end / 60 for end in costs.with_failures_interval_s)
+        yield f"{'with failures':<18}{costs.with_failures_s / 60:,.1f} min ({low:,.1f} to {high:,.1f})"
     for name, value, interval in (
         ("energy", costs.kwh, costs.kwh_interval),
         ("price", costs.dollars, costs.dollars_interval),

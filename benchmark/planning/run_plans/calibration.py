@@ -6,20 +6,29 @@ named. What was not measured is absent: no collectives on one device, no clocks 
 
 import json
 import math
-import types
-import typing
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, get_args
 
+from benchmark.config.typed_json import dataclass_from_json
+from benchmark.results.regular_files import read_regular
 from stage.errors import InputError
 
 FORMAT = 1
 LARGEST_FILE = 4 << 20
 """Bytes; ten times what a slice writes."""
-MATMUL_ROLES = ("forward", "input gradient", "weight gradient")
+LARGEST_SIZE = 1 << 50
+"""Of anything that is counted: tokens, bytes, devices."""
+MOST_SHOWN = 120
+"""Characters of a field's name in a message."""
+ABOVE_ZERO = ("seconds", "step_s")
+"""Times of what did something."""
+MatmulRole = Literal["forward", "input gradient", "weight gradient"]
 """Output = input weight^T; its gradient; the FP32 sum of weight gradients to which a product is added."""
-COLLECTIVE_KINDS = ("all-gather", "reduce-scatter", "all-reduce", "send")
+MATMUL_ROLES: tuple[MatmulRole, ...] = get_args(MatmulRole)
+CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "send"]
+COLLECTIVE_KINDS: tuple[CollectiveKind, ...] = get_args(CollectiveKind)
 
 
 @dataclass(frozen=True)
@@ -28,8 +37,7 @@ class MatmulTime:
 
     layer: str
     """qkv, dense, h_to_4h, 4h_to_h (as the checkpoint names them) or output."""
-    role: str
-    """Of ``MATMUL_ROLES``."""
+    role: MatmulRole
     tensor_parallel: int
     tokens: int
     """Of all samples of a micro-batch."""
@@ -48,8 +56,7 @@ class MatmulTime:
 class AttentionTime:
     """Causal attention between the matrix products, by the kernel that trains."""
 
-    role: str
-    """forward, or backward."""
+    role: Literal["forward", "backward"]
     samples: int
     heads: int
     """On one tensor-parallel rank."""
@@ -93,8 +100,8 @@ class LaunchTime:
 class CollectiveTime:
     """One message between devices of one machine, nothing else running; the slowest rank's time."""
 
-    kind: str
-    """Of ``COLLECTIVE_KINDS``; send: from each even rank to the next."""
+    kind: CollectiveKind
+    """send: from each even rank to the next."""
     ranks: int
     bytes: int
     """Of the larger side: what an all-gather puts together, a reduce-scatter begins with."""
@@ -117,7 +124,7 @@ class SliceStep:
     step_s: float
     """Median."""
     tflops_per_device: float
-    by_kind_s: dict[str, float]
+    by_kind_s: Mapping[str, float]
     """Rank 0: seconds of kernels by kind, as benchmark/slice_run/kernel_kinds.py names them; empty on a CPU."""
     exposed_communication_s: float | None
     """Rank 0: when nothing but communication ran."""
@@ -163,47 +170,36 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 
 def read_calibration(path: Path) -> Calibration:
     """Raises InputError for a file that is not there, too large, or of another form, with the field."""
+    due = "expected the calibration.json of a slice; change --calibration"
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected at most {LARGEST_FILE:,}")
-        found = json.loads(path.read_text())
+        found = json.loads(read_regular(path, LARGEST_FILE))
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; expected the calibration.json of a slice") from None
-    except ValueError:
-        raise InputError(f"{path}: not JSON; expected the calibration.json of a slice") from None
+        raise InputError(f"{path}: {error.strerror or error}; {due}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}: not JSON; {due}") from None
     if isinstance(found, dict) and found.get("format") != FORMAT:
-        raise InputError(f"{path}: format {found.get('format')!r}, expected {FORMAT}; run the slice again")
-    return _dataclass_of(Calibration, found, f"{path}: calibration")
+        raise InputError(f"{path}: format {found.get('format')!r:.80}, expected {FORMAT}; run the slice again")
+    calibration = dataclass_from_json(Calibration, found, f"{path}: calibration")
+    problem = next(_impossible(calibration, "calibration"), None)
+    if problem is not None:
+        raise InputError(f"{path}: {problem}; run the slice again")
+    return calibration
 
 
-Made = TypeVar("Made")
-
-
-def _dataclass_of(kind: type[Made], found: Any, where: str) -> Made:
-    """Raises InputError unless ``found`` has the fields of ``kind`` and no others, each of its type."""
-    assert is_dataclass(kind)
-    names = [field.name for field in fields(kind)]
-    if not isinstance(found, dict) or set(found) != set(names):
-        got = ", ".join(map(str, sorted(found))) if isinstance(found, dict) else type(found).__name__
-        raise InputError(f"{where}: got {got}; expected the fields {', '.join(names)}")
-    hints = typing.get_type_hints(kind)
-    return kind(**{name: _value_of(hints[name], found[name], f"{where}.{name}") for name in names})
-
-
-def _value_of(hint: Any, found: Any, where: str) -> Any:
-    if is_dataclass(hint):
-        return _dataclass_of(typing.cast(Any, hint), found, where)
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple and isinstance(found, list):
-        return tuple(_value_of(inner[0], one, f"{where}[{place}]") for place, one in enumerate(found))
-    if origin is dict and isinstance(found, dict):
-        return {str(name): _value_of(inner[1], one, f"{where}.{name}") for name, one in found.items()}
-    if origin is types.UnionType:
-        return None if found is None else _value_of(inner[0], found, where)
-    if hint is float and type(found) in (int, float) and math.isfinite(found) and found >= 0:
-        return float(found)
-    if type(found) is hint and (hint is not int or found >= 0) and hint is not float:
-        return found
-    words = {int: "a whole number", float: "a number of at least 0", str: "text", bool: "true or false"}
-    expected = words.get(hint, "a list")
-    raise InputError(f"{where}: got {found!r:.80}; expected {expected}")
+def _impossible(value: Any, where: str) -> Iterator[str]:
+    """Figures that nothing measures: sizes of 0 or beyond ``LARGEST_SIZE``, times below 0 or without end."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _impossible(getattr(value, field.name), f"{where}.{field.name}")
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _impossible(one, f"{where}.{name}"[:MOST_SHOWN])
+    elif isinstance(value, tuple):
+        for place, one in enumerate(value):
+            yield from _impossible(one, f"{where}[{place}]")
+    elif type(value) is int and not 1 <= value <= LARGEST_SIZE:
+        yield f"{where}: got {value}; expected 1 to {LARGEST_SIZE:,}"
+    elif type(value) is float:
+        above = where.endswith(ABOVE_ZERO)
+        if not math.isfinite(value) or value < 0 or (above and value == 0):
+            yield f"{where}: got {value:g}; expected a number {'above' if above else 'of at least'} 0"

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import DryRun
 from benchmark.planning.run_plans.plan_memory import planned_memory
-from benchmark.planning.run_plans.plan_options import PlanOptions, given_tflops, planned_workload, require_possible
+from benchmark.planning.run_plans.plan_options import (
+    PlanOptions,
+    flops_per_token,
+    given_tflops,
+    planned_workload,
+    require_possible,
+)
 from benchmark.planning.run_plans.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plans.run_length import RunLength, run_length, tokens_to_target, validation_tokens
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in, values_of
@@ -20,7 +26,6 @@ from benchmark.planning.step_model.simulated_step import StepParts, simulate_eva
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.step_interval import Influence, StepInterval, predict_step
 from benchmark.planning.step_model.what_if import apply_what_if
-from model.flops import train_flops_per_token
 from stage.errors import InputError
 
 FORWARD_SHARE = 1 / 3
@@ -118,7 +123,7 @@ def make_plan(
     constants = committed_constants() if constants is None else constants
     table = _validation(config)
     given = given_tflops(config, options)
-    per_token = train_flops_per_token(config.benchmark.model)
+    per_token = flops_per_token(config, options)
     step_flops = config.tokens_per_step * per_token
     predicted = None
     if given is not None:
@@ -152,7 +157,7 @@ def _why_not_simulated(config: RunConfig, constants: Mapping[str, Constant]) -> 
 
 
 def _whence(predicted: StepInterval, options: PlanOptions, constants: Mapping[str, Constant]) -> str:
-    error = constants["backtest.error"].value
+    error = constants[f"stacks.{options.stack}.error"].value
     return (
         f"step simulated as {STACKS[options.stack].title} would run it ({STACKS[options.stack].source}); interval: the "
         f"backtest's error, {error:.1%} for nine of ten published steps not used for fitting, and "
@@ -179,10 +184,12 @@ def _assembled(
     whys: tuple[str, str],
 ) -> RunPlan:
     system, benchmark = config.system, config.benchmark
-    step_flops = config.tokens_per_step * train_flops_per_token(benchmark.model)
+    step_flops = config.tokens_per_step * flops_per_token(config, options)
     tflops = step_flops / (step_s * system.num_devices * 1e12)
     tokens_per_s = config.tokens_per_step / step_s
     goals, goal_source = tokens_to_target(benchmark)
+    if options.other_model:
+        goals, goal_source = (), "no run length: the model is not the benchmark's"
     lengths = () if evaluation_s is None else tuple(
         dict.fromkeys(run_length(config, goal, step_s, evaluation_s) for goal in goals)
     )  # fmt: skip
@@ -195,16 +202,19 @@ def _assembled(
         run_s = run_length(config, expected, step_s, evaluation_s).seconds
         run_s = min(max(run_s, lengths[0].seconds), lengths[-1].seconds)
     intervals = _intervals(step_s, interval, mfu, tflops, evaluation_s, lengths, predicted)
-    costs = run_costs(
-        config,
-        step_s=step_s,
-        run_s=run_s,
-        run_interval_s=intervals.get("run_s"),
-        watts=options.watts,
-        dollars_per_hour=options.dollars_per_hour,
-    )
+    costs = None
+    if not options.other_model:  # whose checkpoint is not this repository's
+        costs = run_costs(
+            config,
+            step_s=step_s,
+            run_s=run_s,
+            run_interval_s=intervals.get("run_s"),
+            watts=options.watts,
+            dollars_per_hour=options.dollars_per_hour,
+        )
     memory, fits, memory_why = planned_memory(config, examined, options)
-    references = () if predicted is None or evaluation_s is None else _references(config, options, constants)
+    known = predicted is not None and evaluation_s is not None and not options.other_model
+    references = () if not known else _references(config, options, constants)
     return RunPlan(
         step_s=step_s,
         mfu=mfu,

@@ -60,6 +60,7 @@ def block_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
     forward_matmul, backward_matmul, accumulation = _linear_layers(work, stack, rates)
     forward_attention, backward_attention = _attention(work, stack, rates)
     forward_elementwise, backward_elementwise = _elementwise(work, stack, rates)
+    casts = _weight_casts(work, stack, rates)
     forward_messages, backward_messages = _tensor_messages(work, stack, rates, forward_matmul, backward_matmul)
     forward_messages += _context_messages(work, rates, forward_attention)
     backward_messages += 2 * _context_messages(work, rates, forward_attention)
@@ -69,8 +70,8 @@ def block_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
         recomputed = forward_attention if stack.attention == "unfused" else 0.5 * forward_elementwise
         recomputed += stack.recomputes_products * forward_matmul
     elif work.layout.recompute == "full":
-        recomputed = forward_matmul + forward_attention + forward_elementwise + forward_messages
-    forward = PassTime(forward_matmul, forward_attention, forward_elementwise, 0.0, forward_messages)
+        recomputed = forward_matmul + forward_attention + forward_elementwise + casts + forward_messages
+    forward = PassTime(forward_matmul, forward_attention, forward_elementwise + casts, 0.0, forward_messages)
     backward_elementwise += accumulation
     backward = PassTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
     host_s = rates.stack.host_ms_per_block * 1e-3
@@ -92,12 +93,12 @@ def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[float, f
     model, tensor = work.model, work.layout.tensor_parallel
     rows, H, fp8 = work.tokens, work.model.hidden, work.precision == "fp8"
     mlp = model.ffn_width // tensor
-    layers = [  # inputs, outputs of the layer on this device
-        (H, (H + 2 * model.kv_width) // tensor),
-        (H // tensor, H),
-        (H, mlp * (2 if model.gated else 1)),
-        (mlp, H),
-    ]
+    query_key_value = [H // tensor, model.kv_width // tensor, model.kv_width // tensor]
+    into_mlp = [mlp] * (2 if model.gated else 1)
+    if not stack.separate_projections:
+        query_key_value, into_mlp = [sum(query_key_value)], [sum(into_mlp)]
+    # inputs, outputs of the layer on this device
+    layers = [(H, outputs) for outputs in (*query_key_value, *into_mlp)] + [(H // tensor, H), (mlp, H)]
     forward = backward = accumulation = 0.0
     for inputs, outputs in layers:
         forward += matmul_s(rates.device, rates.common, (rows, outputs, inputs), fp8=fp8, extra=0)
@@ -109,6 +110,15 @@ def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[float, f
             moved = (2 + 2 * stack.accumulator_bytes) * inputs * outputs
             accumulation += elementwise_s(rates.device, rates.common, moved, 1)
     return forward, backward, accumulation
+
+
+def _weight_casts(work: Workload, stack: Stack, rates: Rates) -> float:
+    """Seconds of casting a block's weights for products in FP8: BF16 read, FP8 and its transpose written."""
+    kept = stack.fp8_parameters and "fp8-parameters" not in work.without
+    if work.precision != "fp8" or kept:
+        return 0.0
+    moved = 4 * work.model.block_weights / work.layout.tensor_parallel
+    return rates.common.fp8_weight_casts * elementwise_s(rates.device, rates.common, moved, 0)
 
 
 def _accumulates(work: Workload) -> bool:
@@ -171,7 +181,8 @@ def _tensor_messages(
         gather = gather_s(rates, size / 2, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
     again = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
     beside = 2 * scatter + again if stack.async_backward else 0.0
-    share = rates.stack.tensor_hidden
+    # user buffers and split products go through NVLink
+    share = rates.stack.tensor_hidden if layout.tensor_parallel <= layout.devices_per_node else 0.0
     return (
         _exposed(2 * gather + 2 * scatter, share, forward_matmul, rates),
         _exposed(beside, 1.0, backward_matmul, rates)

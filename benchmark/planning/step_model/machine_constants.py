@@ -80,6 +80,9 @@ class StackRates:
     """Speed of its attention kernels over those measured for their kind."""
     step_ms: float
     """Of every step besides, for each doubling of the devices: input, gradient norm, logging, waiting for the last."""
+    error: float
+    """Relative error that nine of ten published steps of this stack, not used for fitting, stay below; where there are
+    few of it, of all stacks."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ class CommonRates:
     """Share by which each doubling of the devices slows all, which wait for the slowest at every exchange."""
     fp8_casts: float
     """Bytes of casting and transposing for products in FP8, over one pass over each input and result."""
+    fp8_weight_casts: float
+    """Share of micro-batches that cast the weights of products in FP8 anew; the others find them kept."""
 
 
 @dataclass(frozen=True)

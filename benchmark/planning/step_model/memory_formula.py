@@ -61,7 +61,7 @@ def _blocks_in_flight(work: Workload, stack: Stack) -> float:
     """Blocks' forward passes whose backward passes are still to come, on the first device."""
     layout = work.layout
     devices, chunks = layout.pipeline_parallel, layout.pipeline_chunks
-    layers = max(layers_of_stages(work))
+    layers = sum(layers_of_stages(work)[::devices]) / chunks  # of a chunk, in the mean
     if devices == 1:
         return layers
     if stack.schedule == "merged slots":

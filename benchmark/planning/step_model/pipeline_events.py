@@ -65,31 +65,35 @@ def work_of_device(
     """What a device does, in order.
 
     Passes come in groups of as many micro-batches as there are devices, chunk after chunk; backward passes from the
-    last chunk to the first. Before the first backward pass a device has run ahead by what those behind it need.
+    last chunk to the first. Where the last group is short, a device has nothing to do at the places that it lacks.
+    Before the first backward pass a device has run ahead by what those behind it need.
     """
-    order = [
-        (micro_batch, chunk)
-        for group in range(0, micro_batches, devices if chunks > 1 else micro_batches)
-        for chunk in range(chunks)
-        for micro_batch in range(group, min(micro_batches, group + (devices if chunks > 1 else micro_batches)))
-    ]
+    group = devices if chunks > 1 else micro_batches
+    forward = _passes_in_order(group, chunks, micro_batches, backward=False)
     if not backward:
-        return tuple(PipelineWork(each, None) for each in order)
-    back = [(micro_batch, chunks - 1 - chunk) for micro_batch, chunk in order]
+        return tuple(PipelineWork(each, None) for each in forward if each is not None)
+    back = _passes_in_order(group, chunks, micro_batches, backward=True)
     behind = devices - 1 - rank
     if merged:
         ahead = 2 * behind + (chunks - 1) * devices + 1
     else:
         ahead = behind if chunks == 1 else 2 * behind + (chunks - 1) * devices
-    ahead = min(ahead, len(order))
-    steady: list[PipelineWork] = []
-    for number in range(len(order) - ahead):
-        if merged:
-            steady.append(PipelineWork(order[ahead + number], back[number]))
-        else:
-            steady += [PipelineWork(order[ahead + number], None), PipelineWork(None, back[number])]
-    rest = [PipelineWork(None, each) for each in back[len(order) - ahead :]]
-    return *(PipelineWork(each, None) for each in order[:ahead]), *steady, *rest
+    ahead = min(ahead, len(forward))
+    todo = [PipelineWork(each, None) for each in forward[:ahead]]
+    for one, other in zip(forward[ahead:], back, strict=False):
+        todo += [PipelineWork(one, other)] if merged else [PipelineWork(one, None), PipelineWork(None, other)]
+    todo += [PipelineWork(None, each) for each in back[len(forward) - ahead :]]
+    return tuple(each for each in todo if each != PipelineWork(None, None))
+
+
+def _passes_in_order(group: int, chunks: int, micro_batches: int, *, backward: bool) -> list[tuple[int, int] | None]:
+    """Micro-batch and chunk; None where the last group is short of one."""
+    return [
+        (micro_batch, chunks - 1 - chunk if backward else chunk) if micro_batch < micro_batches else None
+        for first in range(0, micro_batches, group)
+        for chunk in range(chunks)
+        for micro_batch in range(first, first + group)
+    ]
 
 
 def _simulated(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool) -> float:

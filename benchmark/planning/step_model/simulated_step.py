@@ -195,6 +195,8 @@ def _data_messages(work: Workload, stack: Stack, step_rates: Rates, passes: Pass
     numbers, per_node = parameters_of_device(work), layout.devices_per_node
     everyone = ranks * layout.replicas
     summed_s = gather_s(step_rates, stack.gradient_bytes * numbers, ranks=everyone, stride=stride, per_node=per_node)
+    if stack.sums_whole and layout.sharding != "none":
+        summed_s *= 2
     second = 2 if layout.sharding != "none" else stack.gradient_bytes
     gathered_s = gather_s(step_rates, second * numbers, ranks=everyone, stride=stride, per_node=per_node)
     ends_s = 0.0

@@ -27,6 +27,8 @@ class Stack:
     async_backward: bool = True
     """Whether the backward pass of a linear layer that begins a block's half gathers its input beside the product for
     the input's gradient, and scatters that beside the one for the weight's: four of its six messages."""
+    separate_projections: bool = False
+    """Whether query, key, value, and the MLP's gate, are products of their own, each of which reads the same input."""
     fused_accumulation: bool = True
     """Whether the weight gradient's product adds to the gradient buffer itself."""
     accumulator_bytes: int = 4
@@ -35,12 +37,16 @@ class Stack:
     """... and as it is summed over data-parallel devices."""
     pipeline_hidden: bool = True
     """Whether messages between pipeline stages travel beside computation."""
+    sums_whole: bool = False
+    """Whether gradients are summed by all-reduce, every device getting all, even where the optimizer is sharded."""
     data_hidden: bool = True
     """Whether gradients are summed while the last backward pass runs, parameters gathered in the first forward pass."""
     ends_count: bool = True
     """Whether embedding and output are dealt out as a layer each where layers alone do not go up (Llama 3's 126)."""
     compiled: bool = False
     """Whether it compiles blocks, where it is not switched off."""
+    fp8_parameters: bool = False
+    """Whether it keeps parameters in FP8, where that is not switched off; else products in FP8 cast their weights."""
     recomputes_products: float = 0.0
     """Share of a block's matrix products that its selective recomputation makes again."""
     precisions: tuple[str, ...] = ("bf16",)
@@ -84,6 +90,7 @@ STACKS = {
         attention="cudnn",
         gradient_bytes=2,
         accumulator_bytes=2,
+        fp8_parameters=True,
         precisions=("bf16", "fp8"),
     ),
     "mlperf_nvidia_3_1": Stack(
@@ -143,6 +150,7 @@ STACKS = {
         fused_accumulation=False,
         pipeline_hidden=False,
         data_hidden=False,
+        sums_whole=True,  # DeepSpeed's BF16 optimizer and its pipeline engine
     ),
     "llm_foundry": Stack(
         title="MosaicML llm-foundry",
@@ -167,6 +175,8 @@ STACKS = {
         source="torchtitan benchmarks/: FSDP2, compiled blocks, every second product again; asynchronous TP",
         attention="flash",
         async_backward=False,
+        separate_projections=True,
+        fp8_parameters=True,  # cast before they are gathered, on the device that has them
         compiled=True,
         recomputes_products=0.5,
         fused_accumulation=False,

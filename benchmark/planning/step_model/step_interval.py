@@ -38,7 +38,7 @@ class StepInterval:
 def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInterval:
     """The step and its interval.
 
-    The backtest's error (``backtest.error``) covers what published steps depended on, too. Constants of the stack
+    The stack's error in the backtest covers what published steps depended on, too. Constants of the stack
     and the accelerator that are not ``backed`` by published steps are moved through their ranges one at a time;
     their influences and that error are independent, so that their squares add up.
     """
@@ -52,7 +52,7 @@ def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInter
                 simulate_step(work, {**values, name: end}).total - parts.total for end in (constant.low, constant.high)
             ]
             influences.append(Influence(name, constant.source, min(0.0, *changes), max(0.0, *changes)))
-    error_s = constants["backtest.error"].value * parts.total
+    error_s = constants[f"stacks.{work.stack}.error"].value * parts.total
     low_s = math.hypot(error_s, *(influence.low_s for influence in influences))
     high_s = math.hypot(error_s, *(influence.high_s for influence in influences))
     influences.sort(key=lambda influence: influence.low_s - influence.high_s)

@@ -1,5 +1,6 @@
 """``--what-if nvlink=2x``: a step on machines or with code that are not there."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ CAN_BE_OFF = ("host", "losses", "jitter")
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 MOST = 100.0
 """Factor."""
+MOST_LOST = 0.9
+"""Share of the time that no operation accounts for."""
 IDEAS = (
     "tp-overlap=full",
     "matmul=1.05x",
@@ -64,8 +67,18 @@ def apply_what_if(words: Sequence[str], work: Workload, constants: Mapping[str, 
             factor = _factor(name, value, word)
             names = [each.format(accelerator=work.accelerator, stack=work.stack) for each in CONSTANTS[name]]
             scaled = {each: _times(constants[each], factor) for each in names if each in constants}
+            if name == "losses":
+                _require_share(word, constants, scaled)
             constants = {**constants, **scaled}
     return Changed(work, constants)
+
+
+def _require_share(word: str, constants: Mapping[str, Constant], scaled: Mapping[str, Constant]) -> None:
+    """A share of all time cannot be all of it."""
+    for name, constant in scaled.items():
+        if constant.high > MOST_LOST:
+            most = math.floor(10 * MOST_LOST / constants[name].high) / 10
+            raise InputError(f"--what-if {word}: losses are a share of the time; expected at most losses={most:g}x")
 
 
 def _switched(

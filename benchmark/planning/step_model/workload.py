@@ -11,9 +11,9 @@ Number = Literal["bf16", "fp8"]
 """Of the linear layers' inputs; FP16 is computed at BF16's speed."""
 Sharding = Literal["none", "zero1", "fsdp"]
 """Of parameters and optimizer over the data-parallel devices: nothing; the optimizer; everything, gathered in use."""
-Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap", "compile"]
-"""Messages that a stack may hide behind computation (tensor-parallel, data-parallel, between pipeline stages), and
-compiled blocks."""
+Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap", "compile", "fp8-parameters"]
+"""Messages that a stack may hide behind computation (tensor-parallel, data-parallel, between pipeline stages), compiled
+blocks, and parameters that are kept in FP8."""
 
 
 @dataclass(frozen=True)

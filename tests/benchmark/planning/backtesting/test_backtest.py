@@ -44,6 +44,24 @@ def test_summaries() -> None:
     found = summary("some", rows)
     assert (found.results, found.largest_id, found.above_12, found.within_4) == (4, "-0.2", 1, 0.5)
     assert found.median == pytest.approx(0.035)
+    assert found.covered == 0.0
+    wide = [dataclasses.replace(each, low_s=0.9, high_s=1.1) for each in rows[:3]]
+    assert summary("some", [*wide, rows[3]]).covered == 0.75
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    """Nine of ten steps that were not used lie within; nearly as many of those whose topology is partly guessed."""
+    by_name = {each.group: each for each in TESTED.summaries}
+    assert 0.88 <= by_name["not used for fitting, topology published"].covered <= 0.95
+    assert by_name["not used, topology partly guessed"].covered >= 0.80
+
+
+def test_rows_that_contradict_their_own_table_are_told() -> None:
+    doubted = [each for each in TESTED.comparisons if each.doubt]
+    assert {each.id for each in doubted} >= {"bloom-72x14336-tp8-pp6-mb4-b1568", "foundry-a100-40-bf16-1b-s2048-32"}
+    agreeing = {each.group: each for each in TESTED.summaries}["of these, not contradicted by the table they are from"]
+    held = sum(not each.used and not each.guessed for each in doubted)
+    assert agreeing.results == TESTED.summaries[0].results - held
 
 
 def test_groups_left_out_are_kept_as_a_file(tmp_path: Path) -> None:

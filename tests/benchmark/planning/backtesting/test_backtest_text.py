@@ -17,3 +17,4 @@ def test_text_marks_what_was_fitted_or_guessed() -> None:
     lines = format_backtest(backtest()).splitlines()
     assert sum(line.endswith(" fitted") for line in lines) > 50
     assert sum(line.endswith("topology guessed") for line in lines) > 20
+    assert any(line.endswith("contradicted: 113.01 s at batch 1568 and 114.11 s at 2048") for line in lines)

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +57,30 @@ def changed(**fields: Any) -> dict[str, Any]:
     return {**dataclasses.asdict(CALIBRATION), **fields}
 
 
+def matmul(**fields: Any) -> dict[str, Any]:
+    return {**dataclasses.asdict(CALIBRATION.matmuls[0]), **fields}
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([], "calibration: got list; expected the fields format, benchmark, device"),
+        ([], r"calibration: got \[\]; expected an object with format, benchmark, device"),
         (changed(format=7), "format 7, expected 1; run the slice again"),
-        (changed(more=1), "got accelerator, .*more.*; expected the fields"),
+        (changed(more=1), "calibration: unknown field 'more'; expected format, benchmark"),
         (changed(true_width=1), "calibration.true_width: got 1; expected true or false"),
-        (changed(launch={"host_s": "x", "device_s": 1}), "launch.host_s: got 'x'; expected a number of at least 0"),
-        (changed(launch={"host_s": -1.0, "device_s": 1}), "launch.host_s: got -1.0; expected a number"),
+        (changed(launch={"host_s": "x", "device_s": 1}), "launch.host_s: got 'x'; expected a number"),
+        (changed(launch={"host_s": -1.0, "device_s": 1}), "launch.host_s: got -1; expected a number of at least 0"),
         (changed(launch={"host_s": float("nan"), "device_s": 1}), "launch.host_s: got nan; expected a number"),
-        (changed(launch={"host_s": 1.0}), "calibration.launch: got host_s; expected the fields host_s, device_s"),
+        (changed(launch={"host_s": "inf", "device_s": 1}), "launch.host_s: got inf; expected a number"),
+        (changed(launch={"host_s": 1.0}), "calibration.launch: device_s is missing; expected host_s, device_s"),
         (changed(matmuls={}), "calibration.matmuls: got {}; expected a list"),
-        (changed(collectives=[{"kind": "send"}]), r"collectives\[0\]: got kind; expected the fields kind, ranks"),
+        (changed(matmuls=[matmul(role="back")]), r"matmuls\[0\].role: got 'back'; expected one of forward, input"),
+        (changed(matmuls=[matmul(tokens=0)]), r"matmuls\[0\].tokens: got 0; expected 1 to 1,125,899,906,842,624"),
+        (changed(matmuls=[matmul(tokens=1 << 60)]), r"matmuls\[0\].tokens: got 1152921504606846976; expected 1 to"),
+        (changed(matmuls=[matmul(tokens=10**40)]), r"matmuls\[0\].tokens: got 1.*; expected a whole number of at most"),
+        (changed(matmuls=[matmul(seconds=0)]), r"matmuls\[0\].seconds: got 0; expected a number above 0"),
+        (changed(matmuls=[matmul(seconds=10**400)]), r"matmuls\[0\].seconds: got a number of 401 digits"),
+        (changed(collectives=[{"kind": "send"}]), r"collectives\[0\]: ranks is missing; expected kind, ranks"),
         (changed(nccl=None), "calibration.nccl: got None; expected text"),
     ],
 )
@@ -79,13 +91,31 @@ def test_another_form_is_refused_with_the_field(found: Any, message: str, tmp_pa
         read_calibration(path)
 
 
-def test_no_file_no_json_and_too_large_a_file_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "not JSON; expected the calibration.json of a slice; change --calibration"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"", "not JSON"),
+        (b" " * (LARGEST_FILE + 1), "4,194,305 bytes, more than 4,194,304; expected"),
+    ],
+)
+def test_what_is_no_json_or_too_large_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
-    with pytest.raises(InputError, match="No such file"):
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
         read_calibration(path)
-    path.write_text("{")
-    with pytest.raises(InputError, match="not JSON"):
-        read_calibration(path)
-    path.write_bytes(b" " * (LARGEST_FILE + 1))
-    with pytest.raises(InputError, match="expected at most 4,194,304"):
-        read_calibration(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, message in (
+        (tmp_path / "none", "No such file"),
+        (tmp_path, "folder, not a regular file"),
+        (pipe, "pipe, not a regular file"),
+        (Path("/dev/zero"), "device, not a regular file"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_calibration(path)

@@ -1,13 +1,16 @@
 """Checkpoints, start, failures, energy and money."""
 
 import dataclasses
+import math
 
+import numpy as np
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.run_plans.run_costs import run_costs
+from benchmark.planning.run_plans.run_costs import _poisson_quantile, run_costs
+from stage.errors import InputError
 
 CONFIG = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
 
@@ -22,6 +25,43 @@ def test_energy_and_price_have_the_runs_doubt() -> None:
     assert costs.dollars == pytest.approx(512 * 2 * 6000 / 3600 / costs.goodput)
     assert run_costs(CONFIG, step_s=18.0, run_s=6000.0, run_interval_s=(5000.0, 7000.0)).kwh is None
     assert run_costs(CONFIG, step_s=18.0, run_s=None, run_interval_s=None, watts=1400.0).kwh is None
+
+
+def test_failures_lengthen_a_run_by_no_less_than_their_share() -> None:
+    costs = run_costs(CONFIG, step_s=18.0, run_s=6000.0, run_interval_s=(5000.0, 7000.0))
+    assert costs.with_failures_s == pytest.approx(6000 / costs.goodput)
+    assert costs.with_failures_s is not None and costs.with_failures_interval_s is not None
+    low, high = costs.with_failures_interval_s
+    assert 5000 <= low < costs.with_failures_s < high
+    assert low < 5100  # most runs on 512 devices see none of published failures
+    assert high > 7000 / costs.goodput + 370  # and one in twenty sees one or more beyond the mean
+    never = dataclasses.replace(CONFIG, system=dataclasses.replace(CONFIG.system, device_mtbf_hours=math.inf))
+    whole = run_costs(never, step_s=18.0, run_s=6000.0, run_interval_s=(5000.0, 7000.0))
+    assert whole.with_failures_interval_s is not None
+    assert whole.with_failures_interval_s[1] < 7000 * 1.02  # pauses alone
+    none = run_costs(CONFIG, step_s=18.0, run_s=None, run_interval_s=None)
+    assert (none.with_failures_s, none.with_failures_interval_s) == (None, None)
+
+
+def test_failures_so_frequent_that_nothing_ends() -> None:
+    """Not by the mean: an error. Only at the pessimistic end: no interval."""
+    system = dataclasses.replace(CONFIG.system, device_mtbf_hours=1e-4)
+    with pytest.raises(InputError, match=r"--device-mtbf-hours 0\.0001: with a failure every 0\.000703 s on 512"):
+        run_costs(dataclasses.replace(CONFIG, system=system), step_s=18.0, run_s=6000.0, run_interval_s=(1.0, 2.0))
+    system = dataclasses.replace(CONFIG.system, device_mtbf_hours=0.14)
+    costs = run_costs(
+        dataclasses.replace(CONFIG, system=system), step_s=18.0, run_s=6000.0, run_interval_s=(5000.0, 7000.0)
+    )
+    assert costs.with_failures_s is not None and costs.with_failures_interval_s is None
+
+
+@pytest.mark.parametrize("mean", [0.0, 0.05, 0.7, 3.0, 40.0, 250.0])
+def test_quantiles_of_failures(mean: float) -> None:
+    """As many draws have them; numpy's own Poisson numbers."""
+    drawn = np.random.default_rng(1).poisson(mean, 40_000)
+    for share in (0.05, 0.95):
+        expected = np.quantile(drawn, share, method="inverted_cdf")
+        assert _poisson_quantile(mean, share) == pytest.approx(expected, abs=0.02 * mean + 0.5)
 
 
 def test_more_devices_fail_more_often_and_start_later() -> None:

@@ -158,7 +158,7 @@ def test_evaluations_cost_what_the_validation_set_given_has(inputs: Inputs) -> N
         ({"mfu": 0.4, "tflops": 400.0}, "expected one of them"),
         ({"stack": "apex"}, "stack apex: unknown; there are ours, megatron, nemo"),
         ({"precision": "fp8"}, "stack ours has no fp8"),
-        ({"network_gbit_s": 0.0}, "--network-gbit-s 0: expected more than 0"),
+        ({"network_gbit_s": 0.0}, "--network-gbit-s 0: expected 0.1 to 100,000"),
         ({"watts": -1.0}, "--watts -1: expected more than 0"),
         ({"dollars_per_hour": float("nan")}, "--dollars-per-hour nan: expected more than 0"),
         ({"what_if": ("warp=2x",)}, "--what-if warp=2x: expected one of"),

@@ -6,7 +6,7 @@ import pytest
 
 from benchmark.planning.step_model.block_times import Passes, PassTime, block_passes, embedding_passes, output_passes
 from benchmark.planning.step_model.stacks import STACKS
-from benchmark.planning.step_model.workload import Workload
+from benchmark.planning.step_model.workload import Transformer, Workload
 from tests.benchmark.planning.step_model.works import gpt3_work, rates_of
 
 
@@ -38,6 +38,22 @@ def test_each_feature_costs_or_saves() -> None:
     fp8 = passes_of(gpt3_work(precision="fp8"))
     assert 0.4 < fp8.forward.matmul / plain.forward.matmul < 0.7
     assert fp8.forward.elementwise > plain.forward.elementwise
+    kept = passes_of(gpt3_work(precision="fp8"), fp8_parameters=True)
+    cast_s = 4 * work.model.block_weights / 4 / (rates_of(work).device.memory_tb_s * 1e12)
+    share = rates_of(work).common.fp8_weight_casts
+    assert fp8.forward.elementwise - kept.forward.elementwise == pytest.approx(share * cast_s)
+    assert kept.backward.elementwise == fp8.backward.elementwise
+
+
+def test_separate_projections_read_their_input_again() -> None:
+    """Narrow products are bound by memory: of eight devices with 8 heads of keys, each has 128 columns of them."""
+    model = Transformer(32, 4096, 32, 8192, 128256, kv_heads=8, ffn_hidden=14336, gated=True, tied=False)
+    narrow, wide = (dataclasses.replace(gpt3_work(tensor_parallel=tensor), model=model) for tensor in (8, 1))
+    slower = [
+        passes_of(work, separate_projections=True).forward.matmul / passes_of(work).forward.matmul
+        for work in (narrow, wide)
+    ]
+    assert slower[0] > 1.03 > slower[1] >= 1.0
 
 
 def test_no_pass_is_shorter_than_its_launch() -> None:

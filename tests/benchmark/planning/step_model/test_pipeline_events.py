@@ -46,6 +46,23 @@ def test_every_pass_is_done_once_and_no_more_are_in_flight_than_said(devices: in
         assert most <= allowed if merged or chunks > 1 else most <= devices - rank
 
 
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(
+    ("devices", "chunks", "micro_batches"), [(3, 3, 4), (4, 2, 7), (8, 6, 63), (6, 2, 1), (4, 1, 9)]
+)
+def test_a_short_last_group_runs_and_takes_less_than_a_whole_one(
+    devices: int, chunks: int, micro_batches: int, merged: bool
+) -> None:
+    for rank in range(devices):
+        works = work_of_device(rank, devices, chunks, micro_batches, merged=merged)
+        passes = [(batch, chunk) for batch in range(micro_batches) for chunk in range(chunks)]
+        assert sorted(work.forward for work in works if work.forward is not None) == passes
+        assert sorted(work.backward for work in works if work.backward is not None) == passes
+    pipeline, whole = even(devices, chunks, merged=merged), -(-micro_batches // devices) * devices
+    assert 3 * micro_batches < pipeline_s(pipeline, micro_batches) <= pipeline_s(pipeline, whole)
+    assert evaluation_pipeline_s(pipeline, micro_batches) <= evaluation_pipeline_s(pipeline, whole)
+
+
 def test_a_slow_stage_sets_the_pace() -> None:
     pipeline = Pipeline1F1B(((1.0,), (1.0,), (1.1,)), ((2.0,), (2.0,), (2.2,)), 0.0, True, False)
     assert 3.3 * 30 < pipeline_s(pipeline, 30) < 3.3 * 30 + 6.5

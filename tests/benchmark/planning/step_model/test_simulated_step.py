@@ -1,6 +1,7 @@
 """Whole steps."""
 
 import dataclasses
+import random
 
 import pytest
 
@@ -13,6 +14,7 @@ from benchmark.planning.step_model.simulated_step import (
 )
 from benchmark.planning.step_model.workload import Transformer, Workload
 from stage.errors import InputError
+from tests.benchmark.planning.step_model.relations import broken_relations, random_work
 from tests.benchmark.planning.step_model.works import GPT3, VALUES, gpt3_work
 
 
@@ -88,3 +90,25 @@ def test_unknown_stacks_and_precisions() -> None:
     with pytest.raises(InputError, match="stack ours has no fp8, only bf16; stacks with fp8: megatron, nemo"):
         stack_of(gpt3_work("ours", "fp8"))
     assert not stack_of(dataclasses.replace(gpt3_work(), without=("p2p-overlap",))).pipeline_hidden
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_more_of_a_good_thing_is_never_slower(seed: int) -> None:
+    work = random_work(random.Random(seed))
+    assert list(broken_relations(work)) == [], work
+
+
+def test_tensor_parallel_over_nodes_is_slower_than_within_one() -> None:
+    within = gpt3_work(tensor_parallel=16, devices_per_node=16)
+    over = dataclasses.replace(within, layout=dataclasses.replace(within.layout, devices_per_node=8))
+    assert simulate_step(over, VALUES).total > 1.05 * simulate_step(within, VALUES).total
+
+
+def test_sums_of_whole_gradients_take_twice_as_long() -> None:
+    """BLOOM's code sums by all-reduce where others scatter: of 4 bytes a number, and 2 to gather, 10 instead of 6."""
+    works = [gpt3_work(stack, pipeline_chunks=1) for stack in ("megatron_deepspeed", "megatron_2022")]
+    exchanged = [
+        simulate_step(dataclasses.replace(work, model=dataclasses.replace(GPT3, tied=False)), VALUES).data_messages
+        for work in works
+    ]
+    assert exchanged[0] / exchanged[1] == pytest.approx(10 / 6, rel=0.01)

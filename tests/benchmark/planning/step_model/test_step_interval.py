@@ -13,14 +13,14 @@ def test_published_stacks_have_the_backtests_error_alone() -> None:
     constants = committed_constants()
     step = predict_step(gpt3_work(), constants)
     assert step.influences == ()
-    assert step.high_s / step.step_s - 1 == pytest.approx(constants["backtest.error"].value)
+    assert step.high_s / step.step_s - 1 == pytest.approx(constants["stacks.nemo.error"].value)
 
 
 def test_what_is_not_measured_widens_it() -> None:
     constants = committed_constants()
     step = predict_step(gpt3_work("ours"), constants)
     assert step.low_s < step.step_s < step.high_s
-    assert step.high_s / step.step_s - 1 > constants["backtest.error"].value
+    assert step.high_s / step.step_s - 1 > constants["stacks.ours.error"].value
     moved = [influence.constant for influence in step.influences]
     assert "stacks.ours.losses" in moved
     assert not any(name.startswith("accelerators") for name in moved)

@@ -1,0 +1,114 @@
+"""What must hold between steps, whatever they are: more of a good thing is never slower. Tried on steps made at random;
+``python -m tests.speed.fuzz_plan`` tries thousands."""
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from benchmark.planning.step_model.memory_formula import memory_need
+from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
+from benchmark.planning.step_model.stacks import STACKS
+from benchmark.planning.step_model.workload import Layout, Transformer, Workload
+from stage.errors import InputError
+from tests.benchmark.planning.step_model.works import GPT3, VALUES
+
+MODELS = (
+    GPT3,
+    Transformer(126, 16384, 128, 8192, 128256, kv_heads=8, ffn_hidden=53248, gated=True, tied=False),
+    Transformer(80, 8192, 64, 4096, 32000, kv_heads=8, ffn_hidden=28672, gated=True, tied=False),
+    Transformer(48, 7168, 56, 2048, 50368),
+    Transformer(24, 2048, 16, 512, 50000),
+)
+FASTER_DEVICES = (("A100", "A100-80GB"), ("A100-80GB", "H100 SXM"), ("H100 SXM", "H200"), ("H200", "B200"))
+BETTER = ("nvlink_gb_s", "memory_tb_s", "matmul_bf16", "attention_forward", "attention_backward")
+RECOMPUTED_LESS = (("full", "selective"), ("selective", "none"))
+MOST_DEVICES = 16384
+ROUNDING = 1e-9
+
+
+def random_work(chosen: random.Random) -> Workload:
+    """A step of any stack, in BF16, on up to 16,384 devices."""
+    while True:
+        model, pipeline = chosen.choice(MODELS), chosen.choice((1, 1, 2, 4, 8, 16))
+        tensor, data = chosen.choice((1, 2, 4, 8)), chosen.choice((1, 2, 4, 8, 16, 64, 128))
+        chunks = chosen.choice((1, 1, 2, 3, 4)) if pipeline > 1 else 1
+        micro_batch = chosen.choice((1, 2, 4))
+        micro_batches = pipeline * chosen.choice((1, 2, 4, 7)) + chosen.choice((0, 0, 1, 3))
+        devices = tensor * pipeline * data
+        if devices > MOST_DEVICES or pipeline * chunks > model.layers:
+            continue
+        layout = Layout(
+            devices,
+            8,
+            micro_batch * data * micro_batches,
+            micro_batch,
+            tensor,
+            pipeline,
+            chunks,
+            sharding=chosen.choice(("fsdp", "zero1", "none") if pipeline == 1 else ("zero1", "none")),
+            recompute=chosen.choice(("none", "selective", "full")),
+            sequence_parallel=tensor > 1 and chosen.random() < 0.8,
+        )
+        accelerator = chosen.choice(("A100-80GB", "A100", "H100 SXM", "H200", "B200"))
+        return Workload(model, layout, "bf16", accelerator, chosen.choice(list(STACKS)))
+
+
+def broken_relations(work: Workload) -> Iterator[str]:
+    """What does not hold of this step, in words."""
+    parts = simulate_step(work, VALUES)
+    if min(dataclasses.astuple(parts)) < -ROUNDING * parts.total or not 0 < parts.total < float("inf"):
+        yield f"parts: {parts}"
+    for name, slower_s, faster_s in _pairs(work, parts.total):
+        if faster_s > slower_s * (1 + ROUNDING):
+            yield f"{name}: {faster_s} instead of at most {slower_s}"
+
+
+def _pairs(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
+    """Name, what must not be less, and what must not be more."""
+    for name in BETTER:
+        key = f"accelerators.{work.accelerator}.{name}"
+        yield f"twice the {name}", step_s, simulate_step(work, {**VALUES, key: 2 * VALUES[key]}).total
+    for slow, fast in FASTER_DEVICES:
+        yield f"{fast} for {slow}", _step_s(work, accelerator=slow), _step_s(work, accelerator=fast)
+    yield "a faster network", _step_s(work, network_gbit_s=100.0), _step_s(work, network_gbit_s=400.0)
+    yield "more watts", _step_s(work, watts=300.0), step_s
+    for feature in ("tp-overlap", "dp-overlap", "p2p-overlap", "compile"):
+        yield f"with {feature}", _step_s(work, without=(feature,)), step_s
+    if "fp8" in STACKS[work.stack].precisions:
+        hopper = dataclasses.replace(work, accelerator="H100 SXM")
+        eight = dataclasses.replace(hopper, precision="fp8")
+        yield "FP8", _step_s(hopper), _step_s(eight)
+        yield "parameters in FP8", _step_s(eight, without=("fp8-parameters",)), _step_s(eight)
+    yield from _of_layout(work, step_s)
+    yield "a shorter evaluation", simulate_evaluation(work, VALUES, 2000), simulate_evaluation(work, VALUES, 1000)
+
+
+def _of_layout(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
+    layout = work.layout
+    for more, less in RECOMPUTED_LESS:
+        one, other = (_laid_out(work, recompute=each) for each in (more, less))
+        yield f"recompute {less} for {more}", _step_s(one), _step_s(other)
+        yield f"memory of recompute {more} for {less}", memory_need(other).total, memory_need(one).total
+    alone = _laid_out(work, devices_per_node=1)
+    yield "all messages by the network", _step_s(alone), step_s
+    twice = simulate_step(_laid_out(work, global_batch_size=2 * layout.global_batch_size), VALUES)
+    yield "half the batch", twice.total, step_s
+    yield "twice the batch, by sample", step_s, twice.total / 2
+    if layout.pipeline_parallel > 1:
+        parts = simulate_step(work, VALUES)
+        yield "the bubble's share of twice the batch", parts.bubble / step_s, twice.bubble / twice.total
+    try:
+        wide = _laid_out(work, devices=2 * layout.devices, global_batch_size=2 * layout.global_batch_size)
+    except InputError:
+        return
+    if layout.sharding == "none":  # a sharded optimizer has less to update on more devices
+        yield "half the devices and batch", _step_s(wide), step_s
+
+
+def _laid_out(work: Workload, **changes: Any) -> Workload:
+    return dataclasses.replace(work, layout=dataclasses.replace(work.layout, **changes))
+
+
+def _step_s(work: Workload, **changes: Any) -> float:
+    return simulate_step(dataclasses.replace(work, **changes), VALUES).total
