@@ -110,7 +110,8 @@ def test_another_model(capsys: pytest.CaptureFixture[str]) -> None:
     words += " --num-attention-heads 128 --kv-heads 8 --ffn-hidden-size 53248 --gated-mlp --seq-length 8192"
     words += " --max-position-embeddings 8192 --vocab-size 128256 --padded-vocab-size 128256 --tensor-parallel 8"
     words += (
-        " --pipeline-parallel 16 --pipeline-chunks 7 --micro-batch-size 1 --global-batch-size 2048 --recompute full"
+        " --pipeline-parallel 16 --pipeline-chunks 7 --micro-batch-size 1 --global-batch-size 2048"
+    words += " --recompute full"
     )
     assert main([*words.split(), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
