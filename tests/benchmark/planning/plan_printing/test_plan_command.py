@@ -109,10 +109,8 @@ def test_another_model(capsys: pytest.CaptureFixture[str]) -> None:
     words = "plan gpt3_175b --stack megatron --nodes 2048 --num-layers 126 --hidden-size 16384"
     words += " --num-attention-heads 128 --kv-heads 8 --ffn-hidden-size 53248 --gated-mlp --seq-length 8192"
     words += " --max-position-embeddings 8192 --vocab-size 128256 --padded-vocab-size 128256 --tensor-parallel 8"
-    words += (
-        " --pipeline-parallel 16 --pipeline-chunks 7 --micro-batch-size 1 --global-batch-size 2048"
+    words += " --pipeline-parallel 16 --pipeline-chunks 7 --micro-batch-size 1 --global-batch-size 2048"
     words += " --recompute full"
-    )
     assert main([*words.split(), "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert (made["run_s"], made["costs"], made["reference_runs"]) == (None, None, [])
