@@ -6,6 +6,7 @@ from typing import Any
 
 import tyro
 
+from benchmark.commands.first_contact_command import FirstContactCommand
 from benchmark.commands.judge_commands import (
     DescribeSystemCommand,
     PackageCommand,
@@ -46,6 +47,10 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     "plan": (
         PlanCommand,
         "Memory, messages, step time and time to train of a run, without its devices; the fastest layout.",
+    ),
+    "first-contact": (
+        FirstContactCommand,
+        "Everything that only a GPU can tell, in half an hour of one: kernels, steps, rates, memory, preflight.",
     ),
     "slice": (SliceCommand, "A few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
     "preflight": (
