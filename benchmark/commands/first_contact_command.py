@@ -29,8 +29,8 @@ class FirstContactCommand:
     """Print contact.json at the end, too."""
 
     def run(self) -> int:
-        from benchmark.first_contact.contact_parts import first_contact
-        from benchmark.first_contact.contact_result import RESULT
+        from benchmark.slice_run.first_contact.contact_parts import first_contact
+        from benchmark.slice_run.first_contact.contact_result import RESULT
 
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
-from benchmark.first_contact.kernel_features import FeatureWrong
+from benchmark.slice_run.first_contact.kernel_features import FeatureWrong
 from benchmark.slice_run.made_up_state import made_up_batches, made_up_state
 from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path

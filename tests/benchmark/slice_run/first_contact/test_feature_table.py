@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.first_contact import feature_table
-from benchmark.first_contact.feature_table import FEATURES, DeviceFeature, try_feature
-from benchmark.first_contact.kernel_features import FeatureWrong
+from benchmark.slice_run.first_contact import feature_table
+from benchmark.slice_run.first_contact.feature_table import FEATURES, DeviceFeature, try_feature
+from benchmark.slice_run.first_contact.kernel_features import FeatureWrong
 
 
 def wrong(device: torch.device) -> str:

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from benchmark.first_contact import kernel_features
-from benchmark.first_contact.kernel_features import FeatureWrong, error_of, require_close
+from benchmark.slice_run.first_contact import kernel_features
+from benchmark.slice_run.first_contact.kernel_features import FeatureWrong, error_of, require_close
 
 CPU = torch.device("cpu")
 ON_CPU = ("products", "weight_gradients", "layer_norms", "gelus", "losses", "embeddings", "adams", "gradient_norms")

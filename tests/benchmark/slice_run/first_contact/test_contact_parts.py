@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from benchmark.first_contact import contact_parts
-from benchmark.first_contact.contact_parts import CommandPart, first_contact, parts
-from benchmark.first_contact.contact_result import FeatureResult, PartResult
 from benchmark.slice_run.device_facts import DeviceFacts
+from benchmark.slice_run.first_contact import contact_parts
+from benchmark.slice_run.first_contact.contact_parts import CommandPart, first_contact, parts
+from benchmark.slice_run.first_contact.contact_result import FeatureResult, PartResult
 from stage.errors import InputError
 
 ONE, EIGHT = DeviceFacts("NVIDIA H200", 1, 140 << 30), DeviceFacts("NVIDIA H200", 8, 140 << 30)

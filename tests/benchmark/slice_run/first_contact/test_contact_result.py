@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.first_contact.contact_result import ContactResult, PartResult
+from benchmark.slice_run.first_contact.contact_result import ContactResult, PartResult
 
 
 def test_the_file_is_whole_after_each_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,8 @@ import torch.distributed as dist
 from benchmark.config.run_config import System
 from benchmark.debugging.collective_trace import recorder_environment, trace
 from benchmark.debugging.memory_snapshot import MOST_ENTRIES
-from benchmark.first_contact.kernel_features import FeatureWrong, numbers
 from benchmark.machine.repeatability import use_deterministic_kernels
+from benchmark.slice_run.first_contact.kernel_features import FeatureWrong, numbers
 from benchmark.speed_watch.device_health import NvmlDevice
 from benchmark.training.engine.distributed import Environment, joined_world, pci_address, set_environment
 from model.passes.attention import attend

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmark.first_contact.kernel_features import FeatureWrong
-from benchmark.first_contact.training_match import Precision, TrainedSteps, compared, train_both
+from benchmark.slice_run.first_contact.kernel_features import FeatureWrong
+from benchmark.slice_run.first_contact.training_match import Precision, TrainedSteps, compared, train_both
 from tests.benchmark.tiny import in_processes
 
 

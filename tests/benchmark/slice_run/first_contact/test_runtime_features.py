@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from benchmark.first_contact import runtime_features
-from benchmark.first_contact.runtime_features import messages, repeatable
+from benchmark.slice_run.first_contact import runtime_features
+from benchmark.slice_run.first_contact.runtime_features import messages, repeatable
 from tests.benchmark.tiny import in_processes
 
 CPU = torch.device("cpu")

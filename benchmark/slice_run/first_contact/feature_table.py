@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from benchmark.first_contact import kernel_features, runtime_features, training_match
-from benchmark.first_contact.contact_result import FeatureResult, Outcome
 from benchmark.rehearsal.forked_ranks import fork_server
+from benchmark.slice_run.first_contact import kernel_features, runtime_features, training_match
+from benchmark.slice_run.first_contact.contact_result import FeatureResult, Outcome
 
 PATIENCE_S = 60.0
 """For one feature; the first use of a library loads hundreds of megabytes."""

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import torch
 
-from benchmark.first_contact.contact_result import ContactResult, Outcome, PartResult
-from benchmark.first_contact.feature_table import FEATURES, last_line, try_feature
 from benchmark.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.slice_run.first_contact.contact_result import ContactResult, Outcome, PartResult
+from benchmark.slice_run.first_contact.feature_table import FEATURES, last_line, try_feature
 from stage.errors import InputError
 from stage.git import REPOSITORY
 

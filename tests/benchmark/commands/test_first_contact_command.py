@@ -1,0 +1,33 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmark.commands.first_contact_command import FirstContactCommand
+from benchmark.slice_run.first_contact import contact_parts
+from benchmark.slice_run.first_contact.contact_result import ContactResult, Outcome, PartResult
+from stage.errors import InputError
+from tests.support import assert_refused, command
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("ok", 0), ("failed", 1)])
+def test_the_status_tells_whether_all_works(
+    outcome: Outcome, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = ContactResult("1 x NVIDIA H200", "2.11.0", "now", [PartResult("features", outcome, "said", 1.0)])
+    monkeypatch.setattr(contact_parts, "first_contact", lambda *_: result)
+    assert FirstContactCommand(Path("there")).run() == status
+    assert capsys.readouterr().out.endswith("all works: there/contact.json\n")
+    assert FirstContactCommand(json=True).run() == status
+    assert json.loads(capsys.readouterr().out)["passed"] is (status == 0)
+
+
+@pytest.mark.parametrize("minutes", [0.0, -1.0, float("nan"), 1e9])
+def test_minutes_out_of_range_are_refused(minutes: float) -> None:
+    with pytest.raises(InputError, match=r"minutes .*: expected more than 0, at most 1,440; change --minutes"):
+        FirstContactCommand(minutes=minutes).run()
+
+
+def test_a_machine_without_a_gpu_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # on one that has some
+    assert_refused(command("benchmark", "first-contact", "--output", tmp_path), "device cuda: PyTorch")
