@@ -60,8 +60,8 @@ def _which_python(problems: Sequence[str]) -> str:
     """What to do where this Python lacks packages; ``problems``: what is wrong with each."""
     more = f" and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
     return (
-        f"{sys.executable} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: use .venv/bin/python, which "
-        "./run_gpt3.sh makes, or pip install --requirement requirements.lock"
+        f"{sys.executable or 'this Python'} lacks {'; '.join(problems[:SHOWN_PROBLEMS])}{more}: use "
+        ".venv/bin/python, which ./run_gpt3.sh makes, or pip install --requirement requirements.lock"
     )
 
 

@@ -100,3 +100,17 @@ def test_an_import_that_fails_for_another_reason_is_a_bug_of_ours(monkeypatch: p
 
     with pytest.raises(ImportError, match="cannot import name"):
         run_command(command)
+
+
+def test_a_python_that_does_not_know_its_own_path_is_told_so_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stage.dependencies.missing", lambda extra: ["a>=2, found 1.9"])
+    monkeypatch.setattr("sys.executable", "")
+
+    def command() -> int:
+        raise ModuleNotFoundError("No module named 'a'")
+
+    with pytest.raises(SystemExit):
+        run_command(command)
+    assert capsys.readouterr().err.startswith("error: this Python lacks a>=2, found 1.9: use .venv/bin/python")
