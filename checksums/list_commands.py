@@ -10,12 +10,15 @@ import tyro
 
 from checksums.md5_list import (
     ListComparison,
+    begins_list,
     compare_lists,
     digest_folder,
     format_list,
     read_list,
     without_leading_folders,
 )
+from checksums.whole_output import compare_with_manifest, is_manifest
+from stage.limits.replacing import require_same_kind
 from stage.publish import write_text
 
 EXTRA_NAMED = 5
@@ -36,6 +39,7 @@ class CreateListCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
+        require_same_kind(self.output, "--output", "a list of MD5 sums", begins_list)
         digests = digest_folder(self.folder, leave_out=self.output)
         write_text(self.output, format_list(digests))
         if self.json:
@@ -56,20 +60,24 @@ class VerifyListCommand:
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder to read."""
     manifest: Path
-    """List of paths relative to the folder, as md5sum writes it or as BSD does (md5sum --tag)."""
+    """List of paths relative to the folder, as md5sum writes it or as BSD does (md5sum --tag); or NAME.manifest.json,
+    as a stage writes it beside its output NAME, and the folder that it lies in."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> int:
-        leading, listed = without_leading_folders(self.folder, read_list(self.manifest))
-        if leading:
-            print(f"{self.manifest}: its paths begin with {leading}, read as {self.folder}/", file=sys.stderr)
-        result = compare_lists(self.folder, listed, leave_out=self.manifest)
+        result = compare_with_manifest(self.folder, self.manifest) if is_manifest(self.manifest) else self._by_list()
         if self.json:
             print(json.dumps(asdict(result), indent=1))
         else:
             self._print(result)
         return 0 if result.holds else 1
+
+    def _by_list(self) -> ListComparison:
+        leading, listed = without_leading_folders(self.folder, read_list(self.manifest))
+        if leading:
+            print(f"{self.manifest}: its paths begin with {leading}, read as {self.folder}/", file=sys.stderr)
+        return compare_lists(self.folder, listed, leave_out=self.manifest)
 
     def _print(self, result: ListComparison) -> None:
         for title, names in (

@@ -166,6 +166,11 @@ def read_list(path: Path) -> dict[str, str]:
     return digests
 
 
+def begins_list(head: bytes) -> bool:
+    """Whether the first bytes of a file are those of a list as :func:`format_list` writes it."""
+    return re.match(rb"\\?[0-9a-f]{32}  .", head) is not None
+
+
 def _text_of(path: Path) -> str:
     """Raises InputError for what is no file, or a list of nothing we know."""
     status = path.stat()

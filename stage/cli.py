@@ -1,11 +1,12 @@
 """Command lines: each command is a frozen dataclass whose fields are its options and whose ``run`` does the work."""
 
 import contextlib
+import dataclasses
 import gc
 import io
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import tyro
 
@@ -29,8 +30,17 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
         )
 
     command = one_line_usage_error(parse)
+    _require_values(command)
     gc.freeze()  # what is imported stays to the end: at exit, searching it for garbage would take 0.05 s
     return command.run()
+
+
+def _require_values(command: Any) -> None:
+    """Raise InputError for an option that takes several values, has to be given, and was given none."""
+    for option in dataclasses.fields(command):
+        is_required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
+        if is_required and getattr(command, option.name) == ():
+            raise InputError(f"--{option.name.replace('_', '-')}: expected one value or more, got none (see --help)")
 
 
 def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:

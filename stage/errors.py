@@ -3,13 +3,18 @@
 Anything else that is raised is a bug of ours and keeps its traceback.
 """
 
+import faulthandler
 import io
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 SHOWN_PROBLEMS = 3
+LONGEST_MESSAGE = 1200
+"""Characters; names of files and what is quoted of them may be of any length."""
 
 
 class InputError(Exception):
@@ -26,6 +31,8 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and where a package that the
     project asks for is not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
+    if not faulthandler.is_enabled():  # a signal in native code, as of a memory-mapped file that is cut, has a word
+        faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale
             stream.reconfigure(errors="backslashreplace")
@@ -51,9 +58,20 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        where = f"{error.filename}: " if error.filename is not None else ""
-        status = _print_error(f"{where}{error.strerror or error}", 2)
+        where = error.filename if error.filename is not None else _file_in_hand(error)
+        status = _print_error(f"{'' if where is None else f'{where}: '}{error.strerror or error}", 2)
     sys.exit(status)
+
+
+def _file_in_hand(error: BaseException) -> str | None:
+    """The file that was read or written where ``error`` was raised: reading from an open file fails without a name."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        for value in frame.f_locals.values():
+            found = getattr(value, "name", None) if isinstance(value, io.IOBase) else value
+            if isinstance(found, Path) or (found is not value and isinstance(found, str)):
+                return os.fspath(found)
+    return None
 
 
 def _which_python(problems: Sequence[str]) -> str:
@@ -66,7 +84,18 @@ def _which_python(problems: Sequence[str]) -> str:
 
 
 def _print_error(message: str, status: int) -> int:
-    line = " ".join(message.split())
-    plain = "".join(letter if letter.isprintable() else "?" for letter in line)  # names of files may hold anything
+    line = _shortened(" ".join(message.split()))
+    plain = "".join(letter if letter.isprintable() else _harmless(letter) for letter in line)
     print(f"error: {plain}", file=sys.stderr)
     return status
+
+
+def _shortened(message: str) -> str:
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    return f"{message[: LONGEST_MESSAGE // 2]} … {message[-LONGEST_MESSAGE // 2 :]}"
+
+
+def _harmless(letter: str) -> str:
+    """Names of files may hold anything: a byte that is no UTF-8 is shown by its number, a control character is not."""
+    return f"\\x{ord(letter) - 0xDC00:02x}" if "\udc80" <= letter <= "\udcff" else "?"

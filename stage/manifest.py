@@ -19,6 +19,7 @@ from typing import Any
 
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.folders import walked
 from stage.publish import beside, write_text
 
 ASKED_AT_ONCE = 16
@@ -74,7 +75,7 @@ def record_of(path: Path, name: str, md5: str | None) -> Record:
 
 def _stats_below(folder: Path) -> list[os.stat_result]:
     """Of all files in ``folder`` and its folders. Each is asked for once, and several at a time."""
-    folders = ((inner, names) for inner, _, names in os.walk(folder) if names)
+    folders = ((inner, names) for inner, names in walked(folder) if names)
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return [found for some in pool.map(_stats_of, folders) for found in some]
 

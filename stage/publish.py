@@ -17,6 +17,7 @@ from pathlib import Path
 
 from stage.claims.process_identity import next_own_name, this_process
 from stage.errors import InputError
+from stage.folders import walked
 
 PARTIAL = ".partial"
 OWN_NAME = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9]+(\.old)?\.partial")
@@ -146,9 +147,9 @@ def _remove(path: Path) -> None:
 
 def sync_folder(path: Path) -> None:
     """Bring a folder and all files below it to the disk. Raises OSError, naming the file, where one did not arrive."""
-    walked = [(folder, names) for folder, _, names in os.walk(path)]
-    sync_all(Path(folder, name) for folder, names in walked for name in names)
-    sync_all(Path(folder) for folder, _ in walked)
+    found = list(walked(path))
+    sync_all(Path(folder, name) for folder, names in found for name in names)
+    sync_all(Path(folder) for folder, _ in found)
 
 
 def sync_all(paths: Iterable[Path]) -> None:

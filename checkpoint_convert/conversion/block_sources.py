@@ -16,6 +16,7 @@ from checkpoint_convert.formats.boxes import Box, chunk_parts
 from checkpoint_convert.formats.chunk_files import chunk_key, open_chunk, require_chunk
 from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata
 from stage.errors import InputError
+from stage.folders import walked
 
 DAMAGED: Any = isal_zlib.error
 GZIP = 31
@@ -168,7 +169,7 @@ def require_chunks(path: Path, kept: Sequence[int], *, mend: str) -> None:
         with os.scandir(path) as entries:
             present = {entry.name for entry in entries}
     else:
-        present = {str(file.relative_to(path)) for file in path.rglob("*")}
+        present = {os.path.relpath(os.path.join(inner, name), path) for inner, names in walked(path) for name in names}
     for index in np.ndindex(*counts):
         key = separator.join(map(str, index))
         if key not in present:

@@ -112,8 +112,11 @@ def _write_arrays(
             chunks = _chunks(shape)
             if array.stacked and not layers_together:
                 chunks = (1, *chunks[1:])
-            store = create_array(path, shape, "float32", chunks, GZIP if compress else None)
-            store.write(_values(random, array, group.megatron[0], shape)).result()
+            values = _values(random, array, group.megatron[0], shape)
+            try:
+                create_array(path, shape, "float32", chunks, GZIP if compress else None).write(values).result()
+            except ValueError as error:  # TensorStore's, of a full disk say
+                raise InputError(f"{path}: cannot be written ({str(error).splitlines()[0][-200:]})") from error
 
 
 def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> Values:

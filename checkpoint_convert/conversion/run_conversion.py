@@ -108,6 +108,8 @@ def run_conversion(
     # Wherever the source lies: no two have the same times of change, to the nanosecond, of all their files.
     purpose = {"stage": stage, "options": dict(options), "as of": files.fingerprint()}
     with unfinished(output, purpose, shard) as work, _full_disk_told():
+        if already_made(source, output, stage=stage, options=options, force=force):
+            return None  # by the one that we waited for
         resumed = work.journal.resumed
         for job in jobs:
             for target in job.targets:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checkpoint_convert.conversion.output_records import already_made, write_sums_and_manifest
-from checksums.md5_list import format_list
+from checksums.md5_list import files_below, format_list
 from stage.child_processes import end_with_parent
 from stage.claims.claim_file import Claim
 from stage.digest import md5_file
@@ -286,6 +286,5 @@ def _finished(note: Path, path: Path) -> Made | None:
 
 def _listing(partial: Path, made: Mapping[str, Made]) -> str:
     digests = {name: file.md5 for name, file in made.items()}
-    below = {str(path.relative_to(partial)): path for path in partial.rglob("*") if path.is_file()}
-    digests.update({name: md5_file(path) for name, path in below.items() if name not in made})
+    digests.update({name: md5_file(partial / name) for name in files_below(partial) if name not in made})
     return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))

@@ -1,7 +1,6 @@
 """Arrays as they are stored, whatever the format: shape, dtype, the pieces they lie in, and reading a part."""
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.chunk_files import chunk_key, require_chunk
 from checkpoint_convert.formats.zarr_arrays import open_array
 from stage.errors import InputError
+from stage.folders import walked
 
 LARGEST_CHUNK_BYTES = 1 << 30
 """Of a chunk that can only be decoded whole; the benchmark's are 40 MB."""
@@ -81,9 +81,7 @@ def zarr_array(path: Path) -> StoredArray:
 
 def _on_disk(path: Path, grid: int) -> tuple[int, int]:
     """Bytes of the chunk files, and how many are missing; chunks separated by slashes lie in folders."""
-    sizes = [
-        Path(folder, name).stat().st_size for folder, _, names in os.walk(path) for name in names if name[0].isdigit()
-    ]
+    sizes = [Path(folder, name).stat().st_size for folder, names in walked(path) for name in names if name[0].isdigit()]
     return sum(sizes), grid - len(sizes)
 
 

@@ -91,6 +91,16 @@ def _spec(path: Path, readers: int | None = None) -> dict[str, Any]:
         context.update(file_io_concurrency=limit, data_copy_concurrency=limit)
     return {
         "driver": "zarr",
-        "kvstore": {"driver": "file", "path": str(path)},
+        "kvstore": {"driver": "file", "path": _utf8(path)},
         "context": context,
     }
+
+
+def _utf8(path: Path) -> str:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{path}: not UTF-8, and TensorStore opens nothing else; rename it, or give a link to it of another name"
+        ) from error
+    return str(path)

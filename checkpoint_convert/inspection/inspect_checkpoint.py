@@ -17,6 +17,7 @@ from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_chec
 from checkpoint_convert.inspection.report_text import bytes_text, shape_text, table
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import CheckFailed, InputError
+from stage.manifest import require_intact
 from stage.progress import Meter, progress
 
 
@@ -148,13 +149,18 @@ def format_checkpoint_report(report: CheckpointReport) -> str:
 
 
 def require_all_chunks(report: CheckpointReport) -> None:
-    """Raise CheckFailed where chunks are missing, naming the first array that lacks some."""
+    """Raise CheckFailed where chunks are missing, naming the first array that lacks some, or where number or size of
+    the files is not what the checkpoint's manifest says."""
     lacking = [array for array in report.arrays if array.missing_chunks]
     if lacking:
         raise CheckFailed(
             f"{report.path}: {sum(array.missing_chunks for array in lacking):,} chunks have no file, first of "
             f"{lacking[0].name}; {MEND}"
         )
+    try:
+        require_intact(Path(report.path))
+    except InputError as error:
+        raise CheckFailed(str(error)) from error
 
 
 def _cells(array: ArrayReport) -> list[str]:

@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
-from data_prep.inspection.dataset_tables import require_pandas, write_tables
+from data_prep.inspection.dataset_tables import require_free_for_tables, require_pandas, write_tables
 from data_prep.inspection.inspect_dataset import (
     compare_datasets,
     format_dataset_comparison,
     format_dataset_report,
     inspect_dataset,
+    require_as_made,
     require_known_tokens,
     require_same_datasets,
 )
@@ -28,6 +29,7 @@ from data_prep.sample_order.samples import SampleRequest, open_samples, write_sa
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
+from stage.manifest import require_intact
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class InspectDatasetCommand:
             require_picture_format(self.picture)
         if self.tables is not None:
             require_pandas()
+            require_free_for_tables(self.tables)
         one = inspect_dataset(self.data_path, self.tokenizer)
         other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
         comparison = None if other is None else compare_datasets(one, other)
@@ -125,11 +128,12 @@ class InspectDatasetCommand:
                 print(format_dataset_comparison(one.report, comparison))
         datasets = [one] if other is None else [one, other]
         if self.picture is not None:
-            draw_datasets({dataset.report.prefix: dataset for dataset in datasets}, self.picture)
+            draw_datasets({dataset.shown_name: dataset for dataset in datasets}, self.picture)
         if self.tables is not None:
             write_tables(datasets, None if self.tokenizer is None else Tokenizer(self.tokenizer), self.tables)
         for dataset in datasets:
             require_known_tokens(dataset.report)
+            require_as_made(dataset)
         if comparison is not None:
             require_same_datasets(one.report, comparison)
 
@@ -156,6 +160,8 @@ class BlendCommand:
 
     def run(self) -> None:
         prefixes = discover(self.input)
+        for prefix in prefixes:
+            require_intact(prefix)
         datasets = [IndexedDataset(prefix) for prefix in prefixes]
         tokens = [dataset.num_tokens for dataset in datasets]
         weights = weights_of(prefixes, tokens, self.weights, temperature=self.temperature, file=self.weights_file)

@@ -9,17 +9,21 @@ import numpy as np
 from data_prep.inspection.dataset_blocks import Counts
 from data_prep.inspection.inspect_dataset import Inspected
 from stage.errors import InputError
+from stage.limits.replacing import require_same_kind
 from stage.optional_packages import import_optional
 from stage.publish import published_file
 
 PICTURE_BINS = 60
-PICTURE_FORMATS = (".svg", ".png")
+PICTURE_FORMATS = {".svg": b"<?xml", ".png": b"\x89PNG"}
+"""And how such files begin."""
 
 
 def require_picture_format(path: Path) -> None:
     """Raise InputError before hours of counting rather than after, where the picture could not be drawn."""
     if path.suffix not in PICTURE_FORMATS:
         raise InputError(f"--picture {path}: expected a name that ends in {' or '.join(PICTURE_FORMATS)}")
+    begins = PICTURE_FORMATS[path.suffix]
+    require_same_kind(path, "--picture", f"a {path.suffix} picture", lambda head: head.startswith(begins))
     import_optional("matplotlib.figure", "matplotlib", "--picture")
 
 
@@ -45,7 +49,7 @@ def _draw_lengths(lengths: Mapping[str, Counts], axes: Any) -> None:
     axes.set(xscale="log", xlabel="tokens per document", ylabel="documents, % per bin", title="Document lengths")
     for name, counts in lengths.items():
         heights, _ = np.histogram(counts.values, edges, weights=counts.counts)
-        axes.stairs(100 * heights / counts.total, edges, label=f"{name}: {counts.total:,} documents")
+        axes.stairs(100 * heights / counts.total, edges, label=f"{_literal(name)}: {counts.total:,} documents")
     axes.legend()
 
 
@@ -54,5 +58,10 @@ def _draw_ranks(tokens: Mapping[str, Counts], axes: Any) -> None:
     axes.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="share of all tokens, %", title="Tokens")
     for name, counts in tokens.items():
         shares = 100 * np.sort(counts.counts)[::-1] / counts.total
-        axes.plot(np.arange(1, len(shares) + 1), shares, label=f"{name}: {len(shares):,} distinct")
+        axes.plot(np.arange(1, len(shares) + 1), shares, label=f"{_literal(name)}: {len(shares):,} distinct")
     axes.legend()
+
+
+def _literal(name: str) -> str:
+    """Dollars would begin a formula."""
+    return name.replace("$", r"\$")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from data_prep.inspection.inspect_dataset import Inspected
 from data_prep.tokenizing.tokenizer import Tokenizer
+from stage.limits.replacing import require_same_kind
 from stage.optional_packages import import_optional, require_optional
 from stage.publish import published_file
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PURPOSE = "--tables"
+TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
 
 
 def require_pandas() -> None:
@@ -20,11 +22,17 @@ def require_pandas() -> None:
     require_optional("pandas", "pandas", PURPOSE)
 
 
+def require_free_for_tables(folder: Path) -> None:
+    """Raise InputError where a table would replace something else."""
+    for name in TABLES:
+        require_same_kind(folder / name, PURPOSE, "such a table", lambda head: head.startswith(b"dataset,"))
+
+
 def lengths_table(datasets: Sequence[Inspected]) -> "pd.DataFrame":
     """A row per dataset and length: ``dataset``, ``length`` in tokens, ``documents`` of that length."""
     return _concatenated(
         {
-            "dataset": dataset.report.prefix,
+            "dataset": dataset.shown_name,
             "length": dataset.lengths.values,
             "documents": dataset.lengths.counts,
         }
@@ -38,7 +46,7 @@ def tokens_table(datasets: Sequence[Inspected], model: Tokenizer | None) -> "pd.
     frames = []
     for dataset in datasets:
         counts = dataset.tokens
-        columns: dict[str, object] = {"dataset": dataset.report.prefix, "id": counts.values}
+        columns: dict[str, object] = {"dataset": dataset.shown_name, "id": counts.values}
         if model is not None:
             known = model.vocab_size
             columns["piece"] = [model.piece(token) if token < known else None for token in counts.values.tolist()]
@@ -55,7 +63,7 @@ def summary_table(datasets: Sequence[Inspected]) -> "pd.DataFrame":
         report = dataset.report
         rows.append(
             {
-                "dataset": report.prefix,
+                "dataset": dataset.shown_name,
                 "dtype": report.dtype,
                 "documents": report.documents,
                 "tokens": report.tokens,
@@ -73,14 +81,10 @@ def summary_table(datasets: Sequence[Inspected]) -> "pd.DataFrame":
 
 def write_tables(datasets: Sequence[Inspected], model: Tokenizer | None, folder: Path) -> list[Path]:
     """Write ``summary.csv``, ``lengths.csv`` and ``tokens.csv`` into ``folder``; returns their paths."""
-    tables = {
-        "summary": summary_table(datasets),
-        "lengths": lengths_table(datasets),
-        "tokens": tokens_table(datasets, model),
-    }
+    tables = (summary_table(datasets), lengths_table(datasets), tokens_table(datasets, model))
     paths = []
-    for name, table in tables.items():
-        path = folder / f"{name}.csv"
+    for name, table in zip(TABLES, tables, strict=True):
+        path = folder / name
         with published_file(path) as partial:
             table.to_csv(partial, index=False)
         paths.append(path)

@@ -19,7 +19,8 @@ from data_prep.inspection.dataset_blocks import (
 )
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.errors import CheckFailed
+from stage.errors import CheckFailed, InputError
+from stage.manifest import require_intact
 from stage.progress import progress
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -95,6 +96,11 @@ class Inspected:
     tokens: Counts
     blocks: DatasetBlocks
 
+    @property
+    def shown_name(self) -> str:
+        """Its prefix for tables and pictures, which hold UTF-8 only; names of files need not be."""
+        return self.report.prefix.encode(errors="backslashreplace").decode()
+
 
 def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     """Check and count one dataset.
@@ -163,6 +169,14 @@ def _vocabulary(blocks: DatasetBlocks, tokens: Counts, model: Tokenizer) -> Voca
         text_bytes_per_token=text_bytes / max(1, num_tokens),
         decoded_documents=decoded,
     )
+
+
+def require_as_made(dataset: Inspected) -> None:
+    """Raise CheckFailed where the dataset is not what its manifest says: sizes, and the MD5 of small files."""
+    try:
+        require_intact(Path(dataset.report.prefix))
+    except InputError as error:
+        raise CheckFailed(str(error)) from error
 
 
 def require_known_tokens(report: DatasetReport) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.limits.replacing import require_same_kind
 from stage.limits.sizes import require_between
 from stage.publish import published_file
 
@@ -110,6 +111,7 @@ def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float]
     """Write the file; its folder is what the prefixes in it are relative to."""
     if not is_blend_file(output.name):
         raise InputError(f"--output {output}: expected a name that ends in {SUFFIX}, by which a data path knows it")
+    require_same_kind(output, "--output", "a blend", lambda head: b'"blend"' in head)
     if len(prefixes) > MOST_DATASETS:
         raise InputError(f"{len(prefixes)} datasets in one blend; at most {MOST_DATASETS}")
     datasets = [

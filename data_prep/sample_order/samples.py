@@ -11,10 +11,13 @@ from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_tok
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
-from stage.limits.replacing import require_apart
+from stage.limits.replacing import require_apart, require_same_kind
 from stage.limits.sizes import require_between
+from stage.manifest import require_intact
 from stage.progress import progress
 from stage.publish import published_file
+
+NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,11 @@ class Samples:
 
 
 def open_samples(request: SampleRequest) -> Samples:
-    """Build the order, and find the samples in it. Raises InputError for samples that it does not have."""
+    """Build the order, and find the samples in it. Raises InputError for samples that it does not have, and for
+    a dataset that is not as its manifest says."""
+    prefixes = [Path(prefix) for prefix in parse_data_path(request.data_path)[1]]
+    for prefix in prefixes:
+        require_intact(prefix)
     windows = open_token_windows(
         request.data_path,
         sequence_length=request.sequence_length,
@@ -78,7 +85,6 @@ def open_samples(request: SampleRequest) -> Samples:
     require_between(count, 0, math.inf, "--count")
     if request.first + count > available:
         raise InputError(f"--first {request.first} --count {count}: the data path has samples 0 to {available - 1}")
-    prefixes = [Path(prefix) for prefix in parse_data_path(request.data_path)[1]]
     files = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
     return Samples(windows, request.first, count, request.sequence_length + int(request.plus_one), files)
 
@@ -89,6 +95,7 @@ def write_samples(samples: Samples, output: Path) -> tuple[int, int]:
     Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data.
     """
     require_apart(output, samples.files)
+    require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))
     shape = (samples.count, samples.width)
     header = {"descr": "<i8", "fortran_order": False, "shape": shape}
     with (

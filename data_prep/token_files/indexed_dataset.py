@@ -7,6 +7,8 @@ Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (doc
 """
 
 import hashlib
+import io
+import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -97,6 +99,9 @@ class IndexedDataset:
     """Read access to ``PREFIX.bin/.idx``.
 
     ``sizes`` int32 [S]: tokens of each sequence. ``pointers`` int64 [S]: byte offset of each sequence in ``.bin``.
+    The index is memory-mapped, so that processes share it; tokens are read by plain reads, for a page of a map that
+    cannot be read (a file cut meanwhile, a bad disk, a file server that is gone) kills the process without a word.
+
     Raises InputError when a file is missing, truncated, or not in this format.
     """
 
@@ -112,9 +117,10 @@ class IndexedDataset:
         self.document_ends: npt.NDArray[np.int64] = _unaligned_view(
             index, "<i8", header.document_ends_at, header.num_document_ends
         )
-        self._tokens = self._map_tokens()
+        self._file = self._open_tokens()
+        self._count = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
 
-    def _map_tokens(self) -> npt.NDArray[Any]:
+    def _open_tokens(self) -> io.FileIO:
         path, itemsize = bin_path(self.prefix), self.dtype.itemsize
         end = int(self.pointers[-1]) + int(self.sizes[-1]) * itemsize if len(self) else 0
         if path.stat().st_size != end:
@@ -122,7 +128,7 @@ class IndexedDataset:
                 f"{path}: {path.stat().st_size} bytes, but {idx_path(self.prefix).name} describes {end}; "
                 "one of the two is truncated or belongs to another dataset"
             )
-        return np.memmap(path, dtype=self.dtype, mode="r") if end else np.empty(0, self.dtype)
+        return io.FileIO(path)
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -134,16 +140,30 @@ class IndexedDataset:
     def tokens(self, sequence: int, start: int, stop: int) -> npt.NDArray[Any]:
         """Tokens [start, stop) of one sequence, in the dataset's own dtype.
 
-        Raises InputError where the index says that they lie outside of ``.bin``; :meth:`require_whole` finds all such.
+        Raises InputError where the index says that they lie outside of ``.bin``, and :meth:`require_whole` finds all
+        such; also where ``.bin`` was cut since it was opened.
         """
         pointer = int(self.pointers[sequence])
         first, rest = divmod(pointer, self.dtype.itemsize)
-        if rest or first < 0 or first + stop > len(self._tokens):
+        if rest or first < 0 or first + stop > self._count:
             raise InputError(
                 f"{idx_path(self.prefix)}: document {sequence} lies at byte {pointer}, tokens {start} to {stop - 1} "
                 f"of it outside of {bin_path(self.prefix).name}; make the dataset again"
             )
-        return self._tokens[first + start : first + stop]
+        tokens = np.empty(max(0, stop - start), self.dtype)
+        self._read((first + start) * self.dtype.itemsize, tokens.view(np.uint8).data)
+        return tokens
+
+    def _read(self, offset: int, data: memoryview) -> None:
+        path, done = bin_path(self.prefix), 0
+        while done < len(data):
+            try:
+                got = os.preadv(self._file.fileno(), [data[done:]], offset + done)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            if not got:
+                raise InputError(f"{path}: became shorter while it was read; make the dataset again")
+            done += got
 
     def require_whole(self) -> None:
         """Raise InputError where a length or a pointer is not what the lengths before it make it. Reads the index."""

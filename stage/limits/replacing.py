@@ -1,12 +1,14 @@
 """What ``--force`` may replace: what this stage made, and nothing else."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
 from stage.manifest import Manifest, is_current, is_unfinished, manifest_path, read_manifest, record_of
+
+HEAD_BYTES = 1 << 12
 
 
 def require_apart(output: Path, inputs: Sequence[Path]) -> None:
@@ -55,6 +57,21 @@ def require_replaceable(
                 "or choose another output"
             )
     return manifest
+
+
+def require_same_kind(path: Path, option: str, kind: str, begins: Callable[[bytes], bool]) -> None:
+    """What an output that has no manifest may replace: a file of its own kind, by how that ``begins``, or an empty one.
+
+    Raises InputError, naming ``option``, for anything else that has its name.
+    """
+    if not os.path.lexists(path):
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        if not head or begins(head):
+            return
+    raise InputError(f"{option} {path}: exists and is not {kind}; choose another name, or remove it yourself")
 
 
 def must_be_made(

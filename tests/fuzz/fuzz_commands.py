@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -26,19 +27,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checksums.md5_list import digest_folder, read_list
+from stage.digest import md5_file
 from tests.forked import run_forked, run_module
 from tests.fuzz.failing_calls import CHANGES, FailingCall, failing_call_at_random, preload, run_with_failing_call
 from tests.fuzz.fuzzed_commands import COMMANDS, HOSTILE, PATHS, FuzzedCommand, prepare
+from tests.fuzz.plain_pipeline import wrong_dataset
 from tests.fuzz.user_files import KEEPS_SIZE, UserFiles
 from tests.support import REPOSITORY
 
 SECONDS = 60.0
 MEMORY_BYTES = 1 << 30
 LONGEST_ERROR = 1500
-DIFFERS = ("common.pt", ".manifest.json", ".md5", ".metadata", ".svg")
-"""Endings of files whose bytes differ every time: PyTorch's, Matplotlib's, and what holds sums or times."""
+IN_POSIX_LOCALE = 0.02
+DIFFERS = ("common.pt", ".manifest.json", ".md5", ".metadata")
+"""Endings of files whose bytes differ every time: PyTorch's, and what holds sums or times."""
 ODD_OUTPUTS = ("b c", "n\nl", "\udcfe", "back\\slash", "a" * 240)
-NOT_OUTPUT = ("mine", "lock", ".owner")
+NOT_OUTPUT = ("mine", "lock", ".owner", ".partial")
 
 
 @dataclass(frozen=True)
@@ -138,16 +142,16 @@ class Case:
             return {}
         found = {}
         for path in sorted(self.there.iterdir()):
-            if not path.name.startswith(self.output.name) or path.name.endswith((".partial", *NOT_OUTPUT)):
+            if not path.name.startswith(self.output.name) or path.name.endswith(NOT_OUTPUT) or path.is_symlink():
                 continue
-            if path.is_dir() and not path.is_symlink():
+            if path.is_dir():
                 sums = path.with_name(path.name + ".md5")
-                digests = digest_folder(path)
+                digests = {name: md5 for name, md5 in digest_folder(path).items() if not name.endswith(NOT_OUTPUT)}
                 if sums.is_file() and path.with_name(path.name + ".manifest.json").is_file():
                     assert read_list(sums) == digests, f"{path} is not as its list says"
                 found.update({f"{path.name}/{name}": md5 for name, md5 in digests.items()})
             elif path.is_file():
-                found.update({path.name: digest_folder(self.there)[path.name]})
+                found[path.name] = md5_file(path)
         return {name: "" if name.endswith(DIFFERS) else md5 for name, md5 in found.items()}
 
     def begin_anew(self) -> None:
@@ -165,10 +169,27 @@ class Case:
 
     def run(self, fault: FailingCall | None = None, counts: str = "") -> "subprocess.CompletedProcess[str]":
         if fault is None and not counts:
+            if self.hostile and self.draw.random() < IN_POSIX_LOCALE:
+                return self._run_in_posix_locale()
             return run_forked(_limited, self.words, folder=self.folder, timeout=SECONDS)
         failing = ["open", "0", "EIO", ""] if fault is None else fault.words()
         words = [str(self.folder), counts, *failing, *self.words]
         return run_forked(run_with_failing_call, words, folder=self.folder, timeout=SECONDS)
+
+    def _run_in_posix_locale(self) -> "subprocess.CompletedProcess[str]":
+        """In an interpreter of its own, for the locale holds from its start."""
+        locale = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONPATH": str(REPOSITORY)}
+        words = [sys.executable, "-m", *self.words]
+        return subprocess.run(
+            words,
+            cwd=self.folder,
+            env={**os.environ, **locale},
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=SECONDS,
+            check=False,
+        )
 
 
 def _limited(arguments: list[str]) -> None:
@@ -207,7 +228,8 @@ def problem_with(case: Case, done: "subprocess.CompletedProcess[str]", before: d
         return "an error that is not one line"
     if errors and len(errors[0]) > LONGEST_ERROR:
         return f"an error of {len(errors[0])} characters"
-    if errors and not any(mark in errors[0] for mark in ("/", "--", "'", "worker", "=")):
+    named = [*"/='", "--", "worker", *(word for word in case.words if word.strip())]
+    if errors and not any(word in errors[0] for word in named):
         return "an error that names no option and no file"
     return None
 
@@ -218,8 +240,12 @@ def wrongly_published(case: Case, done: "subprocess.CompletedProcess[str]") -> s
         found = case.published()
     except AssertionError as error:
         return str(error)
-    values_only = any(kind in KEEPS_SIZE for _, kind in case.user.damaged)
-    if not found or case.output is None or not case.user.damaged or values_only or done.returncode:
+    if done.returncode or not found:
+        return None
+    if case.command.name == "preprocess":
+        return preprocess_differs(case)
+    values_only = any(kind in KEEPS_SIZE or _is_text(path) for path, kind in case.user.damaged)
+    if not case.user.damaged or values_only or case.command.tool == "checksums":
         return None
     case.begin_anew()
     good = case.run()
@@ -228,12 +254,39 @@ def wrongly_published(case: Case, done: "subprocess.CompletedProcess[str]") -> s
     return None
 
 
+def _is_text(path: Path) -> bool:
+    """Whether less or more of it is as good as before."""
+    return path.name.endswith((".json", ".gz", ".zst", ".txt", ".hashes")) and not path.name.endswith("blend.json")
+
+
+def preprocess_differs(case: Case) -> str | None:
+    """How a dataset differs from what a plain pipeline makes of the same files."""
+    output = case.output
+    if output is None or not output.with_name(output.name + ".manifest.json").exists():
+        return None
+    options = case.words
+    if any(option in options for option in ("--shard", "--text-key", "--filter")) or len(options) != len(set(options)):
+        return None
+    inputs = options[options.index("--input") + 1 : options.index("--tokenizer")]
+    model = Path(options[options.index("--tokenizer") + 1])
+    try:
+        return wrong_dataset(
+            output,
+            [Path(path) for path in inputs],
+            model,
+            skip="skip" in options,
+            append_eod="--append-eod" in options,
+        )
+    except Exception as error:  # the plain pipeline, too, found a file damaged
+        return f"published, though a plain pipeline fails: {type(error).__name__}: {error}"
+
+
 def try_fault(case: Case) -> "tuple[int | None, str | None]":
     """Status and problem of a case with a fault."""
     counts = _counts(case)
     if isinstance(counts, str):
         return None, counts
-    expected, seen = counts
+    expected, seen, usual = counts
     victims = sorted(path for path in case.user.path.rglob("*") if path.is_file()) or [case.there / "mine"]
     fault = failing_call_at_random(case.draw, seen, victims)
     if fault.what in CHANGES:
@@ -249,14 +302,14 @@ def try_fault(case: Case) -> "tuple[int | None, str | None]":
     told += f"\n  {done.stderr[-900:]}"
     killed = fault.what == "kill" and done.returncode == -signal.SIGKILL
     problem = None if killed else problem_with(case, done, before)
-    if problem is None and done.returncode == 1 and fault.what not in CHANGES:
+    if problem is None and done.returncode == 1 and usual != 1 and fault.what not in CHANGES:
         problem = "a check failed, where a system call did"
     problem = problem or _after_fault(case, fault, done.returncode, expected)
     return done.returncode, problem and problem + told
 
 
-Faultless = tuple[dict[str, str], dict[str, int]]
-"""What a command publishes without a fault, and its calls of each kind."""
+Faultless = tuple[dict[str, str], dict[str, int], int]
+"""What a command publishes without a fault, its calls of each kind, and its status."""
 FAULTLESS: dict[str, Faultless] = {}
 """By the command's words."""
 
@@ -269,7 +322,7 @@ def _counts(case: Case) -> Faultless | str:
         good = case.run(counts=str(counts))
         if good.returncode not in (0, 1) or not counts.exists():
             return f"status {good.returncode} without a fault\n  {case.words}\n  {good.stderr[-900:]}"
-        FAULTLESS[key] = case.published(), json.loads(counts.read_text())
+        FAULTLESS[key] = case.published(), json.loads(counts.read_text()), good.returncode
         case.begin_anew()
     return FAULTLESS[key]
 
@@ -303,8 +356,8 @@ def _after_fault(case: Case, fault: FailingCall, status: int, expected: dict[str
 
 
 def commands_of(name: str | None) -> list[FuzzedCommand]:
-    """All, or those whose tool and name hold ``name``."""
-    return [command for command in COMMANDS if name is None or name in f"{command.tool} {command.name}"]
+    """All, or those in whose tool and name the pattern ``name`` is found."""
+    return [command for command in COMMANDS if name is None or re.search(name, f"{command.tool} {command.name}")]
 
 
 def try_case(seed: int, sources: Path, folder: Path, kind: str, name: str | None = None) -> Found:
@@ -325,7 +378,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--command", help="only those whose tool and name hold this")
+    parser.add_argument("--command", help="only those in whose tool and name this pattern is found")
     parser.add_argument("--kind", choices=("files", "fault"), help="only these")
     chosen = parser.parse_args()
     ends: Counter[tuple[str, int | None]] = Counter()
@@ -340,8 +393,13 @@ def main() -> None:
             folder = Path(place, "case")  # the same for all: paths may be in what is written
             folder.mkdir()
             kind = chosen.kind or ("files", "fault")[seed % 2]
-            found = try_case(seed, sources, folder, kind, chosen.command)
+            try:
+                found = try_case(seed, sources, folder, kind, chosen.command)
+            except Exception as error:
+                found = Found("this script", None, f"{type(error).__name__}: {error}")
             shutil.rmtree(folder)
+            if seed % 100 == 99:
+                print(f"… {seed - chosen.seed + 1:,} cases", file=sys.stderr, flush=True)
             ends[found.command, found.status] += 1
             if found.problem is not None:
                 broken += 1

@@ -71,7 +71,6 @@ COMMANDS = (
             "--on-bad-line": ["skip", "stop"],
             "--shard": ["0/2", "1/2"],
             "--text-key": ["text"],
-            "--filter": ["nowhere.py:f"],
         },
         flags=("--force", "--append-eod", "--json"),
     ),
@@ -114,8 +113,16 @@ COMMANDS = (
         output="x.npy",
         options={"--seq-length": ["8"], "--num-samples": ["9", "-1"], "--seed": ["1"]},
         sometimes={"--first": ["2"], "--count": ["3"]},
-        sometimes_reads={"--tokenizer": "m.model"},
         flags=("--plus-one", "--documents", "--json"),
+    ),
+    FuzzedCommand(
+        "data_prep",
+        "samples",
+        reads={"--data-path": "c.idx", "--tokenizer": "m.model"},
+        writes="--output",
+        output="x.npy",
+        options={"--seq-length": ["8"], "--num-samples": ["9", "-1"], "--seed": ["1"]},
+        flags=("--documents", "--json"),
     ),
     FuzzedCommand(
         "data_prep",
@@ -129,7 +136,7 @@ COMMANDS = (
     FuzzedCommand(
         "data_prep",
         "inspect",
-        reads={"--data-path": "[abc].idx"},
+        reads={"--data-path": "c.idx"},
         sometimes_reads={"--against": "[abc].idx", "--tokenizer": "m.model"},
         writes="--tables",
         flags=("--json",),
@@ -150,9 +157,16 @@ COMMANDS = (
         several=("--input",),
         writes="--output",
         output="x.blend.json",
-        sometimes={"--weights": ["tokens", "equal", "file"], "--temperature": ["2", "0.5"]},
-        sometimes_reads={"--weights-file": "weights.txt"},
+        sometimes={"--weights": ["tokens", "equal"], "--temperature": ["2", "0.5"]},
         flags=("--json",),
+    ),
+    FuzzedCommand(
+        "data_prep",
+        "blend",
+        reads={"--input": "a.idx", "--weights-file": "weights.txt"},
+        writes="--output",
+        output="x.blend.json",
+        options={"--weights": ["file"]},
     ),
     FuzzedCommand(
         "data_prep",
@@ -319,7 +333,7 @@ def _prepare_datasets(folder: Path) -> None:
     preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1, reading=Reading())
     both = [folder / "a", folder / "c"]
     write_blend(folder / "ab.blend.json", both, [0.3, 0.7], [IndexedDataset(prefix).num_tokens for prefix in both])
-    (folder / "weights.txt").write_text("0.5 a\n0.5 c\n")
+    (folder / "weights.txt").write_text("0.5 a\n")
 
 
 def _prepare_checkpoints(folder: Path) -> None:

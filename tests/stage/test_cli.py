@@ -77,6 +77,32 @@ def test_a_command_is_parsed_and_run(
     assert capsys.readouterr().out == printed
 
 
+@dataclass(frozen=True)
+class _Total:
+    """Print a sum."""
+
+    first_numbers: tuple[int, ...]
+    more: tuple[int, ...] = ()
+
+    def run(self) -> None:
+        print(sum(self.first_numbers + self.more))
+
+
+def test_an_option_of_several_values_has_one_at_least(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, status, printed in (
+        (["--first-numbers", "1", "2"], 0, "3\n"),
+        (["--first-numbers"], 2, "error: --first-numbers: expected one value or more, got none (see --help)\n"),
+    ):
+        monkeypatch.setattr("sys.argv", ["sums", "total", *words])
+        with pytest.raises(SystemExit) as leaving:
+            run_command(lambda: run_subcommand("sums", "Sums.", {"add": _Add, "total": _Total}))
+        gc.unfreeze()
+        captured = capsys.readouterr()
+        assert (leaving.value.code, captured.out + captured.err) == (status, printed)
+
+
 def test_help_and_unknown_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for word, status, phrase in (("--help", 0, "usage: python -m sums"), ("subtract", 2, "error: ")):
         monkeypatch.setattr("sys.argv", ["sums", word])

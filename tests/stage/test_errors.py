@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +39,51 @@ def test_what_a_file_is_called_does_not_reach_the_terminal(capsys: pytest.Captur
 
     with pytest.raises(SystemExit):
         run_command(run)
-    assert capsys.readouterr().err == "error: ?[31mred??.txt: no such file\n"
+    assert capsys.readouterr().err == "error: ?[31mred\\xff?.txt: no such file\n"
+
+
+@pytest.mark.parametrize("name", ["read_bytes", "read_through_a_handle", "in_a_thread"])
+def test_an_error_of_an_open_file_names_it(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Reading a folder's handle fails as reading from a bad disk does: without a name."""
+
+    def read(place: Path) -> None:
+        handle = os.open(place, os.O_RDONLY)
+        try:
+            os.read(handle, 1)
+        finally:
+            os.close(handle)
+
+    def fail(number: int) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    class Bad(type(tmp_path)):  # type: ignore[misc]
+        def read_bytes(self) -> bytes:
+            return fail(5)
+
+    def in_a_thread() -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(read, tmp_path).result()
+
+    command = {
+        "read_bytes": lambda: print(Bad(tmp_path).read_bytes()),
+        "read_through_a_handle": lambda: read(tmp_path),
+        "in_a_thread": in_a_thread,
+    }[name]
+    with pytest.raises(SystemExit) as leaving:
+        run_command(command)
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}: ")
+
+
+def test_a_message_of_any_length_is_a_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def run() -> None:
+        raise InputError(f"{'a' * 99_999}: File name too long")
+
+    with pytest.raises(SystemExit):
+        run_command(run)
+    told = capsys.readouterr().err
+    assert len(told) < 1300
+    assert told.endswith(": File name too long\n")
 
 
 def test_our_own_bugs_keep_their_traceback() -> None:

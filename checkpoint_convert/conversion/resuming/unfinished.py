@@ -57,10 +57,15 @@ def unfinished(output: Path, purpose: Mapping[str, Any], shard: TaskShard | None
     """
     folder, writer = _opened(output, purpose), writer_of(shard)
     with ExitStack() as stack:
-        claim = stack.enter_context(only_one_in(folder, BUSY, name=writer + LOCK))
-        _exclude(folder, writer, stack)
-        (folder / FILES).mkdir(exist_ok=True)
-        journal = Journal(folder / (writer + SUFFIX), still_written(folder / FILES, read_journals(folder)))
+        try:
+            claim = stack.enter_context(only_one_in(folder, BUSY, name=writer + LOCK))
+            _exclude(folder, writer, stack)
+            (folder / FILES).mkdir(exist_ok=True)
+            journal = Journal(folder / (writer + SUFFIX), still_written(folder / FILES, read_journals(folder)))
+        except FileNotFoundError as error:
+            raise InputError(
+                f"{folder}: gone meanwhile, for another process has finished or removed it; run the command again"
+            ) from error
         try:
             yield UnfinishedConversion(folder, journal, claim)
         finally:
@@ -158,4 +163,6 @@ def _finish(folder: Path, output: Path) -> None:
         os.replace(folder / sums.name, sums)
     os.replace(manifest_path(folder / output.name), manifest_path(output))
     sync_to_disk(output.parent)
-    shutil.rmtree(folder, ignore_errors=True)
+    aside = own_partial_path(output)
+    folder.rename(aside)  # whoever comes late finds nothing, rather than adds to what is being removed
+    shutil.rmtree(aside, ignore_errors=True)

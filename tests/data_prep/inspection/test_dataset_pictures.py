@@ -29,6 +29,15 @@ def test_the_picture(suffix: str, tmp_path: Path) -> None:
     assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted([".bin", ".idx", suffix])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a\udcfe", "$x", "$a_b$", r"$\foo$", "x\ny"])
+def test_names_of_any_kind_are_drawn(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    prefix = write_documents(tmp_path / name, [[1] * length for length in (1, 5)])
+    InspectDatasetCommand(prefix, picture=tmp_path / "p.svg").run()
+    assert (tmp_path / "p.svg").read_bytes().startswith(b"<?xml")
+
+
 def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_dataset(tmp_path / "x", SIZES)
     with monkeypatch.context() as patched:
@@ -38,4 +47,6 @@ def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             InspectDatasetCommand(tmp_path / "x", picture=tmp_path / "p.svg").run()
     arguments = ["inspect", "--data-path", tmp_path / "x", "--picture"]
     assert_refused(command("data_prep", *arguments, tmp_path / "p.jpg"), "ends in .svg or .png")
+    (tmp_path / "p.svg").write_text("the user's")
+    assert_refused(command("data_prep", *arguments, tmp_path / "p.svg"), "exists and is not a .svg picture")
     assert command("data_prep", *arguments[:-1]).returncode == 0

@@ -29,6 +29,12 @@ def test_tables_for_notebooks(corpus_tokenizer: Path, tmp_path: Path) -> None:
     assert "piece" not in tokens_table([one], None).columns
 
 
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    dataset = inspect_dataset(write_documents(tmp_path / "a\udcfe", [[1, 2]]), None)
+    tables = [lengths_table([dataset]), tokens_table([dataset], None), summary_table([dataset])]
+    assert [table["dataset"].tolist()[0] for table in tables] == [f"{tmp_path}/a\\udcfe"] * 3
+
+
 def test_tables_as_files(corpus_tokenizer: Path, tmp_path: Path) -> None:
     prefix = write_documents(tmp_path / "a", [[300, 300, 301], [7]])
     words = ["--data-path", prefix, "--tokenizer", corpus_tokenizer, "--tables", tmp_path / "tables"]

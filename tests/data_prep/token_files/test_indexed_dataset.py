@@ -1,6 +1,10 @@
 """The .bin/.idx format, byte by byte."""
 
+import os
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +16,7 @@ from data_prep.token_files import indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path, token_dtype
 from stage.digest import md5_file
 from stage.errors import InputError
-from tests.support import golden, write_dataset, write_golden_corpora
+from tests.support import REPOSITORY, golden, write_dataset, write_golden_corpora
 
 
 def test_bytes_of_a_small_dataset(tmp_path: Path) -> None:
@@ -86,3 +90,49 @@ def test_index_is_written_in_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     np.testing.assert_array_equal(dataset.sizes, sizes)
     np.testing.assert_array_equal(dataset.pointers, 2 * (np.cumsum(sizes) - sizes))
     np.testing.assert_array_equal(dataset.document_ends, np.arange(101))
+
+
+def test_tokens_of_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [4, 6000])
+    dataset = IndexedDataset(tmp_path / "x")
+    os.truncate(bin_path(tmp_path / "x"), 5000)
+    assert len(dataset.tokens(1, 0, 9)) == 9
+    with pytest.raises(InputError, match=r"x\.bin: became shorter while it was read"):
+        dataset.tokens(1, 2000, 6000)
+
+
+def test_reads_that_fail_name_the_file_and_short_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = write_dataset(tmp_path / "x", [4, 600])
+    dataset, real = IndexedDataset(tmp_path / "x"), os.preadv
+    monkeypatch.setattr(os, "preadv", lambda handle, data, offset: real(handle, [data[0][:7]], offset))
+    assert dataset.tokens(1, 0, 600).tolist() == tokens[4:].tolist()
+
+    def bad_disk(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", bad_disk)
+    with pytest.raises(OSError, match=r"Input/output error: '.*x\.bin'"):
+        dataset.tokens(1, 0, 600)
+
+
+@pytest.mark.slow
+def test_an_index_that_is_cut_while_it_is_read_ends_the_process_with_a_word(tmp_path: Path) -> None:
+    """It is memory-mapped, which nothing can mend; but the signal says where."""
+    write_dataset(tmp_path / "x", [1] * 100_000)
+    code = f"""
+import os
+from pathlib import Path
+from data_prep.token_files.indexed_dataset import IndexedDataset
+from stage.errors import run_command
+
+def read() -> None:
+    dataset = IndexedDataset(Path({str(tmp_path / "x")!r}))
+    os.truncate({str(tmp_path / "x.idx")!r}, 100)
+    dataset.require_whole()
+
+run_command(read)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGBUS
+    assert "Bus error" in done.stderr
+    assert "in require_whole" in done.stderr

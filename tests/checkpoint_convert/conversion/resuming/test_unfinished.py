@@ -1,10 +1,12 @@
 """OUTPUT.partial: ours or not, of this purpose or another, filled by one process or by several."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import stage.lock
+from checkpoint_convert.conversion.resuming import unfinished as module
 from checkpoint_convert.conversion.resuming.journal import WrittenFile
 from checkpoint_convert.conversion.resuming.source_files import state_of
 from checkpoint_convert.conversion.resuming.unfinished import UnfinishedConversion, unfinished
@@ -36,6 +38,21 @@ def test_it_stays_where_something_was_written_and_goes_otherwise(tmp_path: Path)
     with unfinished(output, {"stage": "y"}, None) as work:
         assert work.journal.resumed == 0
         assert list(work.files.iterdir()) == []
+
+
+def test_a_folder_that_goes_while_one_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has published it, or removed it."""
+    opened = module._opened
+
+    def opened_and_gone(*given: object) -> Path:
+        folder = opened(*given)  # type: ignore[arg-type]
+        shutil.rmtree(folder)
+        return folder
+
+    monkeypatch.setattr(module, "_opened", opened_and_gone)
+    with pytest.raises(InputError, match="run the command again"), unfinished(tmp_path / "out", PURPOSE, None):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
