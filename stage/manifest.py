@@ -19,8 +19,7 @@ from typing import Any
 
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.folders import walked
-from stage.publish import beside, write_text
+from stage.publish import beside, walked, write_text
 
 ASKED_AT_ONCE = 16
 """Files whose sizes are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from stage.claims.process_identity import next_own_name, this_process
 from stage.errors import InputError
-from stage.folders import walked
 
 PARTIAL = ".partial"
 OWN_NAME = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9]+(\.old)?\.partial")
@@ -150,6 +149,20 @@ def sync_folder(path: Path) -> None:
     found = list(walked(path))
     sync_all(Path(folder, name) for folder, names in found for name in names)
     sync_all(Path(folder) for folder, _ in found)
+
+
+def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each folder, and the names of what lies in it and is no folder. What is gone meanwhile is left out.
+
+    Raises OSError, naming the folder, for one that cannot be read: ``os.walk`` would take it as empty.
+    """
+    for inner, _, names in os.walk(folder, onerror=_raise_unless_gone):
+        yield inner, names
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def sync_all(paths: Iterable[Path]) -> None:

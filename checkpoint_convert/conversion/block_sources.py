@@ -16,7 +16,7 @@ from checkpoint_convert.formats.boxes import Box, chunk_parts
 from checkpoint_convert.formats.chunk_files import chunk_key, open_chunk, require_chunk
 from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata
 from stage.errors import InputError
-from stage.folders import walked
+from stage.publish import walked
 
 DAMAGED: Any = isal_zlib.error
 GZIP = 31

@@ -13,7 +13,7 @@ from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.chunk_files import chunk_key, require_chunk
 from checkpoint_convert.formats.zarr_arrays import open_array
 from stage.errors import InputError
-from stage.folders import walked
+from stage.publish import walked
 
 LARGEST_CHUNK_BYTES = 1 << 30
 """Of a chunk that can only be decoded whole; the benchmark's are 40 MB."""

@@ -8,6 +8,7 @@ import pytest
 
 from stage.claims.process_identity import this_process
 from stage.errors import InputError
+from stage.manifest import record_of
 from stage.publish import (
     LEFT_S,
     beside,
@@ -15,7 +16,9 @@ from stage.publish import (
     published_file,
     published_folder,
     remove_left_partials,
+    sync_folder,
     sync_to_disk,
+    walked,
     write_text,
 )
 
@@ -133,3 +136,27 @@ def test_failed_syncs_are_told_and_missing_ones_are_not(
 def test_what_has_no_name_has_nothing_beside_it(path: str) -> None:
     with pytest.raises(InputError, match="has no name of its own"):
         beside(Path(path), ".bin")
+
+
+def test_all_files_of_all_folders(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name in ("1", "a/2", "a/b/3"):
+        (tmp_path / name).touch()
+    found = {os.path.join(folder, name) for folder, names in walked(tmp_path) for name in names}
+    assert found == {str(tmp_path / name) for name in ("1", "a/2", "a/b/3")}
+    assert list(walked(tmp_path / "none")) == []
+
+
+def test_one_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    real = os.scandir
+
+    def failing(path: str) -> object:
+        if str(path).endswith("/a"):
+            raise OSError(5, "Input/output error", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    for go_through in (lambda path: list(walked(path)), lambda path: record_of(path, "x", None), sync_folder):
+        with pytest.raises(OSError, match="/a'"):
+            go_through(tmp_path)
