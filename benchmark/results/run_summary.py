@@ -141,6 +141,11 @@ class RunSummary:
         return self.status == "success"
 
     @property
+    def was_aborted(self) -> bool:
+        """Ended on purpose before the target was met: perhaps within a block, with steps after its last evaluation."""
+        return self.status == "aborted" and self.reached is None
+
+    @property
     def trained_tokens(self) -> float | None:
         """Since the initial checkpoint, at the last evaluation; failing that, what train_samples says."""
         tokens = [evaluation.tokens for evaluation in self.evaluations if evaluation.tokens is not None]

@@ -198,7 +198,7 @@ def excused(checks: Iterable[ToolVerdict], sets: Sequence[ResultSet]) -> tuple[T
         wrong = [
             check for check in found if check.tool == COMPLIANCE.name and check.subject in names and not check.passed
         ]
-        failed = {str(run.log.path) for run in one.runs if run.status == "aborted" and run.reached is None}
+        failed = {str(run.log.path) for run in one.runs if run.was_aborted}
         if len(names) == RUNS and len(wrong) == 1 and wrong[0].outcome == "failed" and wrong[0].subject in failed:
             may_fail.add(wrong[0].subject)
     return tuple(

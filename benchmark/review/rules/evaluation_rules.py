@@ -180,11 +180,19 @@ def stop_status(run: Run) -> Iterator[Deviation]:
 
 
 def trained_tokens(run: Run) -> Iterator[Deviation]:
-    """train_samples and trained_samples are the tokens at the stop, in every published log."""
+    """train_samples and trained_samples are the tokens at the stop, in every published log; those of an aborted run may
+    be within a block that it did not finish."""
     last = run.evaluations[-1].tokens if run.evaluations else None
+    size, judged = run.global_batch_size, run.judged or GPT3
+    unfinished = judged.tokens_per_evaluation(size) if size and run.was_aborted else 0
     for key in ("train_samples", "trained_samples"):
         event = run.log.first(key)
-        if event is not None and event.number is not None and last is not None and event.number != last:
+        if (
+            event is not None
+            and event.number is not None
+            and last is not None
+            and not (event.number == last or last < event.number < last + unfinished)
+        ):
             found, due = f"{key} {event.number:,.0f}", f"{last:,.0f}, the tokens at the last evaluation"
             yield at(run, event, found, due, "log the tokens trained since the checkpoint")
 

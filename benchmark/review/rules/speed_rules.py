@@ -113,7 +113,9 @@ def _steps_and_blocks(run: Run, limit: float, longer: bool) -> Iterator[Deviatio
 
 def step_tokens(run: Run) -> Iterator[Deviation]:
     """metadata.step of steps: tokens that grow, up to those of the run."""
-    trained, before = run.trained_tokens, 0.0
+    size, judged, before = run.global_batch_size, run.judged or GPT3, 0.0
+    unfinished = judged.tokens_per_evaluation(size) if size and run.was_aborted else 0
+    trained = None if run.trained_tokens is None else run.trained_tokens + unfinished
     for step in run.step_seconds:
         if step.tokens is None or trained is None:
             continue
@@ -205,8 +207,8 @@ def long_after_stop(run: Run) -> Iterator[Deviation]:
 
 
 def throughput(run: Run) -> Iterator[Deviation]:
-    """Logged tokens per second against tokens over run time."""
-    if not run.throughput or not run.tokens_per_s or (run.run_ms or 0) < SHORTEST_RUN_MS:
+    """Logged tokens per second against tokens over run time; an aborted run has time after its last evaluation."""
+    if run.was_aborted or not run.throughput or not run.tokens_per_s or (run.run_ms or 0) < SHORTEST_RUN_MS:
         return
     logged = run.throughput[len(run.throughput) // 2]
     if len(run.throughput) == 1:

@@ -50,6 +50,29 @@ def _in_block(one: SubmissionOnTrial) -> None:
     abort(one.logs[1], 7, whole_block=False)
 
 
+@honest("second run aborted in a block, all of its tokens counted", "kept")
+def _counted(one: SubmissionOnTrial) -> None:
+    log = one.logs[1]
+    block = log.place("block_start", 7)
+    step = [record for record in log.records[block:] if record["key"] == "tracked_stats"][:5]
+    abort(log, 6, whole_block=False)
+    log.records[log.place("run_stop") : log.place("run_stop")] = step
+    tokens = log.records[log.place("eval_accuracy", -1)]["metadata"]["epoch_num"] + 5 * 4_194_304
+    stop = max((record["time_ms"] for record in step), default=0)
+    for record in log.records[log.place("run_stop") :]:
+        record["time_ms"] = max(record["time_ms"], stop + 1)
+        if record["key"] in ("train_samples", "trained_samples"):
+            record["value"] = tokens
+
+
+@honest("first run aborted before its first evaluation", "kept")
+def _before_any(one: SubmissionOnTrial) -> None:
+    log = one.logs[0]
+    abort(log, 0)
+    for key in ("eval_start", "eval_stop", "eval_accuracy", "block_stop"):
+        log.without(key)
+
+
 @honest("one run aborted after its first evaluation", "kept")
 def _at_once(one: SubmissionOnTrial) -> None:
     abort(one.logs[0], 0)
