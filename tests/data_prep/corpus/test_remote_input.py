@@ -77,6 +77,6 @@ def test_a_reader_that_is_killed_is_no_end_of_the_file(folder: Path) -> None:
 def _children() -> set[int]:
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
+        with contextlib.suppress(OSError):  # a thread that has just ended
             found |= set(map(int, (task / "children").read_text().split()))
     return found
