@@ -22,8 +22,12 @@ class Accelerator:
 
 
 ACCELERATORS = {
+    "GB200": Accelerator(r"GB200", 2500.0, "NVIDIA GB200 data sheet, from memory"),
     "B200": Accelerator(r"B200|Blackwell", 2250.0, "docs/facts/peers.md 1.0; from memory", 180),
+    "GH200": Accelerator(r"GH200", 989.4, "NVIDIA GH200 data sheet, from memory"),
+    "H200 NVL": Accelerator(r"H200.*NVL", 835.5, "NVIDIA H200 data sheet, from memory"),
     "H200": Accelerator(r"H200", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 141),
+    "H100 NVL": Accelerator(r"H100.*NVL", 835.5, "NVIDIA H100 NVL data sheet, from memory"),
     "H100 PCIe": Accelerator(r"H100.*PCI", 756.0, "NVIDIA H100 data sheet, from memory"),
     "H100 SXM": Accelerator(r"H100", 989.4, "docs/facts/peers.md 1.0; ml-engineering", 80),
     "A100-80GB": Accelerator(r"A100.*80", 312.0, "docs/facts/peers.md 1.0; ml-engineering", 80),
@@ -34,8 +38,12 @@ ACCELERATORS = {
     "Trillium": Accelerator(r"(?i)trillium|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
 }
 """By name; where several patterns match, the first is meant."""
+A_PART = re.compile(r"\bMIG\b")
+"""In the name of a device that is a part of an accelerator: its peak is another one."""
 
 
 def accelerator_named(model: str) -> str | None:
-    """The name of the first entry whose pattern is found in ``model``."""
+    """The name of the first entry whose pattern is found in ``model``; None for a part of a device, and unknown ones."""
+    if A_PART.search(model):
+        return None
     return next((name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, model)), None)

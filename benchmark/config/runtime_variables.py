@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
 
-ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 PCIe", "H200")
+ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 NVL", "H100 PCIe", "H200", "H200 NVL", "GH200")
 """Accelerators that start kernels in the order in which they were handed over only where there is one queue."""
 
 

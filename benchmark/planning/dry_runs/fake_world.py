@@ -24,8 +24,12 @@ CAPABILITIES: dict[str, Capability] = {
     "A100": (8, 0),
     "H100 PCIe": (9, 0),
     "H100 SXM": (9, 0),
+    "H100 NVL": (9, 0),
     "H200": (9, 0),
+    "H200 NVL": (9, 0),
+    "GH200": (9, 0),
     "B200": (10, 0),
+    "GB200": (10, 0),
 }
 """CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory)."""
 

@@ -24,7 +24,7 @@ COUNTS_IN_NAMES = (
 CORES_PER_CHIP = 2
 """TPU v4 and v5p are sold and named by their cores."""
 MAKERS = {
-    "NVIDIA": ("B200", "H200", "H100 PCIe", "H100 SXM", "A100-80GB", "A100"),
+    "NVIDIA": ("GB200", "B200", "GH200", "H200 NVL", "H200", "H100 NVL", "H100 PCIe", "H100 SXM", "A100-80GB", "A100"),
     "Google": ("TPU v5p", "TPU v5e", "Trillium"),
     "Intel": ("Gaudi 2",),
 }

@@ -10,7 +10,12 @@ from benchmark.config.accelerators import ACCELERATORS, accelerator_named
     [
         ("NVIDIA H100-SXM5-80GB", "H100 SXM"),
         ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA H100 NVL", "H100 NVL"),
         ("NVIDIA H200", "H200"),
+        ("NVIDIA H200 NVL", "H200 NVL"),
+        ("NVIDIA GH200 480GB", "GH200"),
+        ("NVIDIA GB200", "GB200"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
         ("NVIDIA A100-SXM4-40GB", "A100"),
         ("NVIDIA Blackwell GPU", "B200"),

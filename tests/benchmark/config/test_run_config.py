@@ -81,7 +81,7 @@ def test_benchmarks_that_are_refused(change: dict[str, Any], complaint: str) -> 
     [
         ({"nodes": 0}, "nodes 0: expected at least 1; change --nodes"),
         ({"micro_batch_size": 0}, "change --micro-batch-size"),
-        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are B200, H200"),
+        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB200, B200, GH200"),
         ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
         ({"replicas": 5}, "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
         ({"compile": True}, "a pipeline or --keep-unsharded keeps them whole; leave --compile out"),
