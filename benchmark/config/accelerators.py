@@ -43,7 +43,7 @@ A_PART = re.compile(r"\bMIG\b")
 
 
 def accelerator_named(model: str) -> str | None:
-    """The name of the first entry whose pattern is found in ``model``; None for a part of a device, and unknown ones."""
+    """The first entry whose pattern is found in ``model``; None for a part of a device and for unknown ones."""
     if A_PART.search(model):
         return None
     return next((name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, model)), None)
