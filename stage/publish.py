@@ -19,7 +19,8 @@ from stage.claims.process_identity import next_own_name, this_process
 from stage.errors import InputError
 
 PARTIAL = ".partial"
-OWN_NAME = re.compile(r"\.([0-9a-f]{8})-([0-9]+)-[0-9]+(\.old)?\.partial")
+OWN_NAME = re.compile(r"(?:\.manifest\.json|\.md5)?\.([0-9a-f]{8})-([0-9]+)-[0-9]+(\.old)?\.partial")
+"""After the output's name; its list and manifest may have been left half-written, too."""
 SYNCED_AT_ONCE = 32
 LEFT_S = 7 * 86400.0
 """Another machine's partial files count as left behind when nobody has changed them for so long."""
@@ -107,7 +108,8 @@ def replace_folder(new: Path, path: Path) -> None:
 def remove_left_partials(path: Path) -> None:
     """Remove partial files and folders of ``path`` whose process has ended; those of other machines after a week."""
     mine = this_process().short().split("-")[0]
-    with os.scandir(path.parent) as entries:
+    found: list[str] = []
+    with suppress(FileNotFoundError), os.scandir(path.parent) as entries:
         found = [entry.name for entry in entries if entry.name.startswith(path.name + ".")]
     for name in found:
         match = OWN_NAME.fullmatch(name.removeprefix(path.name))

@@ -15,7 +15,7 @@ from stage.digest import md5_text
 from stage.errors import InputError
 from stage.limits.replacing import require_replaceable
 from stage.manifest import Manifest, Record, is_current, record_of, write_manifest
-from stage.publish import write_text
+from stage.publish import remove_left_partials, write_text
 
 
 def already_made(source: Path, output: Path, *, stage: str, options: Mapping[str, Any], force: bool) -> bool:
@@ -27,6 +27,7 @@ def already_made(source: Path, output: Path, *, stage: str, options: Mapping[str
         _require_all_ours(output, require_replaceable(output, stage=stage, inputs=[source]))
         return False
     if is_current(output, stage=stage, options=options, inputs=[source]):
+        remove_left_partials(output)  # killed while it cleaned up, perhaps
         return True
     if os.path.lexists(output):
         raise InputError(

@@ -33,7 +33,7 @@ from stage.limits.sizes import require_workers
 from stage.lock import only_one_in
 from stage.manifest import read_manifest, record_of
 from stage.progress import progress
-from stage.publish import partial_path, replace_folder, sync_folder, sync_handle, write_text
+from stage.publish import partial_path, remove_left_partials, replace_folder, sync_folder, sync_handle, write_text
 
 NOTES = ".export"
 PURPOSE = "purpose.json"
@@ -141,6 +141,7 @@ def run_export(
     if _is_made(export, force=force):
         return None
     output.parent.mkdir(parents=True, exist_ok=True)
+    remove_left_partials(output)
     as_of = record_of(export.source, export.source.name, None)
     purpose = {**_purpose(export), "as of": as_of.__dict__}
     with _lock(output) as claim:

@@ -42,26 +42,36 @@ class LineBlock:
 
 
 def blocks_of(path: InputFile, source: HashedFile) -> Iterator[LineBlock]:
-    """The file as blocks of about 1 MiB of whole lines, the last of which may lack its newline."""
+    """The file as blocks of about 1 MiB of whole lines, the last of which may lack its newline.
+
+    A line that is too long is told before its end is looked for: that may be a terabyte away.
+    """
     first_line, reported, rest, length = 1, 0, b"", 0  # length: of the line that is not at its end
+    told = False  # that this line is too long
     with decompressed(path, source) as stream:
         while piece := stream.read(BLOCK_BYTES):
             head, newline, tail = piece.rpartition(b"\n")
             if not newline:
                 length += len(tail)
                 rest = rest + tail if length <= LONGEST_LINE_BYTES else b""
+                if length > LONGEST_LINE_BYTES and not told:
+                    yield LineBlock(first_line, b"", source.position - reported, too_long=True)
+                    reported, told = source.position, True
                 continue
             if length + len(piece) > LONGEST_LINE_BYTES:
                 end, more, following = head.partition(b"\n")
                 if length + len(end) > LONGEST_LINE_BYTES:
-                    yield LineBlock(first_line, b"", source.position - reported, too_long=True)
-                    first_line, reported, rest = first_line + 1, source.position, b""
+                    if not told:
+                        yield LineBlock(first_line, b"", source.position - reported, too_long=True)
+                        reported = source.position
+                    first_line, rest, told = first_line + 1, b"", False
                     head, newline = following, newline if more else b""
             data = b"".join((rest, head, newline))
             if data:
                 yield LineBlock(first_line, data, source.position - reported)
-            first_line, reported, rest, length = first_line + data.count(b"\n"), source.position, tail, len(tail)
-    if length:
+                reported = source.position
+            first_line, rest, length = first_line + data.count(b"\n"), tail, len(tail)
+    if length and not told:
         yield LineBlock(first_line, rest, source.position - reported, length > LONGEST_LINE_BYTES)
 
 

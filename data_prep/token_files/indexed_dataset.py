@@ -207,7 +207,7 @@ class IndexedDatasetWriter:
         """Hex, once the block has ended."""
         prefix.parent.mkdir(parents=True, exist_ok=True)
         self._partials = {path: own_partial_path(path) for path in (idx_path(prefix), bin_path(prefix))}
-        for path in self._partials:
+        for path in (*self._partials, prefix):
             remove_left_partials(path)
         self._bin = DirectWriter(self._partials[bin_path(prefix)])
         self._idx = self._partials[idx_path(prefix)].open("w+b")

@@ -7,6 +7,7 @@ from typing import Any
 
 from stage.errors import InputError
 from stage.manifest import Manifest, is_current, is_unfinished, manifest_path, read_manifest, record_of
+from stage.publish import remove_left_partials
 
 HEAD_BYTES = 1 << 12
 
@@ -90,6 +91,7 @@ def must_be_made(
     :func:`require_replaceable` refuses. What the same work left when it was killed is replaced without ``force``.
     """
     if not force and is_current(output, stage=stage, options=options, inputs=inputs):
+        remove_left_partials(output)  # killed while it cleaned up, perhaps
         return False
     there = next((path for path in made or [output] if os.path.lexists(path)), None)
     if there is None:

@@ -73,11 +73,13 @@ def test_what_a_killed_attempt_left_is_removed_and_nothing_else(tmp_path: Path) 
         f"folder.{ENDED}.old.partial",  # what was to be replaced, while nothing is in its place
         f"other.{ENDED}.partial",
     }
-    for name in (*kept, old.name, f"folder.{ENDED}.partial"):
+    left = (f"folder.{ENDED}.partial", f"folder.md5.{ENDED}.partial", f"folder.manifest.json.{ENDED}.partial")
+    for name in (*kept, old.name, *left):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a").touch()
     os.utime(old, (1, 1))
     remove_left_partials(path)
+    remove_left_partials(tmp_path / "none" / "folder")
     assert set(names(tmp_path)) == kept
     with published_folder(path):
         pass

@@ -1,7 +1,9 @@
 """The same documents from every kind of file."""
 
 import gzip
+import itertools
 import json
+import os
 from pathlib import Path
 
 import pyarrow
@@ -10,7 +12,7 @@ import pytest
 import zstandard
 
 from data_prep.corpus import c4
-from data_prep.corpus.c4 import BadLine
+from data_prep.corpus.c4 import BadLine, LineBlock, documents_of
 from data_prep.corpus.text_blocks import TextBlocks, texts_of_block
 from stage.digest import md5_file
 
@@ -64,6 +66,20 @@ def test_lines_that_are_too_long_are_told_one_by_one(
                 assert isinstance(text, BadLine)
             else:
                 assert text == b"a" * length
+
+
+def test_a_line_without_an_end_is_told_before_it_is_looked_for(tmp_path: Path) -> None:
+    """A terabyte of zeros, which would take an hour to read."""
+    path = tmp_path / "x.json"
+    path.write_text('{"text": "a"}\n')
+    os.truncate(path, 1 << 40)
+    with TextBlocks(path, "text") as blocks:
+        first, second = itertools.islice(blocks, 2)
+    assert isinstance(first, LineBlock)
+    assert isinstance(second, LineBlock)
+    assert [(block.first_line, block.too_long) for block in (first, second)] == [(1, False), (2, True)]
+    with pytest.raises(BadLine, match=r"x\.json:2: a line of more than"):
+        list(documents_of(path))
 
 
 def test_text_that_is_not_utf_8(tmp_path: Path) -> None:
