@@ -19,6 +19,7 @@ from typing import Any
 
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.publish import beside, walked, write_text
 
 ASKED_AT_ONCE = 16
@@ -117,14 +118,25 @@ def read_manifest(output: Path) -> Manifest | None:
     """The manifest of ``output``, or None where there is none. Raises InputError where it is not readable."""
     path = manifest_path(output)
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        fields["inputs"] = [Record(**record) for record in fields["inputs"]]
-        fields["outputs"] = [Record(**record) for record in fields["outputs"]]
-        return Manifest(**fields)
+        fields = read_small_json(path)
+        fields["inputs"] = [_record(record) for record in fields["inputs"]]
+        fields["outputs"] = [_record(record) for record in fields["outputs"]]
+        manifest = Manifest(**fields)
+        if not isinstance(manifest.stage, str) or not isinstance(manifest.options, dict):
+            raise TypeError("stage and options are not a name and an object")
+        return manifest
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path}: not a manifest ({error}); delete it and make {output.name} again") from error
+
+
+def _record(fields: Mapping[str, Any]) -> Record:
+    record = Record(**fields)
+    numbers = (record.files, record.bytes, record.mtime_ns)
+    if not isinstance(record.name, str) or not all(type(number) is int for number in numbers):
+        raise TypeError(f"a record of {str(record.name)[:80]!r}")
+    return record
 
 
 def require_intact(output: Path) -> Manifest | None:

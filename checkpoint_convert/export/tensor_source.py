@@ -7,7 +7,6 @@ Three formats: the Megatron zarr layout, PyTorch's distributed checkpoint (DCP) 
 ``torch_dist``.
 """
 
-import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +26,7 @@ from checkpoint_convert.formats.torch_files.torch_dist import is_torch_dist, ope
 from checkpoint_convert.formats.zarr_arrays import open_array
 from checkpoint_convert.model_sizes.parameters import Shapes, shapes_of_layers
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.manifest import require_intact
 
 MODEL = "model"
@@ -147,9 +147,9 @@ class DcpSource:
         if not path.is_file():
             return BENCHMARK_STEP
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = read_small_json(path)
             return int(fields["start_samples"]) // int(fields["global_batch_size"]) + int(fields["steps"])
-        except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        except DAMAGED as error:
             raise InputError(f"{path}: not a run's progress ({error!r})") from error
 
 

@@ -12,8 +12,10 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values, read_box
+from checkpoint_convert.formats.chunk_files import open_regular
 from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 
 LARGEST_HEADER = 100_000_000
 """The format's own limit."""
@@ -52,8 +54,8 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
 
 def _check_index(index: Path, places: Mapping[str, str]) -> None:
     try:
-        listed = dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-    except (ValueError, TypeError, KeyError) as error:
+        listed = dict(read_small_json(index)["weight_map"])
+    except DAMAGED as error:
         raise InputError(f"{index}: not an index of safetensors files ({error})") from error
     for name, file in listed.items():
         if places.get(name) != file:
@@ -67,7 +69,7 @@ def arrays_in_file(path: Path, start: int, length: int) -> dict[str, StoredArray
 
     Raises InputError where it is none, or an array is not where its shape and dtype say.
     """
-    with path.open("rb") as file:
+    with os.fdopen(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(start)
         header_bytes = int.from_bytes(file.read(8), "little")
@@ -78,7 +80,7 @@ def arrays_in_file(path: Path, start: int, length: int) -> dict[str, StoredArray
         entries = json.loads(header)
         entries.pop("__metadata__", None)
         return {name: _array(path, start + 8 + header_bytes, start + length, entry) for name, entry in entries.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path}: not a safetensors file (its header: {error!r})") from error
 
 

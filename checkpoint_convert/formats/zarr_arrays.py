@@ -11,6 +11,7 @@ import tensorstore as ts
 from checkpoint_convert.formats.chunk_files import MEND, open_regular
 from stage.errors import InputError
 from stage.limits.sizes import require_array
+from stage.limits.small_json import DAMAGED
 
 METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20
@@ -49,7 +50,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
             raise ValueError(f"more than {LARGEST_METADATA_FILE:,} bytes")
         fields: dict[str, Any] = dict(json.loads(text))
         shape, chunks = list(fields["shape"]), list(fields["chunks"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path}: not a zarr array ({METADATA_FILE}: {str(error)[:80]})") from error
     require_array(path, shape, LARGEST_ITEM, mend=MEND)
     require_array(path, chunks, LARGEST_ITEM, mend=MEND)

@@ -1,14 +1,15 @@
 """How many attention heads the model of a checkpoint has: no checkpoint stores it, what lies beside it may tell."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from stage.errors import InputError
-from stage.manifest import read_manifest
+from stage.limits.small_json import DAMAGED, read_small_json
+from stage.manifest import manifest_path, read_manifest
 
 BENCHMARK_HEADS = {12288: 96}
 """Attention heads by hidden size where nothing else tells them: the benchmark's model (reference facts, section 0)."""
+MOST_MANIFESTS = 100
+"""That are followed from an output to its inputs."""
 
 
 def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
@@ -36,18 +37,24 @@ def _heads_in_run(folder: Path) -> int | None:
     if folder.absolute().parent.name != "checkpoints" or not path.is_file():
         return None
     try:
-        return int(json.loads(path.read_text(encoding="utf-8"))["benchmark"]["model"]["num_attention_heads"])
-    except (ValueError, KeyError, TypeError) as error:
+        return int(read_small_json(path)["benchmark"]["model"]["num_attention_heads"])
+    except DAMAGED as error:
         raise InputError(f"{path}: not a run's configuration ({error}); copy {folder} elsewhere") from error
 
 
 def _heads_in_manifests(output: Path) -> int | None:
-    """From the options of the stage that made ``output``, or of one that made its inputs."""
-    manifest = read_manifest(output)
-    if manifest is None:
-        return None
-    recorded: Any = manifest.options.get("heads")
-    if recorded is not None:
-        return int(recorded)
-    found = (_heads_in_manifests(Path(record.name)) for record in manifest.inputs)
-    return next((heads for heads in found if heads is not None), None)
+    """From the options of the stage that made ``output``, or of one that made its inputs. Raises InputError for heads
+    that are no number."""
+    waiting, seen = [output], 0
+    while waiting and seen < MOST_MANIFESTS:  # one may name itself
+        place, seen = waiting.pop(0), seen + 1
+        manifest = read_manifest(place)
+        if manifest is None:
+            continue
+        recorded = manifest.options.get("heads")
+        if type(recorded) is int:
+            return recorded
+        if recorded is not None:
+            raise InputError(f"{manifest_path(place)}: {str(recorded)[:40]!r} heads, expected a number; pass --heads")
+        waiting[:0] = [Path(record.name) for record in manifest.inputs]
+    return None

@@ -18,6 +18,7 @@ from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.limits.replacing import require_same_kind
 from stage.limits.sizes import require_between
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.publish import published_file
 
 SUFFIX = ".blend.json"
@@ -136,15 +137,13 @@ def _relative(prefix: Path, folder: Path) -> str:
 def read_blend(path: Path) -> list[BlendedPart]:
     """Raises InputError for a file that is no blend."""
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any blend has")
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = read_small_json(path, LARGEST_FILE)
         if fields["blend"] != 1 or not 1 <= len(fields["datasets"]) <= MOST_DATASETS:
             raise ValueError("not a blend of version 1")
         parts = [_part(path.parent, dataset) for dataset in fields["datasets"]]
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; make it with 'python -m data_prep blend'") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except DAMAGED as error:
         raise InputError(f"{path}: not a blend ({error}); make it with 'python -m data_prep blend'") from error
     return parts
 

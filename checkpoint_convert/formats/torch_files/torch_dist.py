@@ -11,7 +11,6 @@ distributed one (``fully_reshardable``). As of Megatron-Core 0.16 (core/models/g
 training/checkpointing.py); the attention's rows lie [head][q, k, v][dimension] there as they do here.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays, stored_object
 from checkpoint_convert.formats.torch_files.inert_pickle import read_plain_values
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 
 BACKEND = "torch_dist"
 CONFIG, COMMON, TRACKER = "metadata.json", "common.pt", "latest_checkpointed_iteration.txt"
@@ -64,9 +64,8 @@ def is_torch_dist(folder: Path) -> bool:
 def sharded_backend(folder: Path) -> str | None:
     """Of Megatron's metadata.json; None where there is none, or it does not say."""
     try:
-        said = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        return str(said["sharded_backend"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(read_small_json(folder / CONFIG)["sharded_backend"])
+    except (OSError, InputError, *DAMAGED):
         return None
 
 

@@ -1,0 +1,31 @@
+"""Small JSON files of anybody's, read so that none of them can stop, fill or crash a program."""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from stage.errors import InputError
+
+LARGEST_JSON = 1 << 26
+"""Bytes; a manifest of 1,024 shards has 300 kB, a checkpoint's index some MB."""
+DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, ArithmeticError)
+"""What can be raised where its fields are taken for what they should be: a list in the place of a number, Infinity that
+becomes an int, nesting without end."""
+
+
+def read_small_json(path: Path, largest: int = LARGEST_JSON) -> Any:
+    """What a file says. Never waits, as reading a pipe would.
+
+    Raises FileNotFoundError where there is none, InputError for what is no regular file or larger than ``largest``,
+    and one of DAMAGED where it is no JSON.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            raise InputError(f"{path}: not a regular file")
+        if state.st_size > largest:
+            raise InputError(f"{path}: {state.st_size:,} bytes, of which at most {largest:,} are read")
+        return json.loads(file.read(largest))

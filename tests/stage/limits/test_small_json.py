@@ -1,0 +1,104 @@
+"""JSON files of anybody's: whatever they are or hold, one line says so."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
+from checkpoint_convert.formats.zarr_arrays import read_metadata
+from checkpoint_convert.model_sizes.attention_heads import attention_heads
+from data_prep.sample_order.blend_file import read_blend
+from stage.errors import InputError
+from stage.limits.small_json import read_small_json
+from stage.manifest import read_manifest
+
+BLEND = {"blend": 1, "datasets": [{"prefix": "a", "weight": 1, "tokens": 1, "idx_md5": ""}]}
+RECORD = {"name": "x", "files": 1, "bytes": 1, "md5": None, "mtime_ns": 1}
+MANIFEST = {"stage": "s", "options": {}, "inputs": [RECORD], "outputs": [], "versions": {}, "wall_s": 1.0}
+READERS: dict[str, tuple[str, object, Callable[[Path], object]]] = {
+    "x.manifest.json": ("x.manifest.json", MANIFEST, lambda folder: read_manifest(folder / "x")),
+    "x.blend.json": ("x.blend.json", BLEND, lambda folder: read_blend(folder / "x.blend.json")),
+    "index": ("x.safetensors.index.json", {"weight_map": {}}, safetensors_arrays),
+    ".zarray": (".zarray", {"shape": [1], "chunks": [1]}, read_metadata),
+}
+
+
+@pytest.fixture(params=READERS)
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, object, Callable[[], object]]:
+    name, good, read = READERS[request.param]
+    return tmp_path / name, good, lambda: read(tmp_path)
+
+
+Reader = tuple[Path, object, Callable[[], object]]
+
+
+def test_what_is_no_file_is_not_waited_for(reader: Reader) -> None:
+    path, good, read = reader
+    path.write_text(json.dumps(good))
+    read()
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: make_sparse(path)):
+        path.rmdir() if path.is_dir() else path.unlink()
+        make(path)
+        with pytest.raises((InputError, OSError)):
+            read()
+
+
+def make_sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+def replaced(fields: object, value: object) -> "list[object]":
+    """The fields with each of their values, at any depth, replaced in turn."""
+    if not isinstance(fields, dict | list):
+        return [value]
+    found: list[object] = [value]
+    for key in fields if isinstance(fields, dict) else range(len(fields)):
+        for inner in replaced(fields[key], value):  # type: ignore[call-overload]
+            copy = dict(fields) if isinstance(fields, dict) else list(fields)
+            copy[key] = inner
+            found.append(copy)
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, -1, 1e400, float("nan"), 10**400, "x", "\0", "", [], [[]], {}, True],
+    ids=lambda value: repr(value)[:9],
+)
+def test_any_value_in_any_place_is_refused_or_taken(value: object, reader: Reader) -> None:
+    path, good, read = reader
+    for fields in replaced(good, value):
+        path.write_text(json.dumps(fields))
+        try:
+            read()
+        except InputError as error:
+            assert path.name in str(error) or str(path.parent) in str(error)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "", "\ud800", "1" * 5000, "{}", "{'a': 1}"])
+def test_nesting_and_what_is_no_json(text: str, reader: Reader) -> None:
+    path, _, read = reader
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(InputError):
+        read()
+
+
+def test_a_manifest_that_names_itself_tells_no_heads(tmp_path: Path) -> None:
+    itself = [{**RECORD, "name": str(tmp_path / "x")}] * 50
+    (tmp_path / "x.manifest.json").write_text(json.dumps({**MANIFEST, "inputs": itself}))
+    with pytest.raises(InputError, match="--heads"):
+        attention_heads(tmp_path / "x", 96, None)
+    (tmp_path / "x.manifest.json").write_text(json.dumps({**MANIFEST, "options": {"heads": "x"}}))
+    with pytest.raises(InputError, match="'x' heads, expected a number"):
+        attention_heads(tmp_path / "x", 96, None)
+
+
+def test_larger_ones_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("[1, 2, 3]")
+    assert read_small_json(tmp_path / "a", 9) == [1, 2, 3]
+    with pytest.raises(InputError, match="9 bytes, of which at most 8 are read"):
+        read_small_json(tmp_path / "a", 8)
