@@ -1,0 +1,1 @@
+"""Reading what comes from anybody: bounded, and never waiting."""
