@@ -19,8 +19,8 @@ from typing import Any
 
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.publish import beside, walked, write_text
-from stage.reading.small_json import DAMAGED, read_small_json
 
 ASKED_AT_ONCE = 16
 """Files whose sizes are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted

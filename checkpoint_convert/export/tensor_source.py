@@ -26,8 +26,8 @@ from checkpoint_convert.formats.torch_files.torch_dist import is_torch_dist, ope
 from checkpoint_convert.formats.zarr_arrays import open_array
 from checkpoint_convert.model_sizes.parameters import Shapes, shapes_of_layers
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.manifest import require_intact
-from stage.reading.small_json import DAMAGED, read_small_json
 
 MODEL = "model"
 MOMENTS = ("exp_avg", "exp_avg_sq")

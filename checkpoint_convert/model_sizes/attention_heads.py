@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from stage.errors import InputError
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.manifest import manifest_path, read_manifest
-from stage.reading.small_json import DAMAGED, read_small_json
 
 BENCHMARK_HEADS = {12288: 96}
 """Attention heads by hidden size where nothing else tells them: the benchmark's model (reference facts, section 0)."""

@@ -18,8 +18,8 @@ from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.limits.replacing import require_same_kind
 from stage.limits.sizes import require_between
+from stage.limits.small_json import DAMAGED, read_small_json
 from stage.publish import published_file
-from stage.reading.small_json import DAMAGED, read_small_json
 
 SUFFIX = ".blend.json"
 MOST_DATASETS = 255

@@ -1,1 +1,2 @@
-"""What is refused before work begins: numbers and sizes out of range, and replacing what a stage did not make."""
+"""What is refused before work begins: numbers, sizes and small files out of range, and replacing what a stage did not
+make."""

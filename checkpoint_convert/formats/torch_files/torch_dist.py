@@ -25,7 +25,7 @@ from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays, stored_object
 from checkpoint_convert.formats.torch_files.inert_pickle import read_plain_values
 from stage.errors import InputError
-from stage.reading.small_json import DAMAGED, read_small_json
+from stage.limits.small_json import DAMAGED, read_small_json
 
 BACKEND = "torch_dist"
 CONFIG, COMMON, TRACKER = "metadata.json", "common.pt", "latest_checkpointed_iteration.txt"

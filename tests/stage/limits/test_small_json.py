@@ -12,8 +12,8 @@ from checkpoint_convert.formats.zarr_arrays import read_metadata
 from checkpoint_convert.model_sizes.attention_heads import attention_heads
 from data_prep.sample_order.blend_file import read_blend
 from stage.errors import InputError
+from stage.limits.small_json import read_small_json
 from stage.manifest import read_manifest
-from stage.reading.small_json import read_small_json
 
 BLEND = {"blend": 1, "datasets": [{"prefix": "a", "weight": 1, "tokens": 1, "idx_md5": ""}]}
 RECORD = {"name": "x", "files": 1, "bytes": 1, "md5": None, "mtime_ns": 1}

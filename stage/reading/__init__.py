@@ -1,1 +1,0 @@
-"""Reading what comes from anybody: bounded, and never waiting."""
