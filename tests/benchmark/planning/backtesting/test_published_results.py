@@ -151,7 +151,7 @@ def test_shapes_of_newer_models(tmp_path: Path) -> None:
         ('stack = "megatron"', 'stack = "megatron"\ncolour = "red"', "unknown: colour; missing: nothing"),
         ("micro_batch_size = 1", "micro_batch_size = true", "micro_batch_size is True; expected int"),
         ("micro_batch_size = 1", 'micro_batch_size = "1"', "micro_batch_size is '1'; expected int"),
-        ('accelerator = "H100 SXM"', 'accelerator = "H300"', "accelerator 'H300'; possible: B200"),
+        ('accelerator = "H100 SXM"', 'accelerator = "H300"', "accelerator 'H300'; possible: GB200"),
         ('precision = "bf16"', 'precision = "fp4"', "precision 'fp4'; possible: bf16"),
         ('kind = "mfu"', 'kind = "speed"', "kind 'speed'; possible: step_s"),
         ('kind = "mfu"', 'kind = "mfu"\nswitches = "all"', "switches is 'all'; expected tuple"),

@@ -76,7 +76,7 @@ IMPOSSIBLE = {
     "--micro-batch-size 7": "global_batch_size 1536 is not a multiple of micro_batch_size 7 x 16",
     "--nodes 1000000000000": "is not a multiple of micro_batch_size 2 x 250000000000 data-parallel devices",
     "--nodes -3": "nodes -3: expected at least 1",
-    "--accelerator H900": "accelerator H900: unknown; there are B200, H200",
+    "--accelerator H900": "accelerator H900: unknown; there are GB200, B200",
     "--replicas 3": "replicas 3 do not divide 16 data-parallel devices; possible: 1, 2, 4",
     "--device-mtbf-hours nan": "device_mtbf_hours nan: expected more than 0",
     "--what-if nvlnk=2x": "--what-if nvlnk=2x: expected one of matmul, attention, memory, nvlink",
