@@ -16,6 +16,7 @@ def test_what_is_installed_is_imported() -> None:
 
 def test_what_is_missing_is_named_with_what_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)  # another test may have imported it
     with pytest.raises(InputError, match=r"^--picture needs matplotlib: pip install matplotlib \(.+\)$"):
         import_optional("matplotlib.figure", "matplotlib", "--picture")
 
