@@ -19,7 +19,7 @@ from typing import Any
 
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.limits.small_json import DAMAGED, read_small_json
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.publish import beside, walked, write_text
 
 ASKED_AT_ONCE = 16

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
+from stage.limits.bounded_reading import read_bounded
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
 SPACE = "\u2581"
@@ -74,11 +75,9 @@ def read_model(path: Path) -> Any:
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
-    if path.is_file() and path.stat().st_size > LARGEST_MODEL:
-        raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any tokenizer has")
     model = sentencepiece_model_pb2.ModelProto()
     try:
-        model.ParseFromString(path.read_bytes())
+        model.ParseFromString(read_bounded(path, LARGEST_MODEL))
     except DecodeError as error:
         raise InputError(f"{path}: not a SentencePiece model ({error})") from error
     if not model.pieces:

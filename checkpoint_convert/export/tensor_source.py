@@ -26,7 +26,7 @@ from checkpoint_convert.formats.torch_files.torch_dist import is_torch_dist, ope
 from checkpoint_convert.formats.zarr_arrays import open_array
 from checkpoint_convert.model_sizes.parameters import Shapes, shapes_of_layers
 from stage.errors import InputError
-from stage.limits.small_json import DAMAGED, read_small_json
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.manifest import require_intact
 
 MODEL = "model"

@@ -9,6 +9,8 @@ from stage.errors import InputError
 from stage.limits.sizes import require_between
 
 METADATA = '{"sharded_backend": "zarr"}'
+LARGEST_COMMON = 1 << 28
+"""Bytes; the published one has 631."""
 LARGEST_STEP = (1 << 31) - 1
 PARAM_GROUP: dict[str, Any] = {
     "wd_mult": 1.0,
@@ -50,6 +52,8 @@ def adam_step(folder: Path) -> int | None:
     path = folder / "common.pt"
     if not path.is_file():
         return None
+    if path.stat().st_size > LARGEST_COMMON:
+        raise InputError(f"{path}: {path.stat().st_size:,} bytes, more than any common.pt has")
     try:
         content = torch.load(path, weights_only=True)
         optimizer = content["optimizer"]

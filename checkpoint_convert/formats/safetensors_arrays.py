@@ -15,7 +15,7 @@ from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.chunk_files import open_regular
 from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError
-from stage.limits.small_json import DAMAGED, read_small_json
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 
 LARGEST_HEADER = 100_000_000
 """The format's own limit."""

@@ -10,8 +10,8 @@ import tensorstore as ts
 
 from checkpoint_convert.formats.chunk_files import MEND, open_regular
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED
 from stage.limits.sizes import require_array
-from stage.limits.small_json import DAMAGED
 
 METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20

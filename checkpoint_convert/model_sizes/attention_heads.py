@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stage.errors import InputError
-from stage.limits.small_json import DAMAGED, read_small_json
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.manifest import manifest_path, read_manifest
 
 BENCHMARK_HEADS = {12288: 96}

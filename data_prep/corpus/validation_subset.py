@@ -18,11 +18,14 @@ from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import require_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.limits.bounded_reading import read_bounded
 from stage.limits.replacing import must_be_made
 from stage.manifest import record_of, write_manifest
 from stage.publish import beside, published_file
 
 COUNT = 24_567
+LARGEST_LIST = 1 << 26
+"""Bytes; that of all validation documents has 12 MB."""
 STAGE = "validation-subset"
 
 
@@ -141,7 +144,7 @@ def _chosen_by_hash(inputs: Sequence[Path], hash_list: Path) -> tuple[int, Itera
 
 
 def _read_hashes(path: Path) -> list[str]:
-    hashes = path.read_text(encoding="utf-8", errors="replace").split()
+    hashes = read_bounded(path, LARGEST_LIST).decode(errors="replace").split()
     for number, digest in enumerate(hashes, 1):
         if not re.fullmatch("[0-9a-f]{32}", digest):
             raise InputError(f"{path}:{number}: expected the MD5 of a document's text, got {digest[:40]!r}")

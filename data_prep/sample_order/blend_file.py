@@ -16,9 +16,9 @@ from typing import Any, Literal
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.limits.bounded_reading import DAMAGED, read_bounded, read_small_json
 from stage.limits.replacing import require_same_kind
 from stage.limits.sizes import require_between
-from stage.limits.small_json import DAMAGED, read_small_json
 from stage.publish import published_file
 
 SUFFIX = ".blend.json"
@@ -88,7 +88,8 @@ def weights_of(
 
 def _read_weights(file: Path, prefixes: Sequence[Path]) -> list[float]:
     given: dict[str, float] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="surrogateescape").splitlines(), 1):
+    text = read_bounded(file, LARGEST_FILE).decode(errors="surrogateescape")
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         weight, _, name = line.strip().partition(" ")

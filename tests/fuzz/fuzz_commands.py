@@ -228,7 +228,8 @@ def problem_with(case: Case, done: "subprocess.CompletedProcess[str]", before: d
         return "an error that is not one line"
     if errors and len(errors[0]) > LONGEST_ERROR:
         return f"an error of {len(errors[0])} characters"
-    named = [*"/='", "--", "worker", *(word for word in case.words if word.strip())]
+    shown = (word.encode(errors="surrogateescape").decode(errors="backslashreplace") for word in case.words)
+    named = [*"/='", "--", "worker", ".: ", *(" ".join(word.split()) for word in shown if word.strip())]
     if errors and not any(word in errors[0] for word in named):
         return "an error that names no option and no file"
     return None

@@ -21,17 +21,17 @@ import numpy as np
 from checkpoint_convert.formats.array_table import ARRAYS, LAYERS, Array
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.common_files import LARGEST_COMMON
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays, stored_object
 from checkpoint_convert.formats.torch_files.inert_pickle import read_plain_values
 from stage.errors import InputError
-from stage.limits.small_json import DAMAGED, read_small_json
+from stage.limits.bounded_reading import DAMAGED, read_bounded, read_small_json
 
 BACKEND = "torch_dist"
 CONFIG, COMMON, TRACKER = "metadata.json", "common.pt", "latest_checkpointed_iteration.txt"
 COMMON_STATE = "common_state/shard_0_1"
 """What newer versions write in the place of common.pt."""
-LARGEST_COMMON = 1 << 28
 EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
 MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")
 DECODER_LAYERS = "decoder.layers."
@@ -53,6 +53,8 @@ def core_name(array: Array) -> str:
     return DECODER_LAYERS + _PARTS[part + "."] + kind
 
 
+LARGEST_TRACKER = 1 << 10
+"""Bytes; it holds a number."""
 NAMES = {array.megatron: core_name(array) for array in ARRAYS}
 
 
@@ -77,7 +79,7 @@ def iteration_folder(folder: Path) -> Path:
     tracker = folder / TRACKER
     found = folder
     if tracker.is_file():
-        text = tracker.read_text(encoding="utf-8", errors="replace").strip()
+        text = read_bounded(tracker, LARGEST_TRACKER).decode(errors="replace").strip()
         if not (text.isascii() and text.isdigit() and len(text) < 19):
             raise InputError(f"{tracker}: {text[:40]!r}, expected an iteration; give ROOT/iter_XXXXXXX")
         found = folder / f"iter_{int(text):07d}"

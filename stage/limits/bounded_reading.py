@@ -1,4 +1,4 @@
-"""Small JSON files of anybody's, read so that none of them can stop, fill or crash a program."""
+"""Small files of anybody's, read so that none of them can stop, fill or crash a program."""
 
 import json
 import os
@@ -16,10 +16,15 @@ becomes an int, nesting without end."""
 
 
 def read_small_json(path: Path, largest: int = LARGEST_JSON) -> Any:
-    """What a file says. Never waits, as reading a pipe would.
+    """What a file says. Raises as :func:`read_bounded` does, and one of DAMAGED where it is no JSON."""
+    return json.loads(read_bounded(path, largest))
 
-    Raises FileNotFoundError where there is none, InputError for what is no regular file or larger than ``largest``,
-    and one of DAMAGED where it is no JSON.
+
+def read_bounded(path: Path, largest: int) -> bytes:
+    """All of a file. Never waits, as reading a pipe would.
+
+    Raises FileNotFoundError where there is none, InputError for what is no regular file or has more than ``largest``
+    bytes.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
@@ -28,4 +33,4 @@ def read_small_json(path: Path, largest: int = LARGEST_JSON) -> Any:
             raise InputError(f"{path}: not a regular file")
         if state.st_size > largest:
             raise InputError(f"{path}: {state.st_size:,} bytes, of which at most {largest:,} are read")
-        return json.loads(file.read(largest))
+        return file.read(largest)

@@ -1,4 +1,4 @@
-"""JSON files of anybody's: whatever they are or hold, one line says so."""
+"""Small files of anybody's: whatever they are or hold, one line says so."""
 
 import json
 import os
@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from checkpoint_convert.export.huggingface_tokenizer import read_model
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
+from checkpoint_convert.formats.torch_files.torch_dist import iteration_folder
 from checkpoint_convert.formats.zarr_arrays import read_metadata
 from checkpoint_convert.model_sizes.attention_heads import attention_heads
-from data_prep.sample_order.blend_file import read_blend
+from data_prep.corpus.validation_subset import write_validation_subset
+from data_prep.sample_order.blend_file import read_blend, weights_of
+from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
-from stage.limits.small_json import read_small_json
+from stage.limits.bounded_reading import read_small_json
 from stage.manifest import read_manifest
 
 BLEND = {"blend": 1, "datasets": [{"prefix": "a", "weight": 1, "tokens": 1, "idx_md5": ""}]}
@@ -44,6 +48,30 @@ def test_what_is_no_file_is_not_waited_for(reader: Reader) -> None:
         make(path)
         with pytest.raises((InputError, OSError)):
             read()
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("weights.txt", lambda path: weights_of([Path("a")], [1], "file", temperature=1.0, file=path)),
+        (
+            "a.hashes",
+            lambda path: write_validation_subset([path.parent / "texts.json"], path.parent / "out", hash_list=path),
+        ),
+        ("m.model", read_model),
+        ("m.model", Tokenizer),
+        ("latest_checkpointed_iteration.txt", lambda path: iteration_folder(path.parent)),
+    ],
+    ids=["weights", "hashes", "exported tokenizer", "tokenizer", "tracker"],
+)
+def test_neither_are_other_small_files(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"text": "a"}\n')
+    path = tmp_path / name
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), make_sparse):
+        make(path)
+        with pytest.raises((InputError, IsADirectoryError)):
+            read(path)
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 def make_sparse(path: Path) -> None:
