@@ -26,6 +26,9 @@ TIMES_START_LIMIT = 2
 """PyTorch's own time limits come after the watchdog's (supervision/heartbeat.py), which has more to say."""
 
 
+LOOPBACK = "lo"
+"""The network interface by which processes of one machine talk, on Linux."""
+
 BACKGROUND = "background:"
 """How the name of a thread begins that exchanges messages with other processes while training goes on."""
 
@@ -175,6 +178,21 @@ class World:
         dist.barrier()
 
 
+def loopback_where_unnamed() -> dict[str, str]:
+    """Variables for processes of one machine: gloo meets over the loopback where the machine's name is no address.
+
+    It does so by itself, too, after a warning of its own; nothing where the name is one, or there is no such interface.
+    """
+    try:
+        for family, kind, _, _, address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
+            with socket.socket(family, kind) as tried:
+                tried.bind(address)
+            return {}
+    except OSError:
+        pass
+    return {"GLOO_SOCKET_IFNAME": LOOPBACK} if LOOPBACK in [name for _, name in socket.if_nameindex()] else {}
+
+
 @contextmanager
 def joined_world(
     system: System, environment: Environment, timeout: datetime.timedelta | None = None
@@ -195,6 +213,8 @@ def joined_world(
             f"{system.devices_per_node}), or change --nodes and --devices-per-node"
         )
     raise_file_limit()
+    if system.nodes == 1:
+        set_environment(loopback_where_unnamed())
     device = device_of(system, environment)
     backend = "gloo" if device.type == "cpu" else "cuda:nccl,cpu:gloo"
     try:

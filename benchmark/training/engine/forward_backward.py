@@ -17,6 +17,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch
 from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
+from model.passes.attention import settle_autograd_attention
 from model.passes.tensor_group import ForwardWatch
 from model.tensor_parallel import watch_collectives
 
@@ -56,6 +57,13 @@ class ForwardBackward(ABC):
 class ShardedModel(ForwardBackward):
     """Each micro-batch goes through all layers by autograd; FSDP2 gathers each block's parameters when they are needed,
     and reduces its gradients at once."""
+
+    def __init__(self, config: RunConfig, world: World, model_parts: list[nn.Module]) -> None:
+        super().__init__(config, world, model_parts)
+        model = config.benchmark.model
+        dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
+        head_size = model.hidden_size // model.num_attention_heads
+        settle_autograd_attention(world.device, dtype, model.seq_length, head_size)
 
     def watch(self, watch: ForwardWatch) -> None:
         """Hooks begin after FSDP's, which wait for parameters, and end before them."""
