@@ -1,9 +1,12 @@
 """What one rule of the table says of a submission on trial."""
 
 import copy
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.results.system_description import read_system
@@ -11,13 +14,8 @@ from benchmark.review.findings import Finding, apply
 from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, RESULT_RULES, SET_RULES, SYSTEM_RULES
 from benchmark.review.rules.system_rules import Described
 from tests.benchmark.review.fixture import summary_of
-from tests.benchmark.review.trials import (
-    cheats_in_folders,
-    cheats_in_records,
-    cheats_in_times,
-    cheats_in_values,
-    honest_variants,
-)
+from tests.benchmark.review.trials.cheats import cheats_in_folders, cheats_in_records, cheats_in_times, cheats_in_values
+from tests.benchmark.review.trials.honest import honest_folders, honest_records, honest_runs
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial, made_up, with_steps
 from tests.benchmark.review.trials.trial_table import Trial
 
@@ -27,7 +25,7 @@ CHEATS = [
     *cheats_in_records.cheat.trials,
     *cheats_in_folders.cheat.trials,
 ]
-HONEST = honest_variants.honest.trials
+HONEST = [*honest_runs.honest.trials, *honest_records.honest.trials, *honest_folders.honest.trials]
 RULESET = "4.1.0"
 
 
@@ -72,3 +70,23 @@ def told(rule: str, one: SubmissionOnTrial, folder: Path) -> list[Finding]:
         return list(apply(described, Described(read_system(package / one.description_path), RULESET)))
     (of_package,) = [each for each in PACKAGE_RULES if each.name == rule]
     return list(apply([of_package], SubmissionPackage(package, RULESET)))
+
+
+def rule_tests(found: Sequence[tuple[str, str, str]], steps: bool = False) -> tuple[Callable[..., None], ...]:
+    """Two tests of a module of rules: each rule tells its cheat in these words, and nothing of an honest submission.
+
+    ``found``: rule, trial, words; ``steps``: whether the honest one logs its steps.
+    """
+
+    @pytest.mark.parametrize(("rule", "name", "words"), found, ids=[name for _, name, _ in found])
+    def cheat_is_told(rule: str, name: str, words: str, tmp_path: Path) -> None:
+        findings = told(rule, tried(name), tmp_path)
+        assert findings, rule
+        assert words in findings[0].found
+        assert all(one.found and one.due and one.mend and one.question for one in findings)
+
+    @pytest.mark.parametrize("rule", sorted({rule for rule, *_ in found}))
+    def nothing_is_told(rule: str, tmp_path: Path) -> None:
+        assert told(rule, base(steps), tmp_path) == []
+
+    return cheat_is_told, nothing_is_told

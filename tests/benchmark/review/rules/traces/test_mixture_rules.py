@@ -1,10 +1,6 @@
 """Curves made of others, and whose they are."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.benchmark.review.trials.told import base, told, tried
+from tests.benchmark.review.trials.told import rule_tests
 
 FOUND = (
     ("runs.mixture", "third run is the mean of the two others", "a curve that is 0.50 of result_"),
@@ -28,16 +24,4 @@ FOUND = (
     ("runs.mixture", "noise of one run in another, evaluation by evaluation backwards", "backwards"),
     ("runs.mixture", "median curve with a tenth of honest noise", "the median curve of its batch size"),
 )
-
-
-@pytest.mark.parametrize(("rule", "name", "words"), FOUND, ids=[name for _, name, _ in FOUND])
-def test_cheat_is_told(rule: str, name: str, words: str, tmp_path: Path) -> None:
-    found = told(rule, tried(name), tmp_path)
-    assert found, rule
-    assert words in found[0].found
-    assert all((one.found, one.due, one.mend, one.question)[place] for one in found for place in range(4))
-
-
-@pytest.mark.parametrize("rule", sorted({rule for rule, *_ in FOUND}))
-def test_nothing_is_told_of_an_honest_submission(rule: str, tmp_path: Path) -> None:
-    assert told(rule, base(), tmp_path) == []
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

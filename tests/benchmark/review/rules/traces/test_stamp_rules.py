@@ -1,10 +1,6 @@
 """Clocks that tick too coarsely, too evenly, or like another run."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.benchmark.review.trials.told import base, told, tried
+from tests.benchmark.review.trials.told import rule_tests
 
 FOUND = (
     ("clock.coarse", "stamps in whole seconds", "whole 1000 ms"),
@@ -27,16 +23,4 @@ FOUND = (
     ),
     ("runs.same_instant", "three runs at the same time to the second", "run_start 7 ms after that of result_0.txt"),
 )
-
-
-@pytest.mark.parametrize(("rule", "name", "words"), FOUND, ids=[name for _, name, _ in FOUND])
-def test_cheat_is_told(rule: str, name: str, words: str, tmp_path: Path) -> None:
-    found = told(rule, tried(name), tmp_path)
-    assert found, rule
-    assert words in found[0].found
-    assert all((one.found, one.due, one.mend, one.question)[place] for one in found for place in range(4))
-
-
-@pytest.mark.parametrize("rule", sorted({rule for rule, *_ in FOUND}))
-def test_nothing_is_told_of_an_honest_submission(rule: str, tmp_path: Path) -> None:
-    assert told(rule, base(), tmp_path) == []
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

@@ -1,10 +1,6 @@
 """Steps that no machine took, or that another run took."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.benchmark.review.trials.told import base, told, tried
+from tests.benchmark.review.trials.told import rule_tests
 
 FOUND = (
     ("steps.missing", "a fifth of the step records left out", "steps not 4,194,304 tokens after"),
@@ -23,16 +19,4 @@ FOUND = (
     ("runs.step_times", "step times of another run in another order", "as result_0.txt"),
     ("runs.losses", "losses of one run in another", "100% equal"),
 )
-
-
-@pytest.mark.parametrize(("rule", "name", "words"), FOUND, ids=[name for _, name, _ in FOUND])
-def test_cheat_is_told(rule: str, name: str, words: str, tmp_path: Path) -> None:
-    found = told(rule, tried(name), tmp_path)
-    assert found, rule
-    assert words in found[0].found
-    assert all((one.found, one.due, one.mend, one.question)[place] for one in found for place in range(4))
-
-
-@pytest.mark.parametrize("rule", sorted({rule for rule, *_ in FOUND}))
-def test_nothing_is_told_of_an_honest_submission(rule: str, tmp_path: Path) -> None:
-    assert told(rule, base(steps=True), tmp_path) == []
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND, steps=True)

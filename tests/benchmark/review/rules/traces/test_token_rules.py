@@ -1,10 +1,6 @@
 """One token counter, and nothing out of its order."""
 
-from pathlib import Path
-
-import pytest
-
-from tests.benchmark.review.trials.told import base, told, tried
+from tests.benchmark.review.trials.told import rule_tests
 
 FOUND = (
     ("tokens.block_starts", "first_epoch_num 0 in every block", "24 block_start, each with first_epoch_num 0"),
@@ -15,16 +11,4 @@ FOUND = (
     ("eval.overlap", "training goes on before the evaluation is over", "block_start between eval_start and eval_stop"),
     ("stop.goes_on", "training goes on after run_stop", "block_start after run_stop"),
 )
-
-
-@pytest.mark.parametrize(("rule", "name", "words"), FOUND, ids=[name for _, name, _ in FOUND])
-def test_cheat_is_told(rule: str, name: str, words: str, tmp_path: Path) -> None:
-    found = told(rule, tried(name), tmp_path)
-    assert found, rule
-    assert words in found[0].found
-    assert all((one.found, one.due, one.mend, one.question)[place] for one in found for place in range(4))
-
-
-@pytest.mark.parametrize("rule", sorted({rule for rule, *_ in FOUND}))
-def test_nothing_is_told_of_an_honest_submission(rule: str, tmp_path: Path) -> None:
-    assert told(rule, base(), tmp_path) == []
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)
