@@ -9,7 +9,8 @@ from typing import Annotated, Protocol, TypeVar
 import tyro
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from stage.cli import one_line_usage_error
 from stage.errors import InputError

@@ -4,7 +4,7 @@ Topologies are the fastest that fit by ``plan gpt3_175b --system NAME --global-b
 percent of it with memory to spare. None was measured on its devices yet.
 """
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 
 
 def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology: object) -> System:

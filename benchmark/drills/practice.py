@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmark.config.benchmarks import REHEARSAL
-from benchmark.config.run_config import Benchmark, RunConfig, System
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml

@@ -9,7 +9,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.drills.aftermath import Aftermath
 from benchmark.drills.catalogue.drill import Drill

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
+from benchmark.config.system_config import System
 from benchmark.preflight import device_checks, machine_checks, world_checks
 from benchmark.preflight.preflight_check import CheckResult, Measured, Place, PreflightCheck
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.config.benchmarks import REHEARSAL
-from benchmark.config.run_config import require_seed
+from benchmark.config.field_checks import require_seed
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from benchmark.rehearsal.torchrun import torchrun
 from benchmark.review.verdict import Review, review

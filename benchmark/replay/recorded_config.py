@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.config.typed_json import value_from_json
 from benchmark.evidence.companion import CONFIG, benchmark_of, read_config

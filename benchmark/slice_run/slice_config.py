@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import tyro
 
 from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import Benchmark, RunConfig, System
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.system_config import System
 from model.gpt3_config import Recompute
 from stage.errors import InputError
 

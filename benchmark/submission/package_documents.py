@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.results.recorded_run import RecordedRun, settings
 from benchmark.submission.readme_claims import supported_claims

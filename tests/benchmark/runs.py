@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.training.train import train
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 

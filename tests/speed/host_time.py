@@ -34,7 +34,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.planning.dry_runs.fake_world import fake_world
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch

@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.planning.fake.fake_attention import Capability
 from benchmark.planning.fake.fake_gpu import FakeGpu, fake_gpu
 from benchmark.planning.fake.fake_messages import messages_of_many_tensors

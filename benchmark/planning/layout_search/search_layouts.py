@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.config.run_config import RunConfig, divisors
+from benchmark.config.field_checks import divisors
+from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import RESERVE
 from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload
 from benchmark.planning.run_plans.run_length import run_length, tokens_to_target, validation_tokens

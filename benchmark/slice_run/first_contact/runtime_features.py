@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.debugging.collective_trace import recorder_environment, trace
 from benchmark.debugging.memory_snapshot import MOST_ENTRIES
 from benchmark.machine.repeatability import use_deterministic_kernels

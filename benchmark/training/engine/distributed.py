@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.machine.near_cores import keep_near
 from benchmark.machine.open_files import raise_file_limit
 from model.parallelize import AXES

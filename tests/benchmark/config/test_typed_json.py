@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import Benchmark, System
+from benchmark.config.run_config import Benchmark
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.config.typed_json import dataclass_from_json, float_as_json, value_from_json
 from stage.errors import InputError

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.training.engine.distributed import Environment, joined_world
 from tests.benchmark.tiny import in_processes

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.training.audit_replicas import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local

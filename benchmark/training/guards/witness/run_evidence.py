@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.evidence.link_contents import VERSION, BeginLink, Content, EndLink, Machinery, ResumeLink

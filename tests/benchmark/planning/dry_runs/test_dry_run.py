@@ -8,7 +8,8 @@ import pytest
 
 from benchmark.__main__ import main
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.dry_run import LOSS_BYTES, RankReport, dry_run
 from model.flops import num_parameters

@@ -7,7 +7,8 @@ from unittest import mock
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs import step_counts
 from benchmark.planning.dry_runs.step_counts import RankCounts, counted_micro_batches, examine, kinds_of_ranks

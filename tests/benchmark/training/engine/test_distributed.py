@@ -10,7 +10,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.training.engine import distributed
 from benchmark.training.engine.distributed import (
     Environment,

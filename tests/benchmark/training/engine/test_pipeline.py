@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.training.engine.adam import gradient_of
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import MicroBatch, read_micro_batch

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.tied_table import TABLE, TiedTable
 from tests.benchmark.runs import system_of

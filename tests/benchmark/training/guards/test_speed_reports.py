@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.config.run_config import RunConfig, System
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.speed_watch.device_health import DeviceReading

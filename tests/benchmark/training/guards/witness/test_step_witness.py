@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.config.run_config import System
+from benchmark.config.system_config import System
 from benchmark.evidence.chain_links import Chain, read_chain
 from benchmark.evidence.link_contents import CheckpointLink, EvaluationLink, StepLink
 from benchmark.training.train import train

@@ -1,0 +1,109 @@
+"""The machines of a run, and how the model is spread over them; those that have a name are in ``systems.py``."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import tyro
+
+from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.field_checks import divisors, listed, require_positive
+from model.gpt3_config import Recompute
+from stage.errors import InputError
+
+
+@dataclass(frozen=True)
+class System:
+    """The machines, and how the model is spread over them."""
+
+    name: tyro.conf.Suppress[str]
+    device: Literal["cuda", "cpu"]
+    nodes: int
+    """Machines."""
+    devices_per_node: int
+    """Processes per machine, one per device."""
+    micro_batch_size: int
+    """Samples per forward and backward pass of a device."""
+    tensor_parallel: int = 1
+    """Devices that share each layer, and its part of the sequence; on one machine, if speed matters."""
+    pipeline_parallel: int = 1
+    """Devices that each have some of the layers."""
+    pipeline_chunks: int = 1
+    """Stages per device: more of them idle less, hold fewer activations and send more. Without a pipeline, one."""
+    replicas: int = 1
+    """Copies of the model as it is sharded over the data-parallel devices: 1 shards it over all of them (FSDP), more
+    is HSDP."""
+    recompute: Recompute = "none"
+    """What blocks compute again in the backward pass instead of keeping it (model/recompute.py)."""
+    compile: bool = False
+    """torch.compile each block, where FSDP2 shards parameters between micro-batches."""
+    keep_unsharded: bool = False
+    """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
+    reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
+    warm_up_steps: int = 0
+    """Steps on made-up tokens before the clock starts, and an evaluation on them: what is slow the first time, as
+    connections, kernels and compilation are, is then done. They change nothing (benchmark/training/warm_up.py)."""
+    start_limit_s: float = 1800.0
+    """A process that is silent for so long while it joins, loads, or does something for the first time hangs: it is
+    killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
+    hang_floor_s: float = 60.0
+    """... this, if it is more."""
+    device_mtbf_hours: float = 1024.0
+    """Mean time between failures that end a run, per device with its share of node and network: a system's is this
+    over the number of devices, 2 hours for 512. A guess on the safe side: BLOOM lost one GPU a week of 384, but much
+    more time to what is no device's fault (docs/facts/peers.md 1.5); four times longer only doubles the interval."""
+    accelerator: str = ""
+    """Name in the table of accelerators (accelerators.py): what its memory and its peak are."""
+    platform: str = ""
+    """``submission_platform`` of the MLPerf log."""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
+        require_positive(self, "tensor_parallel", "pipeline_parallel", "pipeline_chunks")
+        if self.accelerator and self.accelerator not in ACCELERATORS:
+            raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
+        if self.warm_up_steps < 0:
+            raise InputError(f"warm_up_steps {self.warm_up_steps}: expected at least 0; change --warm-up-steps")
+        if not self.device_mtbf_hours > 0:  # nan, too
+            raise InputError(f"device_mtbf_hours {self.device_mtbf_hours}: expected more than 0; --device-mtbf-hours")
+        model_parallel = self.tensor_parallel * self.pipeline_parallel
+        if self.num_devices % model_parallel:
+            raise InputError(
+                f"tensor_parallel {self.tensor_parallel} x pipeline_parallel {self.pipeline_parallel} do not divide "
+                f"{self.num_devices} devices; products that do: {listed(divisors(self.num_devices))}. Change "
+                "--tensor-parallel, --pipeline-parallel or --nodes"
+            )
+        if self.data_parallel % self.replicas:
+            raise InputError(
+                f"replicas {self.replicas} do not divide {self.data_parallel} data-parallel devices; possible: "
+                f"{listed(divisors(self.data_parallel))}; change --replicas"
+            )
+        if self.pipeline_parallel == 1:
+            object.__setattr__(self, "pipeline_chunks", 1)
+        if self.compile and self.keeps_whole:
+            raise InputError(
+                "compile: only blocks that FSDP2 shards are compiled, and a pipeline or --keep-unsharded keeps them "
+                "whole; leave --compile out"
+            )
+
+    @property
+    def num_devices(self) -> int:
+        return self.nodes * self.devices_per_node
+
+    @property
+    def data_parallel(self) -> int:
+        """Devices, or groups of them, that read different samples."""
+        return self.num_devices // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def peak_tflops(self) -> float | None:
+        """Of one device, dense BF16; None where it is not in the table."""
+        return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
+
+    @property
+    def num_pipeline_stages(self) -> int:
+        return self.pipeline_parallel * self.pipeline_chunks
+
+    @property
+    def keeps_whole(self) -> bool:
+        """Whether a device keeps its part of the model whole from one micro-batch to the next."""
+        return self.keep_unsharded or self.pipeline_parallel > 1
