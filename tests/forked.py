@@ -7,11 +7,13 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+LOOK_EVERY_S = 0.1
 PRELOADED = (
     "benchmark.training.train",
     "benchmark.training.evaluate_checkpoint",
@@ -35,20 +37,34 @@ def fork_server() -> Any:
 
 
 def run_forked(
-    function: Callable[..., None], arguments: list[str], *, folder: Path, timeout: float
+    function: Callable[..., None],
+    arguments: list[str],
+    *,
+    folder: Path,
+    timeout: float,
+    look: Callable[[int], None] = lambda pid: None,
 ) -> "subprocess.CompletedProcess[str]":
     """Call ``function(arguments)`` as a program of its own: its exit status, and what it and its children print.
 
-    ``folder`` is its working directory. Raises subprocess.TimeoutExpired after ``timeout`` seconds.
+    ``folder`` is its working directory. Raises subprocess.TimeoutExpired after ``timeout`` seconds, and what ``look``
+    raises, which is called with its id about ten times a second.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         handles = [multiprocessing.reduction.DupFd(file.fileno()) for file in (out, errors)]
         process = fork_server().Process(target=_program, args=(function, arguments, folder, dict(os.environ), handles))
         process.start()
-        process.join(timeout)
-        if process.exitcode is None:
-            process.kill()
-            raise subprocess.TimeoutExpired(arguments, timeout)
+        deadline = time.monotonic() + timeout
+        try:
+            while process.exitcode is None:
+                process.join(min(LOOK_EVERY_S, max(0.0, deadline - time.monotonic())))
+                if process.exitcode is None:
+                    look(process.pid)
+                    if time.monotonic() >= deadline:
+                        raise subprocess.TimeoutExpired(arguments, timeout)
+        finally:
+            if process.exitcode is None:
+                process.kill()
+                process.join()
         texts = []
         for file in (out, errors):
             file.seek(0)

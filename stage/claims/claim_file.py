@@ -9,6 +9,7 @@ No clocks are compared: they differ between machines.
 """
 
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -106,9 +107,15 @@ def try_claim(
             return _take_over(path, seen, token, content, settle_s=0.0 if gone else SETTLE_S)
         return seen.owner
     try:
-        os.write(handle, content)
-    finally:
-        os.close(handle)
+        try:
+            written = os.write(handle, content)
+        finally:
+            os.close(handle)
+        if written != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        path.unlink(missing_ok=True)  # or all others would wait for it to stand still
+        raise OSError(error.errno, error.strerror, str(path)) from error
     return Claim(path, token)
 
 

@@ -3,8 +3,10 @@
    arm_calls(below, call, number, what, victim): at the call number NUMBER of the kind CALL on a path below BELOW
      what > 0   the call fails with this errno
      KILL       the process is killed
-     VANISH, EMPTY, HALVE, SPOIL   VICTIM is removed, emptied, halved, its first bytes overwritten; the call goes on
+     VANISH, EMPTY, HALVE, SPOIL, GROW   VICTIM is removed, emptied, halved, its first bytes overwritten, made longer;
+                the call goes on
      SHORT      a read or write does half of what it was asked for
+     AHEAD, BACK   the clock jumps by years (the kind is "clock", of which all calls count)
    calls_seen(call): how many there were since. */
 
 #define _GNU_SOURCE
@@ -21,15 +23,17 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { KILL = -1, VANISH = -2, EMPTY = -3, HALVE = -4, SPOIL = -5, SHORT = -6 };
+enum { KILL = -1, VANISH = -2, EMPTY = -3, HALVE = -4, SPOIL = -5, GROW = -6, SHORT = -7, AHEAD = -8, BACK = -9 };
 static const char *kinds[] = {"open", "read", "write", "sync", "rename", "mkdir", "remove", "stat", "list",
-                              "lock", "close", "truncate", "map", "link"};
-enum { OPEN, READ, WRITE, SYNC, RENAME, MKDIR, REMOVE, STAT, LIST, LOCK, CLOSE, TRUNCATE, MAP, LINK, KINDS };
+                              "lock", "close", "truncate", "map", "link", "clock"};
+enum { OPEN, READ, WRITE, SYNC, RENAME, MKDIR, REMOVE, STAT, LIST, LOCK, CLOSE, TRUNCATE, MAP, LINK, CLOCK, KINDS };
 
 static char below[4096], victim[4096];
 static long seen[KINDS], wanted_number;
+static long ahead_s;
 static int wanted_kind = -1, what, armed;
 
 static int kind_of(const char *call) {
@@ -42,7 +46,7 @@ int arm_calls(const char *folder, const char *call, long number, int action, con
   snprintf(below, sizeof below, "%s", folder);
   snprintf(victim, sizeof victim, "%s", changed);
   memset(seen, 0, sizeof seen);
-  wanted_kind = kind_of(call), wanted_number = number, what = action, armed = 1;
+  wanted_kind = kind_of(call), wanted_number = number, what = action, ahead_s = 0, armed = 1;
   return wanted_kind;
 }
 
@@ -54,10 +58,20 @@ static void change_victim(void) {
   if (what == VANISH) syscall(SYS_unlink, victim);
   if (what == EMPTY) syscall(SYS_truncate, victim, 0L);
   if (what == HALVE && !syscall(SYS_stat, victim, &state)) syscall(SYS_truncate, victim, (long)state.st_size / 2);
-  if (what == SPOIL && (handle = syscall(SYS_open, victim, O_WRONLY, 0)) >= 0) {
+  int flags = O_WRONLY | (what == GROW ? O_APPEND : 0);
+  if ((what == SPOIL || what == GROW) && (handle = syscall(SYS_open, victim, flags, 0)) >= 0) {
     syscall(SYS_write, handle, "spoilt", 6L);
     syscall(SYS_close, handle);
   }
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int answer = ((__typeof__(&clock_gettime))dlsym(RTLD_NEXT, "clock_gettime"))(clock, now);
+  if (clock != CLOCK_REALTIME || !armed) return answer;
+  if (__atomic_add_fetch(&seen[CLOCK], 1, __ATOMIC_SEQ_CST) == wanted_number && wanted_kind == CLOCK)
+    ahead_s = what == AHEAD ? 300000000L : what == BACK ? -300000000L : 0;
+  now->tv_sec += ahead_s;
+  return answer;
 }
 
 /* 1: the call is to fail, errno is set; 2: it is to do half. */
@@ -76,7 +90,7 @@ static int strikes(int kind, const char *path, int handle) {
   if (__atomic_add_fetch(&seen[kind], 1, __ATOMIC_SEQ_CST) != wanted_number || kind != wanted_kind) return 0;
   if (what == KILL) syscall(SYS_kill, getpid(), SIGKILL);
   if (what == SHORT) answer = 2;
-  if (what <= VANISH && what >= SPOIL) change_victim();
+  if (what <= VANISH && what >= GROW) change_victim();
   errno = error;
   if (what > 0) errno = what, answer = 1;
   return answer;

@@ -14,15 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.forked import run_module
+from tests.fuzz.case_limits import limit_memory
 
 SOURCE = Path(__file__).with_name("failing_calls.c")
 KINDS = (
     *("open", "read", "write", "sync", "rename", "mkdir", "remove", "stat", "list", "lock", "close", "truncate"),
-    *("map", "link"),
+    *("map", "link", "clock"),
 )
-ERRORS = ("ENOSPC", "EIO", "ENOSYS", "EINVAL", "EMFILE", "EDQUOT", "EACCES", "EINTR", "ESTALE", "ENOMEM")
-ACTIONS = {"kill": -1, "vanish": -2, "empty": -3, "halve": -4, "spoil": -5, "short": -6}
-CHANGES = ("vanish", "empty", "halve", "spoil")
+ERRORS = (
+    *("ENOSPC", "EIO", "ENOSYS", "EINVAL", "EMFILE", "EDQUOT", "EACCES", "EINTR", "ESTALE", "ENOMEM", "EXDEV", "EBUSY"),
+    *("EROFS", "EPERM", "ETIMEDOUT", "ENOTCONN", "EAGAIN"),
+)
+ACTIONS = {
+    name: -number
+    for number, name in enumerate(("kill", "vanish", "empty", "halve", "spoil", "grow", "short", "ahead", "back"), 1)
+}
+"""As ``failing_calls.c`` numbers them."""
+CHANGES = ("vanish", "empty", "halve", "spoil", "grow")
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,7 @@ def run_with_failing_call(arguments: list[str]) -> None:
     """``python -m`` of the words after the first six: the folder, the file that gets the counts of all calls, or an
     empty word, and the failing call."""
     below, counts, kind, number, what, victim, *words = arguments
+    limit_memory()
     library = ctypes.CDLL(None)
     action = ACTIONS.get(what) or getattr(errno, what)
     at = ctypes.c_long(int(number))
@@ -68,5 +77,7 @@ def run_with_failing_call(arguments: list[str]) -> None:
 def failing_call_at_random(draw: random.Random, counts: dict[str, int], victims: list[Path]) -> FailingCall:
     """One of the calls that were counted; reads and writes no more often than the rare kinds."""
     kind = draw.choice([kind for kind, count in counts.items() if count])
+    if kind == "clock":
+        return FailingCall(kind, draw.randint(1, counts[kind]), draw.choice(["ahead", "back"]), draw.choice(victims))
     what = draw.choice([*ERRORS, "kill", "kill", *CHANGES, *(["short"] * 3 if kind in ("read", "write") else [])])
     return FailingCall(kind, draw.randint(1, counts[kind]), what, draw.choice(victims))

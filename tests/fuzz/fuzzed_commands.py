@@ -22,7 +22,7 @@ from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
-from stage.digest import md5_text
+from stage.digest import md5_file, md5_text
 from tests.support import write_dataset
 
 GIB = 1 << 30
@@ -56,6 +56,10 @@ class FuzzedCommand:
     sometimes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     flags: Sequence[str] = ()
     sometimes_reads: Mapping[str, str] = field(default_factory=dict)
+    by_address: Sequence[str] = ()
+    """Of the options that read, those that take addresses, too."""
+    endings: Mapping[str, str] = field(default_factory=dict)
+    """What follows a file's name in an option."""
 
 
 CONVERTING = {"--workers": ["1", "2"], "--memory-limit": ["1GiB", "8MiB"]}
@@ -71,7 +75,11 @@ COMMANDS = (
             "--on-bad-line": ["skip", "stop"],
             "--shard": ["0/2", "1/2"],
             "--text-key": ["text"],
+            "--bandwidth-limit": ["50MB"],
         },
+        sometimes_reads={"--filter": "filter.py", "--md5-list": "texts.md5"},
+        by_address=("--input",),
+        endings={"--filter": ":keep"},
         flags=("--force", "--append-eod", "--json"),
     ),
     FuzzedCommand(
@@ -203,7 +211,8 @@ COMMANDS = (
         reads={"--input": "paxml*"},
         writes="--output",
         options={"--dtype": ["bf16", "fp32"], **CONVERTING},
-        sometimes={"--shard": ["0/2", "1/2"], "--disk-mb-per-s": ["10"], "--bandwidth-limit": ["5MB"]},
+        sometimes={"--shard": ["0/2", "1/2"], "--disk-mb-per-s": ["10"], "--bandwidth-limit": ["50MB"]},
+        by_address=("--input",),
         flags=("--force", "--json", "--plan", "--missing-chunks-are-zeros", "--verify-input"),
     ),
     FuzzedCommand(
@@ -325,6 +334,9 @@ def _prepare_texts(folder: Path) -> None:
         (folder / f"{number}.txt").write_text("\n".join(text.replace("\n", " ") for text in texts[:9]) + "\n")
     hashes = [md5_text(text) for _, text in documents_of(folder / "0.json")]
     (folder / "list.hashes").write_text("\n".join(hashes[3:7]) + "\n")
+    (folder / "filter.py").write_text("def keep(text):\n    return len(text) % 3 > 0\n")
+    inputs = sorted(path for path in folder.iterdir() if path.name.startswith(("0.", "1.")))
+    (folder / "texts.md5").write_text(format_list({path.name: md5_file(path) for path in inputs}))
 
 
 def _prepare_datasets(folder: Path) -> None:

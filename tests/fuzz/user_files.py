@@ -121,8 +121,13 @@ class UserFiles:
 
     def state(self) -> dict[str, str]:
         """What each thing is, and the digest of its content."""
+        return self.state_of(self.path)
+
+    @staticmethod
+    def state_of(folder: Path) -> dict[str, str]:
+        """The same of all in a folder."""
         found = {}
-        for path in sorted(self.path.rglob("*")):
+        for path in sorted(folder.rglob("*")):
             kind = "link" if path.is_symlink() else "file" if path.is_file() else "folder" if path.is_dir() else "other"
             small = kind == "file" and path.stat().st_size < 1 << 30
             found[str(path)] = kind + (hashlib.md5(path.read_bytes()).hexdigest() if small else "")

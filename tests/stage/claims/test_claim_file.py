@@ -116,6 +116,22 @@ def test_a_claim_that_says_nothing_is_waited_for_and_followed(content: bytes, tm
     wait_for(path, clock).release()
 
 
+@pytest.mark.parametrize("written", [OSError(28, "No space left on device"), 5])
+def test_a_claim_that_cannot_be_written_keeps_nobody_waiting(
+    written: OSError | int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(handle: int, content: bytes) -> int:
+        if isinstance(written, OSError):
+            raise written
+        return written
+
+    path = tmp_path / "owner"
+    with monkeypatch.context() as full_disk, pytest.raises(OSError, match=f"No space left.*{path}"):
+        full_disk.setattr(claim_file.os, "write", write)
+        try_claim(path, Watch())
+    taken(path).release()
+
+
 def test_a_removed_folder_is_noticed(tmp_path: Path) -> None:
     claim = taken(tmp_path / "owner")
     (tmp_path / "owner").unlink()
