@@ -127,7 +127,7 @@ def test_a_claim_that_cannot_be_written_keeps_nobody_waiting(
 
     path = tmp_path / "owner"
     with monkeypatch.context() as full_disk, pytest.raises(OSError, match=f"No space left.*{path}"):
-        full_disk.setattr(claim_file.os, "write", write)
+        full_disk.setattr("os.write", write)
         try_claim(path, Watch())
     taken(path).release()
 
