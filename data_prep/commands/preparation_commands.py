@@ -8,8 +8,10 @@ from typing import Annotated
 import tyro
 
 from data_prep.preparation.artifacts import NEEDED, What, parse_shards
+from data_prep.preparation.downloader import parse_downloader
 from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, table_as_json, wanted_files
 from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
+from stage.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class FetchCommand:
     """FIRST-LAST: these training shards rather than 768-1023."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Take the files from this folder, by link or copy, and nothing from the network."""
+    downloader: Path | None = None
+    """MLCommons' downloader, a script that you have: run for what --download names, into OUTPUT/downloads."""
+    download: tuple[str, ...] = ()
+    """Of its files, as the table calls them: dataset_c4_spm.tar, checkpoint_megatron_fp32.tar or
+    checkpoint_nemo_bf16."""
     revision: str | None = None
     """Branch, tag or commit of the Hugging Face dataset; by default the commit of earlier calls, or the newest."""
     list: bool = False
@@ -36,8 +43,11 @@ class FetchCommand:
 
     def run(self) -> None:
         wanted = wanted_files(self.what, None if self.shards is None else parse_shards(self.shards))
+        downloader = parse_downloader(self.downloader, self.download)
+        if downloader is not None and self.from_ is not None:
+            raise InputError("--downloader and --from: choose one of them")
         if not self.list:
-            fetch(self.output, wanted, source=self.from_, revision=self.revision)
+            fetch(self.output, wanted, source=self.from_, revision=self.revision, downloader=downloader)
         there = files_there(self.output, wanted)
         print(json.dumps(table_as_json(there), indent=1) if self.json else format_table(there))
         require_all(self.output, there)

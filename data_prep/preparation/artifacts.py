@@ -31,7 +31,7 @@ DOWNLOADS = "https://training.mlcommons-storage.org/metadata/"
 HOW_TO_GET_IN = f"""\
 ({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
 and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
-folder that is to hold the file. Unpack what came and pass --from FOLDER.)"""
+folder that is to hold the file, or give the script by --downloader. Unpack what came and pass --from FOLDER.)"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Download:
 DATASET_TAR = Download("dataset_c4_spm.tar", "gpt-3-megatron-preprocessed-dataset.uri")
 FP32_CHECKPOINT_TAR = Download("checkpoint_megatron_fp32.tar", "gpt-3-megatron-fp32-checkpoint.uri")
 BF16_CHECKPOINT = Download("checkpoint_nemo_bf16", "gpt-3-megatron-bf16-checkpoint.uri")
+DOWNLOADS_BY_FILE = {download.file: download for download in (DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT)}
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, What
+from data_prep.preparation.downloader import FOLDER as DOWNLOADED
+from data_prep.preparation.downloader import Downloader
 from data_prep.preparation.hub import Hub, HubFile
 from stage.errors import CheckFailed, InputError
 from stage.lock import only_one_in
@@ -81,8 +83,16 @@ class Ledger:
         )
 
 
-def fetch(output: Path, wanted: Sequence[Wanted], *, source: Path | None = None, revision: str | None = None) -> None:
-    """Bring the files of ``wanted`` that can be had to ``output``: from the folder ``source``, or else from the hub.
+def fetch(
+    output: Path,
+    wanted: Sequence[Wanted],
+    *,
+    source: Path | None = None,
+    revision: str | None = None,
+    downloader: Downloader | None = None,
+) -> None:
+    """Bring the files of ``wanted`` that can be had to ``output``: from the folder ``source``, by the user's
+    ``downloader``, or else from the hub.
 
     ``revision`` None: the commit of earlier calls, or the newest. Raises InputError when the hub cannot be reached,
     and InputError or CheckFailed for a file that is not what it should be.
@@ -97,6 +107,8 @@ def fetch(output: Path, wanted: Sequence[Wanted], *, source: Path | None = None,
             if source is not None:
                 _check_in_link_or_copy_all(ledger, wanted)
                 _take(ledger, source, wanted)
+            elif downloader is not None:
+                _bring_and_take(ledger, downloader, wanted)
             else:
                 _check_in_link_or_copy_all(ledger, [file for file in wanted if not file.artifact.public])
                 _download_all(ledger, [file.name for file in wanted if file.artifact.public], revision)
@@ -122,6 +134,16 @@ def _take(ledger: Ledger, source: Path, wanted: Sequence[Wanted]) -> None:
             _link_or_copy_all(path, ledger.output / file.name)
             ledger.add(file.name, md5=md5)
             advance(1)
+
+
+def _bring_and_take(ledger: Ledger, downloader: Downloader, wanted: Sequence[Wanted]) -> None:
+    """What was brought and checked is not asked for again; wanted files that lie in it as such are taken."""
+    for download in downloader.downloads:
+        name = f"{DOWNLOADED}/{PurePosixPath(download.metadata).stem}"
+        folder = ledger.output / name
+        if not ledger.holds(name):
+            ledger.add(name, md5=downloader.bring(download, folder))
+        _take(ledger, folder, wanted)
 
 
 def _find(source: Path, file: Wanted) -> Path | None:
