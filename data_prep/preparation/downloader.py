@@ -39,9 +39,7 @@ class Downloader:
         self._run(["-d", str(folder.resolve()), DOWNLOADS + download.metadata], folder)
         listing = folder / f"{name}.md5"
         if not listing.is_file():
-            raise InputError(
-                f"--downloader {self.script}: ended well, but wrote no {listing}; is it MLCommons'?"
-            )
+            raise InputError(f"--downloader {self.script}: ended well, but wrote no {listing}; is it MLCommons'?")
         found = compare_lists(folder, read_list(listing), leave_out=listing)
         wrong = [*found.changed, *found.may_differ, *found.missing]
         if wrong:

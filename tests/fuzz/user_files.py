@@ -141,9 +141,9 @@ def _belongs(path: Path) -> bool:
 
 
 def _make_sparse(path: Path) -> None:
-    """3 GB of nothing: more memory than may be taken, and its sum is done in some seconds."""
+    """1.5 GB of nothing: more memory than may be taken, and its sum is done in seconds."""
     path.touch()
-    os.truncate(path, 3_000_000_000)
+    os.truncate(path, 1_500_000_000)
 
 
 def _files_of(path: Path) -> list[Path]:
