@@ -41,7 +41,7 @@ def device_facts(device: str) -> DeviceFacts:
             return DeviceFacts(**json.loads(found.read_text()))
         said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     raise InputError(
-        f"device cuda: {said[-1] if said else f'the process that asked for it ended with {status}'}; mend the driver, "
+        f"device cuda: {said[-1] if said else f'the process that asked for it ended with {status}; mend the driver'}, "
         "or measure something small on this machine's CPU: --device cpu --hidden-size 512 --seq-length 256"
     )
 
@@ -49,8 +49,12 @@ def device_facts(device: str) -> DeviceFacts:
 def _write_facts(path: Path) -> None:
     """In a child."""
     if not torch.cuda.is_available():
-        built = "PyTorch was built without CUDA" if torch.version.cuda is None else "PyTorch sees no CUDA device"
-        print(f"{built} (version {torch.__version__})", flush=True)
+        built, mend = (
+            ("PyTorch was built without CUDA", "install its CUDA build")
+            if torch.version.cuda is None
+            else ("PyTorch sees no CUDA device", "mend the driver")
+        )
+        print(f"{built} (version {torch.__version__}); {mend}", flush=True)
         os._exit(1)
     free, _ = torch.cuda.mem_get_info(0)
     path.write_text(json.dumps(asdict(DeviceFacts(torch.cuda.get_device_name(0), torch.cuda.device_count(), free))))
