@@ -59,6 +59,7 @@ DERIVED = {
     "accelerators.H100 500 W.nvlink_gb_s": ("accelerators.H100 SXM.nvlink_gb_s", 1.0),
     "stacks.ours.losses": ("stacks.nemo.losses", 1.0),
     "stacks.megatron.losses": ("stacks.nemo.losses", 1.0),
+    "stacks.fms_fsdp.losses": ("stacks.torchtitan.losses", 1.0),
     "accelerators.B200.matmul_bf16": ("accelerators.H100 SXM.matmul_bf16", 2250 / 989.4),
     "accelerators.B200.matmul_fp8": ("accelerators.H100 SXM.matmul_fp8", 4500 / 1978.9),
 }

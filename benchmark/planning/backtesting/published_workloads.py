@@ -15,11 +15,10 @@ STACK_OF_SOURCE = {
     "nemo-docs-24.09": "nemo_docs",
     "nemo-launcher": "nemo_docs",
     "seqsel": "megatron_2022",
-    "fms-fsdp": "torchtitan",
     "llama3": "megatron",
 }
 """Where a code's release matters: which of its stacks a source's results are of; for codes that are not described, the
-most similar one (IBM's and Meta's). Elsewhere the table's name is ours."""
+most similar one (Meta's). Elsewhere the table's name is ours."""
 
 LOW_POWER_W = 500.0
 """Limit of the H100 with slower memory that torchtitan's tables are of."""
@@ -29,6 +28,8 @@ SWITCHES: dict[Feature, set[str]] = {
     "p2p-overlap": {"p2p-overlap"},
     "compile": {"compile"},
     "fp8-parameters": {"fp8-parameters", "fp8-all-gather"},
+    "early-stop": {"early-stop"},
+    "bf16-reduce": {"bf16-reduce"},
 }
 """Of the table, by our names."""
 
@@ -63,6 +64,7 @@ def workload_of_result(result: PublishedResult) -> Workload | None:
         pipeline_parallel=result.pipeline_parallel,
         pipeline_chunks=result.pipeline_chunks,
         context_parallel=result.context_parallel,
+        replicas=result.devices // result.devices_per_node if "hsdp" in result.switches else 1,
         sharding="fsdp" if result.sharding == "fsdp" else "none" if result.sharding == "none" else "zero1",
         recompute=result.recompute,  # type: ignore[arg-type]  # checked by the table's reader
         sequence_parallel=result.sequence_parallel and result.tensor_parallel > 1,
@@ -80,7 +82,10 @@ def workload_of_result(result: PublishedResult) -> Workload | None:
 
 
 def _lacks(result: PublishedResult, feature: Feature) -> bool:
-    """Fully sharded parameters travel beside computation by their design."""
+    """Fully sharded parameters travel beside computation by their design; and only of FSDP's precision it is known in
+    which one gradients are summed where the table does not say."""
     if feature == "dp-overlap" and result.sharding in ("fsdp", "zero2"):
+        return False
+    if feature == "bf16-reduce" and result.sharding != "fsdp":
         return False
     return SWITCHES[feature].isdisjoint(result.switches)

@@ -1,6 +1,6 @@
 """What the passes of a block, of the embedding and of the output take on one device, by kind of operation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 
 from benchmark.planning.step_model.collective_times import gather_s
@@ -57,7 +57,8 @@ class Passes:
 
 def block_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
     """One block and micro-batch on one device."""
-    forward_matmul, backward_matmul, accumulation = _linear_layers(work, stack, rates)
+    forward_products, backward_matmul, accumulation = _linear_layers(work, stack, rates)
+    forward_matmul = sum(forward_products.values())
     forward_attention, backward_attention = _attention(work, stack, rates)
     forward_elementwise, backward_elementwise = _elementwise(work, stack, rates)
     casts = _weight_casts(work, stack, rates)
@@ -65,12 +66,15 @@ def block_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
     forward_messages += _context_messages(work, rates, forward_attention)
     backward_messages += 2 * _context_messages(work, rates, forward_attention)
     recomputed = 0.0
-    if work.layout.recompute == "selective":
+    remade = sum(forward_products[name] for name in _remade_products(work, stack, forward_products))
+    if work.layout.recompute == "selective" and stack.remakes:
+        recomputed = remade + forward_elementwise + _remade_messages(work, stack, rates, remade)
+    elif work.layout.recompute == "selective":
         # without FlashAttention attention's middle is made again; with it, activations and norms, which are cheap
         recomputed = forward_attention if stack.attention == "unfused" else 0.5 * forward_elementwise
-        recomputed += stack.recomputes_products * forward_matmul
     elif work.layout.recompute == "full":
-        recomputed = forward_matmul + forward_attention + forward_elementwise + casts + forward_messages
+        recomputed = remade + forward_attention + forward_elementwise + casts
+        recomputed += _remade_messages(work, stack, rates, remade)
     forward = PassTime(forward_matmul, forward_attention, forward_elementwise + casts, 0.0, forward_messages)
     backward_elementwise += accumulation
     backward = PassTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
@@ -88,20 +92,14 @@ def _with_losses(time: PassTime, rates: Rates) -> PassTime:
     return time + PassTime(losses=time.total * rates.stack.losses / (1 - rates.stack.losses))
 
 
-def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[float, float, float]:
-    """Seconds of the forward and the backward products, and of adding up gradients by a kernel of its own."""
-    model, tensor = work.model, work.layout.tensor_parallel
-    rows, H, fp8 = work.tokens, work.model.hidden, work.precision == "fp8"
-    mlp = model.ffn_width // tensor
-    query_key_value = [H // tensor, model.kv_width // tensor, model.kv_width // tensor]
-    into_mlp = [mlp] * (2 if model.gated else 1)
-    if not stack.separate_projections:
-        query_key_value, into_mlp = [sum(query_key_value)], [sum(into_mlp)]
-    # inputs, outputs of the layer on this device
-    layers = [(H, outputs) for outputs in (*query_key_value, *into_mlp)] + [(H // tensor, H), (mlp, H)]
-    forward = backward = accumulation = 0.0
-    for inputs, outputs in layers:
-        forward += matmul_s(rates.device, rates.common, (rows, outputs, inputs), fp8=fp8, extra=0)
+def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[dict[str, float], float, float]:
+    """Seconds of the forward products by layer and of the backward ones, and of adding up gradients by kernels of
+    their own."""
+    rows, fp8 = work.tokens, work.precision == "fp8"
+    forward: dict[str, float] = {}
+    backward = accumulation = 0.0
+    for name, (inputs, outputs) in _layer_sizes(work, stack).items():
+        forward[name] = matmul_s(rates.device, rates.common, (rows, outputs, inputs), fp8=fp8, extra=0)
         backward += matmul_s(rates.device, rates.common, (rows, inputs, outputs), fp8=fp8, extra=0)
         # FP32 gradients are read and written by the product; or it writes BF16, and a kernel adds that
         extra = 2 * stack.accumulator_bytes * inputs * outputs if stack.fused_accumulation else 0
@@ -110,6 +108,38 @@ def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[float, f
             moved = (2 + 2 * stack.accumulator_bytes) * inputs * outputs
             accumulation += elementwise_s(rates.device, rates.common, moved, 1)
     return forward, backward, accumulation
+
+
+def _layer_sizes(work: Workload, stack: Stack) -> dict[str, tuple[int, int]]:
+    """Inputs and outputs of each linear layer of a block on one device."""
+    model, tensor = work.model, work.layout.tensor_parallel
+    H, heads, keys, mlp = model.hidden, model.hidden // tensor, model.kv_width // tensor, model.ffn_width // tensor
+    into_mlp = {"gate": (H, mlp), "up": (H, mlp)} if model.gated else {"up": (H, mlp)}
+    if stack.separate_projections:
+        first = {"query": (H, heads), "key": (H, keys), "value": (H, keys)}
+    else:
+        first, into_mlp = {"query_key_value": (H, heads + 2 * keys)}, {"up": (H, len(into_mlp) * mlp)}
+    return first | {"output": (heads, H)} | into_mlp | {"down": (mlp, H)}
+
+
+def _remade_products(work: Workload, stack: Stack, layers: Iterable[str]) -> list[str]:
+    """Linear layers whose products the backward pass makes again."""
+    if work.layout.recompute == "selective":
+        return [name for name in layers if name in stack.remakes.get(work.precision, ())]
+    ends = stack.stops_early and "early-stop" not in work.without
+    return [name for name in layers if name != "down" or not ends]
+
+
+def _remade_messages(work: Workload, stack: Stack, rates: Rates, beside_s: float) -> float:
+    """Exposed seconds of tensor-parallel messages that are sent again: two gathers, and where blocks are made again
+    whole, their scatters; none after the last product of a recomputation that stops early."""
+    if work.layout.tensor_parallel == 1:
+        return 0.0
+    gather, scatter = _gather_scatter(work, rates)
+    scatters = 0
+    if work.layout.recompute == "full":
+        scatters = 1 if stack.stops_early and "early-stop" not in work.without else 2
+    return _exposed(2 * gather + scatters * scatter, _tensor_hidden(work, rates), beside_s, rates)
 
 
 def _weight_casts(work: Workload, stack: Stack, rates: Rates) -> float:
@@ -156,7 +186,7 @@ def _elementwise(work: Workload, stack: Stack, rates: Rates) -> tuple[float, flo
         backward += 2 * (tokens * 3 * model.hidden / tensor + inner + 2 * hidden)
     if work.precision == "fp8":  # inputs and gradients of four linear layers cast, and transposed for later
         cast = 4 * tokens * (model.hidden / 1 + model.hidden / tensor) + 4 * 2 * inner
-        cast *= rates.common.fp8_casts / 2
+        cast *= stack.fp8_passes * rates.common.fp8_casts / 2
         forward, backward = forward + cast, backward + cast
     factor = rates.stack.elementwise
     return (
@@ -174,20 +204,30 @@ def _tensor_messages(
     layout = work.layout
     if layout.tensor_parallel == 1:
         return 0.0, 0.0
-    size = 2.0 * work.tokens * work.model.hidden
-    scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
-    gather = scatter
-    if work.precision == "fp8" and layout.sequence_parallel:
-        gather = gather_s(rates, size / 2, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    gather, scatter = _gather_scatter(work, rates)
     again = 2 * gather if stack.gathers_again and layout.sequence_parallel else 0.0
     beside = 2 * scatter + again if stack.async_backward else 0.0
-    # user buffers and split products go through NVLink
-    share = rates.stack.tensor_hidden if layout.tensor_parallel <= layout.devices_per_node else 0.0
+    share = _tensor_hidden(work, rates)
     return (
         _exposed(2 * gather + 2 * scatter, share, forward_matmul, rates),
         _exposed(beside, 1.0, backward_matmul, rates)
         + _exposed(2 * gather + 2 * scatter + again - beside, share, backward_matmul, rates),
     )
+
+
+def _gather_scatter(work: Workload, rates: Rates) -> tuple[float, float]:
+    """Seconds to gather the hidden state over tensor-parallel devices, and to sum and scatter it."""
+    layout, size = work.layout, 2.0 * work.tokens * work.model.hidden
+    scatter = gather_s(rates, size, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    if work.precision != "fp8" or not layout.sequence_parallel:
+        return scatter, scatter
+    half = gather_s(rates, size / 2, ranks=layout.tensor_parallel, stride=1, per_node=layout.devices_per_node)
+    return half, scatter
+
+
+def _tensor_hidden(work: Workload, rates: Rates) -> float:
+    """Share of tensor-parallel messages beside products: user buffers and split products go through NVLink."""
+    return rates.stack.tensor_hidden if work.layout.tensor_parallel <= work.layout.devices_per_node else 0.0
 
 
 def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float:

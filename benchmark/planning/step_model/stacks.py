@@ -4,7 +4,8 @@ A share "hidden" is of the time of messages that matrix products run beside; whi
 what the messages' kernels take of the device (the constant ``overlap_slowdown``).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Schedule = Literal["one pass at a time", "merged slots"]
@@ -47,8 +48,14 @@ class Stack:
     """Whether it compiles blocks, where it is not switched off."""
     fp8_parameters: bool = False
     """Whether it keeps parameters in FP8, where that is not switched off; else products in FP8 cast their weights."""
-    recomputes_products: float = 0.0
-    """Share of a block's matrix products that its selective recomputation makes again."""
+    remakes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By precision, the linear layers whose products selective recomputation makes again, with all that is elementwise;
+    empty: it makes no product again."""
+    stops_early: bool = False
+    """Whether full recomputation ends with the last tensor that the backward pass needs: without a block's last product
+    (torch.utils.checkpoint without re-entrance, since PyTorch 2.1)."""
+    fp8_passes: float = 1.0
+    """Passes over inputs and gradients to cast them to FP8, over those of delayed scaling fused with what comes before."""
     precisions: tuple[str, ...] = ("bf16",)
     extra_of_mlp: bool = False
     """Whether a block keeps one more tensor of the MLP's width where nothing is made again."""
@@ -157,6 +164,7 @@ STACKS = {
         source="llm-foundry scripts/train/benchmarking/README.md: PyTorch FSDP, FlashAttention, full recomputation",
         attention="flash",
         gradient_bytes=2,
+        stops_early=True,  # in images with PyTorch 2.1 (sweep.sh); the table says where
         fused_accumulation=False,
         precisions=("bf16", "fp8"),
         dropout=False,
@@ -166,19 +174,37 @@ STACKS = {
         source="llm-foundry scripts/train/benchmarking/README.md: as on H100, with FlashAttention by Triton",
         attention="flash",
         gradient_bytes=2,
+        stops_early=True,  # in images with PyTorch 2.1 (sweep.sh); the table says where
         fused_accumulation=False,
         precisions=("bf16", "fp8"),
         dropout=False,
     ),
+    "fms_fsdp": Stack(
+        title="IBM fms-fsdp",
+        source="fms-fsdp README.md and policies/mixed_precision.py: PyTorch FSDP, compiled, gradients summed in BF16",
+        attention="flash",
+        separate_projections=True,
+        compiled=True,
+        gradient_bytes=2,
+        fused_accumulation=False,
+        dropout=False,
+    ),
     "torchtitan": Stack(
         title="torchtitan",
-        source="torchtitan benchmarks/: FSDP2, compiled blocks, every second product again; asynchronous TP",
+        source="torchtitan benchmarks/ and parallelize_llama.py at 9dec370: FSDP2, compiled blocks, asynchronous TP",
         attention="flash",
         async_backward=False,
         separate_projections=True,
         fp8_parameters=True,  # cast before they are gathered, on the device that has them
         compiled=True,
-        recomputes_products=0.5,
+        gathers_again=False,  # what was gathered is kept, or made again with the rest
+        # of every two products by aten.mm one is kept: not of those in FP8, which are other operators
+        remakes={
+            "bf16": ("key", "output", "up"),
+            "fp8": ("query", "key", "value", "output", "gate", "up"),
+        },
+        stops_early=True,
+        fp8_passes=2.0,  # dynamic scaling: the largest is found first
         fused_accumulation=False,
         precisions=("bf16", "fp8"),
         dropout=False,

@@ -11,9 +11,10 @@ Number = Literal["bf16", "fp8"]
 """Of the linear layers' inputs; FP16 is computed at BF16's speed."""
 Sharding = Literal["none", "zero1", "fsdp"]
 """Of parameters and optimizer over the data-parallel devices: nothing; the optimizer; everything, gathered in use."""
-Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap", "compile", "fp8-parameters"]
+Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap", "compile", "fp8-parameters", "early-stop", "bf16-reduce"]
 """Messages that a stack may hide behind computation (tensor-parallel, data-parallel, between pipeline stages), compiled
-blocks, and parameters that are kept in FP8."""
+blocks, parameters that are kept in FP8, recomputation that ends before a block's last product, and gradients that are
+summed over devices in BF16."""
 
 
 @dataclass(frozen=True)
