@@ -1,7 +1,7 @@
 """Fit the constants of the model of a step anew, and write what follows from them.
 
     python -m tests.speed.fit_plan            # machine_constants.toml, leave_out.json, the tables of docs/planning.md
-    python -m tests.speed.fit_plan --draw     # the tables alone, from the constants as they are
+    python -m tests.speed.fit_plan --draw     # errors and tables alone, from the constants as they are
 
 Takes some minutes: the constants are fitted once, and once without each group of results.
 """
@@ -32,8 +32,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "planning.md"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draw", action="store_true", help="only write the tables of docs/planning.md")
-    if not parser.parse_args().draw:
+    parser.add_argument("--draw", action="store_true", help="only write errors and the tables of docs/planning.md")
+    if parser.parse_args().draw:
+        write_errors()
+    else:
         refit()
     PAGE.write_text(drawn_page(PAGE.read_text()))
     constants = read_constants()
@@ -60,13 +62,15 @@ def refit() -> None:
 
 
 def write_errors() -> None:
-    """Of all stacks, and of each: its own where enough of its results were not used."""
+    """Of all stacks, and of each: its own where enough of its results were not used, else the larger of the two."""
     by_name = {each.group: each for each in summaries(backtest(read_constants()).comparisons)}
     overall = by_name["not used for fitting, topology published"].nine_of_ten
     text = with_value(TABLE.read_text(), "backtest.error", overall)
     for stack in STACKS:
         own = by_name.get(f"not used, stack {stack}")
-        error = own.nine_of_ten if own is not None and own.results >= ENOUGH else overall
+        error = overall if own is None else own.nine_of_ten
+        if own is not None and own.results < ENOUGH:
+            error = max(error, overall)
         text = with_value(text, f"stacks.{stack}.error", error)
     TABLE.write_text(text)
 

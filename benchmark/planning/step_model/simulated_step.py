@@ -21,9 +21,9 @@ from benchmark.planning.step_model.workload import Workload
 from stage.errors import InputError
 
 EAGER_ELEMENTWISE = 3.0
-"""Bytes of elementwise kernels of a stack that compiles its blocks, where it does not. Counted for a forward pass of
-Llama 3 8B's block: RMSNorm by operators in FP32 36 bytes a number, rotation in FP32 20, SiLU and product 10, residuals 6,
-which makes 3.1 times those of one kernel for each."""
+"""Bytes of elementwise kernels of a stack that compiles its blocks, where it does not. Counted for a forward pass of a
+block of Llama 3 8B: RMSNorm by operators in FP32 36 bytes a number, rotation in FP32 20, SiLU and its product 10,
+residuals 6; that is 3.1 times what one kernel for each moves."""
 ADAM_BYTES = 30
 """Read and written per parameter: FP32 weight, both moments (24), FP32 gradient (4), BF16 weight (2)."""
 

@@ -55,7 +55,7 @@ class Stack:
     """Whether full recomputation ends with the last tensor that the backward pass needs: without a block's last product
     (torch.utils.checkpoint without re-entrance, since PyTorch 2.1)."""
     fp8_passes: float = 1.0
-    """Passes over inputs and gradients to cast them to FP8, over those of delayed scaling fused with what comes before."""
+    """Passes over inputs and gradients to cast them to FP8, over those of delayed scaling fused with what is before."""
     precisions: tuple[str, ...] = ("bf16",)
     extra_of_mlp: bool = False
     """Whether a block keeps one more tensor of the MLP's width where nothing is made again."""

@@ -34,6 +34,20 @@ def test_releases_switches_and_power_are_told_apart() -> None:
     assert "compile" in titan.without
 
 
+def test_how_pytorch_shards_and_recomputes_is_told_apart() -> None:
+    """Shards within nodes, gradients summed in BF16 or FP32, recomputation that stops early: by switches."""
+    hybrid = workload_of_result(RESULTS["fms-a100-7b-128"])
+    assert hybrid is not None
+    assert (hybrid.layout.replicas, hybrid.stack) == (16, "fms_fsdp")
+    old, new = (
+        workload_of_result(RESULTS[f"foundry-a100-{name}"]) for name in ("40-bf16-7b-s4096-8", "80-bf16-7b-s4096-8")
+    )
+    assert old is not None
+    assert new is not None
+    assert {"early-stop", "bf16-reduce"} & set(old.without) == {"early-stop"}
+    assert {"early-stop", "bf16-reduce"} & set(new.without) == {"bf16-reduce"}
+
+
 def test_a_stack_that_is_not_described_is_left_aside() -> None:
     result = dataclasses.replace(RESULTS["titan-8b-8"], stack="nanotron")
     assert workload_of_result(result) is None

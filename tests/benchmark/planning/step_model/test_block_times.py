@@ -56,6 +56,35 @@ def test_separate_projections_read_their_input_again() -> None:
     assert slower[0] > 1.03 > slower[1] >= 1.0
 
 
+LLAMA = Transformer(32, 4096, 32, 8192, 128256, kv_heads=8, ffn_hidden=14336, gated=True, tied=False)
+
+
+def test_full_recomputation_may_stop_before_the_last_product() -> None:
+    """A third of a GPT block's products goes into the MLP's second one; its scatter is not sent again either."""
+    work = gpt3_work(recompute="full", tensor_parallel=1, pipeline_parallel=8)
+    whole, early = passes_of(work).backward.recomputed, passes_of(work, stops_early=True).backward.recomputed
+    products = passes_of(work).forward.matmul
+    assert whole - early == pytest.approx(products / 3, rel=0.05)
+    off = dataclasses.replace(work, without=("early-stop",))
+    assert passes_of(off, stops_early=True).backward.recomputed == whole
+    parallel = gpt3_work(recompute="full")
+    assert parallel.layout.tensor_parallel > 1
+    saved = passes_of(parallel).backward.recomputed - passes_of(parallel, stops_early=True).backward.recomputed
+    assert saved > passes_of(parallel).forward.matmul / 3.2
+
+
+def test_selective_recomputation_by_operator_makes_these_products_again() -> None:
+    """torchtitan keeps one product of two in BF16; those in FP8 are other operators, of which it keeps none."""
+    layout = dataclasses.replace(gpt3_work().layout, recompute="selective", pipeline_parallel=1, tensor_parallel=1)
+    work = dataclasses.replace(gpt3_work("torchtitan"), model=LLAMA, layout=layout)
+    plain, kept = passes_of(work), passes_of(work, remakes={})
+    again = plain.backward.recomputed - kept.backward.recomputed - 0.5 * plain.forward.elementwise
+    key, output, up, whole = 1024, 4096, 14336, 2 * 4096 + 2 * 1024 + 3 * 14336
+    assert again / plain.forward.matmul == pytest.approx((key + output + up) / whole, rel=0.03)
+    fp8 = passes_of(dataclasses.replace(work, precision="fp8"))
+    assert fp8.backward.recomputed > 0.7 * fp8.forward.matmul + fp8.forward.elementwise
+
+
 def test_no_pass_is_shorter_than_its_launch() -> None:
     """Tensor-parallel 8 on a B200 would be bound by 2.9 ms of Python for each block."""
     work = gpt3_work("ours", accelerator="B200", tensor_parallel=8)
