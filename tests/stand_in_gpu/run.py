@@ -1,13 +1,20 @@
 """Run a command on GPUs that are not there.
 
 python -m tests.stand_in_gpu.run --python PYTHON -- -m benchmark slice gpt3_175b
+python -m tests.stand_in_gpu.run --python PYTHON --compute --processes 4 -- -m benchmark train rehearsal ...
 
 PyTorch's CUDA build runs as it is: its dispatch, checks, allocator, streams, process groups. Below it the functions of
 the CUDA runtime, cuBLAS and NCCL that it calls are those of stand_in.cpp, which notes every call, keeps account of
 memory and launches nothing. So what is found is real: operators that refuse their arguments, waits of the host, kernels
-by name and number, shapes of products, messages and their streams, the allocator's memory. Numbers are not: no kernel
-computes, so losses are zero and whatever checks results fails. cuDNN finds no device, which tries what a run does
-without it. Between processes NCCL moves nothing.
+by name and number, shapes of products, messages and their streams, the allocator's memory. Without --compute numbers
+are not: no kernel computes, NCCL moves nothing between processes, and what is read is what lay in memory before; losses
+are zero, and whatever checks results fails.
+
+With --compute a CPU computes what kernels would (computing.py), NCCL's messages are files (messages.h), and streams do
+their work as late as events let them, in an order that --seed draws (queues.h). Numbers are those of a run on CPUs, but
+for the order of sums; what reads or frees memory too early gives others.
+
+cuDNN finds no device, which tries what a run does without it.
 
 Needs Linux on x86-64, g++, CUDA's headers (--cuda), and a Python with PyTorch's CUDA build and its NCCL package
 (--python).
@@ -17,9 +24,11 @@ import argparse
 import collections
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("stand_in.cpp")
@@ -41,6 +50,29 @@ def build(folder: Path, python: str, cuda: Path) -> Path:
     subprocess.run(words, check=True)
     (folder / "libcuda.so.1").symlink_to(library)
     return library
+
+
+def run(words: list[str], variables: dict[str, str], processes: int) -> int:
+    """In as many processes of one world, with what torchrun would set where there are several; the highest status."""
+    environment = {**os.environ, **variables}
+    if processes > 1:
+        with socket.socket() as free:
+            free.bind(("", 0))
+            port = free.getsockname()[1]
+        environment |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
+        environment |= {"ATTEMPT": "0001", "OMP_NUM_THREADS": "1"}
+    places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {} for rank in range(processes)]
+    started = [subprocess.Popen(words, env={**environment, **place}) for place in places]
+    try:
+        while any(one.poll() is None for one in started) and not any(one.poll() for one in started):
+            time.sleep(0.2)
+        for one in started:  # where one has failed, the others may wait for it for ever
+            if any(other.poll() for other in started) and one.poll() is None:
+                one.terminate()
+        return max(abs(one.wait()) for one in started)
+    finally:
+        for one in started:
+            one.kill()
 
 
 def summary(log: Path) -> list[str]:
@@ -71,6 +103,9 @@ def main() -> int:
     options.add_argument("--devices", type=int, default=1)
     options.add_argument("--name", default="NVIDIA H200")
     options.add_argument("--memory-mib", type=int, default=143_771)
+    options.add_argument("--processes", type=int, default=1, help="each has a device of its own")
+    options.add_argument("--compute", action="store_true")
+    options.add_argument("--seed", type=int, default=0, help="of the order of streams, with --compute")
     options.add_argument("command", nargs="+", help="what follows the Python")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -80,11 +115,15 @@ def main() -> int:
             "LD_PRELOAD": str(library),
             "LD_LIBRARY_PATH": name,
             "STAND_IN_LOG": str(folder / "log"),
-            "STAND_IN_DEVICES": str(given.devices),
+            "STAND_IN_DEVICES": str(max(given.devices, given.processes)),
             "STAND_IN_NAME": given.name,
             "STAND_IN_MIB": str(given.memory_mib),
+            "STAND_IN_COMPUTE": str(int(given.compute)),
+            "STAND_IN_DIR": name,
+            "STAND_IN_SEED": str(given.seed),
         }
-        status = subprocess.run([given.python, *given.command], env={**os.environ, **variables}).returncode
+        computing = ["-m", "tests.stand_in_gpu.computing"] if given.compute else []
+        status = run([given.python, *computing, *given.command], variables, given.processes)
         for log in sorted(folder.glob("log.*")):
             print(f"process {log.suffix[1:]}")
             print("\n".join(f"  {line}" for line in summary(log)))

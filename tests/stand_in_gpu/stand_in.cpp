@@ -1,5 +1,5 @@
 // A GPU that is not there: what PyTorch calls of the CUDA runtime, cuBLAS, the driver and NCCL. Calls are noted, memory
-// is counted, nothing is computed. Variables STAND_IN_...: see run.py.
+// is counted, nothing is computed but with STAND_IN_COMPUTE=1 (queues.h). Variables STAND_IN_...: see run.py.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>
@@ -15,6 +15,11 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+
+#include "messages.h"
+#include "queues.h"
+
+using queues::computing;
 
 namespace {
 std::recursive_mutex lock;
@@ -82,6 +87,7 @@ struct Event {
     double at;
     bool timing;
     bool recorded;
+    queues::Done done;
 };
 std::unordered_map<const void*, std::string>& kernels() {
     static auto* k = new std::unordered_map<const void*, std::string>;
@@ -169,8 +175,11 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const
     *n = 2;
     return cudaSuccess;
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void* data) {
-    f(data);
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) {
+    if (computing())
+        queues::put(s, [f, data] { return f(data), true; });
+    else
+        f(data);
     return cudaSuccess;
 }
 
@@ -293,6 +302,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() {
     say("SYNC cudaDeviceSynchronize");
+    if (computing()) queues::Device::own().wait_for_all();
     return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* v) {
@@ -345,6 +355,7 @@ cudaError_t cudaMalloc(void** pointer, size_t size) {
 }
 cudaError_t cudaFree(void* pointer) {
     if (!pointer) return cudaSuccess;
+    if (computing()) queues::Device::own().wait_for_all();
     Held held(lock);
     auto found = ranges().find((char*)pointer);
     if (found == ranges().end()) return fail(cudaErrorInvalidValue);
@@ -365,6 +376,7 @@ cudaError_t cudaHostAlloc(void** pointer, size_t size, unsigned) {
     return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* pointer) {
+    if (computing()) queues::Device::own().wait_for_all();
     Held held(lock);
     auto found = ranges().find((char*)pointer);
     if (found == ranges().end()) return fail(cudaErrorInvalidValue);
@@ -408,18 +420,34 @@ static const char* copied(void* to, const void* from, size_t size) {
     if (to_device) return b ? "H2D pinned" : "H2D pageable";
     return a ? "D2H pinned" : "D2H pageable";
 }
+// In the order of the stream. Memory that is not pinned is read at once, or waited for.
+static void queue_copy(void* to, const void* from, size_t size, void* stream, bool wait) {
+    const Range *a = range_of(to), *b = range_of(from);
+    if (b)
+        queues::put(stream, [=] { return memcpy(to, from, size), true; });
+    else {
+        auto staged = std::make_shared<messages::Bytes>((const char*)from, (const char*)from + size);
+        queues::put(stream, [=] { return memcpy(to, staged->data(), size), true; });
+    }
+    if (wait || !a) queues::wait(queues::mark(stream));
+}
 cudaError_t cudaMemcpy(void* to, const void* from, size_t size, cudaMemcpyKind) {
-    const char* k = copied(to, from, size);
+    const char* k = copied(to, from, computing() ? 0 : size);
+    if (computing()) queue_copy(to, from, size, nullptr, true);
     say("SYNC cudaMemcpy %s %zu", k, size);
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyKind, cudaStream_t s) {
-    const char* k = copied(to, from, size);
+    const char* k = copied(to, from, computing() ? 0 : size);
+    if (computing()) queue_copy(to, from, size, s, false);
     say("%scopy %s %zu stream %p", strstr(k, "pageable") ? "SYNC " : "", k, size, (void*)s);
     return cudaSuccess;
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t size, cudaStream_t) {
-    copied(to, from, size);
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t size, cudaStream_t s) {
+    if (computing())
+        queue_copy(to, from, size, s, false);
+    else
+        copied(to, from, size);
     return cudaSuccess;
 }
 cudaError_t cudaMemcpyToSymbol(const void*, const void*, size_t, size_t, cudaMemcpyKind) { return cudaSuccess; }
@@ -439,12 +467,19 @@ static void filled(void* to, int value, size_t size) {
         memset(to, value, size);
 }
 cudaError_t cudaMemset(void* to, int value, size_t size) {
-    filled(to, value, size);
+    if (computing()) {
+        queues::put(nullptr, [=] { return memset(to, value, size), true; });
+        queues::wait(queues::mark(nullptr));
+    } else
+        filled(to, value, size);
     say("memset %zu", size);
     return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t size, cudaStream_t s) {
-    filled(to, value, size);
+    if (computing())
+        queues::put(s, [=] { return memset(to, value, size), true; });
+    else
+        filled(to, value, size);
     say("memset %zu stream %p", size, (void*)s);
     return cudaSuccess;
 }
@@ -476,12 +511,14 @@ cudaError_t cudaStreamGetPriority(cudaStream_t, int* p) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    if (computing()) queues::wait(queues::mark(s));
     say("SYNC cudaStreamSynchronize %p", (void*)s);
     return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     say("wait stream %p event %p", (void*)s, (void*)e);
+    if (auto done = ((Event*)e)->done) queues::put(s, [done] { return done->done.load(); });
     return cudaSuccess;
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* d, unsigned) {
@@ -505,7 +542,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* m) {
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return fail(cudaErrorNotSupported); }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return fail(cudaErrorNotSupported); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
-    *e = (cudaEvent_t) new Event{0, !(flags & cudaEventDisableTiming), false};
+    *e = (cudaEvent_t) new Event{0, !(flags & cudaEventDisableTiming), false, nullptr};
     return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* e) { return cudaEventCreateWithFlags(e, 0); }
@@ -516,18 +553,27 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     ((Event*)e)->at = now();
     ((Event*)e)->recorded = true;
+    if (computing()) ((Event*)e)->done = queues::mark(s);
     say("record event %p stream %p", (void*)e, (void*)s);
     return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) { return cudaEventRecord(e, s); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+    auto done = ((Event*)e)->done;
+    return done && !done->done ? cudaErrorNotReady : cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    if (auto done = ((Event*)e)->done) queues::wait(done);
     say("SYNC cudaEventSynchronize %p", (void*)e);
     return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
     Event *x = (Event*)a, *y = (Event*)b;
     if (!x->timing || !y->timing || !x->recorded || !y->recorded) return fail(cudaErrorInvalidResourceHandle);
+    if (x->done && y->done) {
+        if (!x->done->done || !y->done->done) return cudaErrorNotReady;
+        x->at = x->done->at, y->at = y->done->at;
+    }
     *ms = (float)((y->at - x->at) * 1e3);
     return cudaSuccess;
 }
@@ -690,8 +736,20 @@ int cublasLtMatmul(void*, void*, const void*, const void*, long* a, const void*,
 struct ncclComm {
     int rank, size;
     char name[64];
+    std::string group;           // the same on all of its processes
+    long calls = 0, splits = 0;  // so far, the same on all of them
+    std::map<std::string, long> letters;
+    std::shared_ptr<messages::Turns> turns = std::make_shared<messages::Turns>();
 };
 static thread_local int depth = 0;
+static thread_local std::vector<messages::Call> grouped;
+static void ask(ncclComm_t c, messages::Call call) {
+    call.turns = c->turns;
+    grouped.push_back(std::move(call));
+    if (depth) return;
+    messages::queue(grouped);
+    grouped.clear();
+}
 static size_t width(ncclDataType_t t) {
     static const size_t w[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     return w[t];
@@ -701,9 +759,9 @@ static size_t width(ncclDataType_t t) {
         say("nccl " __VA_ARGS__); \
         return ncclSuccess;       \
     }
-static ncclResult_t made(ncclComm_t* c, int rank, int size, const char* how) {
+static ncclResult_t made(ncclComm_t* c, int rank, int size, const char* how, const std::string& group = "") {
     static int n = 0;
-    *c = new ncclComm{rank, size, ""};
+    *c = new ncclComm{rank, size, "", group};
     snprintf((*c)->name, 64, "%s%d", how, n++);
     say("nccl comm %s: rank %d of %d", (*c)->name, rank, size);
     return ncclSuccess;
@@ -713,29 +771,54 @@ ncclResult_t ncclGetVersion(int* v) {
     return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+    static int n = 0;
     memset(id, 0, sizeof *id);
+    snprintf((char*)id, sizeof *id, "%d_%d_%.9f", getpid(), n++, now());
     return ncclSuccess;
 }
-ncclResult_t ncclCommInitRank(ncclComm_t* c, int n, ncclUniqueId, int r) {
+ncclResult_t ncclCommInitRank(ncclComm_t* c, int n, ncclUniqueId id, int r) {
     touch("nccl");
-    return made(c, r, n, "world");
+    return made(c, r, n, "world", (char*)&id);
 }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* c, int n, ncclUniqueId, int r, ncclConfig_t*) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* c, int n, ncclUniqueId id, int r, ncclConfig_t*) {
     touch("nccl");
-    return made(c, r, n, "config");
+    return made(c, r, n, "config", (char*)&id);
 }
-ncclResult_t ncclCommInitRankScalable(ncclComm_t* c, int n, int r, int, ncclUniqueId*, ncclConfig_t*) {
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* c, int n, int r, int, ncclUniqueId* id, ncclConfig_t*) {
     touch("nccl");
-    return made(c, r, n, "scalable");
+    return made(c, r, n, "scalable", (char*)id);
+}
+// Place and number of those who chose the same colour, by their keys; waits for all, as NCCL does.
+static std::pair<int, int> split_among(ncclComm_t c, const std::string& name, int color, int key) {
+    queues::Unlocked unlocked;
+    int own[2] = {color, key};
+    messages::publish(name + std::to_string(c->rank), own, sizeof own);
+    int place = 0, size = 0;
+    for (int r = 0; r < c->size; r++) {
+        while (!messages::there(name + std::to_string(r))) usleep(500);
+        auto data = messages::take(name + std::to_string(r), sizeof own);
+        int* other = (int*)data.data();
+        if (other[0] != color) continue;
+        size++;
+        place += other[1] < key || (other[1] == key && r < c->rank);
+    }
+    return {place, size};
 }
 ncclResult_t ncclCommInitAll(ncclComm_t*, int, const int*) { return ncclInternalError; }
 ncclResult_t ncclCommSplit(ncclComm_t c, int color, int key, ncclComm_t* n, ncclConfig_t*) {
+    int size = -1;
+    std::string name;
+    if (computing()) {
+        name = c->group + "_split" + std::to_string(c->splits++) + "_";
+        std::tie(key, size) = split_among(c, name, color, key);
+        name += std::to_string(color);
+    }
     if (color < 0) {
         *n = nullptr;
         say("nccl split of %s: none", c->name);
         return ncclSuccess;
     }
-    return made(n, key, -1, "split");
+    return made(n, key, size, "split", name);
 }
 ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*, int) { return ncclInternalError; }
 ncclResult_t ncclCommCount(const ncclComm_t c, int* n) {
@@ -764,7 +847,10 @@ ncclResult_t ncclGroupStart() {
     return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
-    if (!--depth) say("nccl group ends");
+    if (--depth) return ncclSuccess;
+    say("nccl group ends");
+    messages::queue(grouped);
+    grouped.clear();
     return ncclSuccess;
 }
 ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) { return ncclSuccess; }
@@ -776,33 +862,76 @@ ncclResult_t ncclMemFree(void* p) {
 static void through(const void* a, void* b, size_t n) {
     if (a != b && n <= 65536) memmove(b, a, n);
 }
-ncclResult_t ncclAllReduce(const void* a, void* b, size_t n, ncclDataType_t t, ncclRedOp_t, ncclComm_t c,
+typedef std::vector<messages::Bytes> Parts;
+static void collective(ncclComm_t c, const void* own, size_t size, void* stream,
+                       std::function<void(const Parts&)> then) {
+    ask(c, messages::collective(c->turns, c->group, c->calls++, c->rank, c->size, own, size, stream, then));
+}
+static std::string letter(ncclComm_t c, int from, int to) {
+    std::string name = c->group + ".p" + std::to_string(from) + "." + std::to_string(to) + ".";
+    return name + std::to_string(c->letters[name]++);
+}
+ncclResult_t ncclAllReduce(const void* a, void* b, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
                            cudaStream_t s) {
-    through(a, b, n * width(t));
+    if (computing())
+        collective(c, a, n * width(t), s, [=](const Parts& parts) { messages::reduce(b, parts, 0, n, t, op); });
+    else
+        through(a, b, n * width(t));
     NCCL("all-reduce %s bytes %zu stream %p depth %d", c->name, n * width(t), (void*)s, depth)
 }
 ncclResult_t ncclAllGather(const void* a, void* b, size_t n, ncclDataType_t t, ncclComm_t c, cudaStream_t s) {
-    if (c->size == 1) through(a, b, n * width(t));
+    if (computing())
+        collective(c, a, n * width(t), s, [=](const Parts& parts) {
+            for (size_t r = 0; r < parts.size(); r++)
+                memcpy((char*)b + r * n * width(t), parts[r].data(), n * width(t));
+        });
+    else if (c->size == 1)
+        through(a, b, n * width(t));
     NCCL("all-gather %s bytes %zu stream %p depth %d", c->name, n * width(t), (void*)s, depth)
 }
-ncclResult_t ncclReduceScatter(const void* a, void* b, size_t n, ncclDataType_t t, ncclRedOp_t, ncclComm_t c,
+ncclResult_t ncclReduceScatter(const void* a, void* b, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
                                cudaStream_t s) {
-    if (c->size == 1) through(a, b, n * width(t));
+    int rank = c->rank;
+    if (computing())
+        collective(c, a, n * c->size * width(t), s,
+                   [=](const Parts& parts) { messages::reduce(b, parts, rank * n, n, t, op); });
+    else if (c->size == 1)
+        through(a, b, n * width(t));
     NCCL("reduce-scatter %s bytes %zu stream %p depth %d", c->name, n * width(t), (void*)s, depth)
 }
-ncclResult_t ncclBroadcast(const void* a, void* b, size_t n, ncclDataType_t t, int, ncclComm_t c, cudaStream_t s) {
-    through(a, b, n * width(t));
+ncclResult_t ncclBroadcast(const void* a, void* b, size_t n, ncclDataType_t t, int root, ncclComm_t c,
+                           cudaStream_t s) {
+    if (computing())
+        collective(c, a, n * width(t), s, [=](const Parts& parts) { memcpy(b, parts[root].data(), n * width(t)); });
+    else
+        through(a, b, n * width(t));
     NCCL("broadcast %s bytes %zu stream %p", c->name, n * width(t), (void*)s)
 }
-ncclResult_t ncclBcast(void*, size_t n, ncclDataType_t t, int, ncclComm_t c, cudaStream_t s)
-    NCCL("broadcast %s bytes %zu stream %p", c->name, n* width(t), (void*)s) ncclResult_t
-    ncclReduce(const void*, void*, size_t n, ncclDataType_t t, ncclRedOp_t, int, ncclComm_t c, cudaStream_t s)
-        NCCL("reduce %s bytes %zu stream %p", c->name, n* width(t), (void*)s) ncclResult_t
-    ncclSend(const void*, size_t n, ncclDataType_t t, int to, ncclComm_t c, cudaStream_t s)
-        NCCL("send %s bytes %zu to %d stream %p depth %d", c->name, n* width(t), to, (void*)s, depth) ncclResult_t
-    ncclRecv(void*, size_t n, ncclDataType_t t, int from, ncclComm_t c, cudaStream_t s)
-        NCCL("recv %s bytes %zu from %d stream %p depth %d", c->name, n* width(t), from, (void*)s, depth) ncclResult_t
-    ncclRedOpCreatePreMulSum(ncclRedOp_t* o, void*, ncclDataType_t, ncclScalarResidence_t, ncclComm_t) {
+ncclResult_t ncclBcast(void* b, size_t n, ncclDataType_t t, int root, ncclComm_t c, cudaStream_t s) {
+    return ncclBroadcast(b, b, n, t, root, c, s);
+}
+ncclResult_t ncclReduce(const void* a, void* b, size_t n, ncclDataType_t t, ncclRedOp_t op, int root, ncclComm_t c,
+                        cudaStream_t s) {
+    bool receives = c->rank == root;
+    if (computing())
+        collective(c, a, n * width(t), s, [=](const Parts& parts) {
+            if (receives) messages::reduce(b, parts, 0, n, t, op);
+        });
+    NCCL("reduce %s bytes %zu stream %p", c->name, n * width(t), (void*)s)
+}
+ncclResult_t ncclSend(const void* a, size_t n, ncclDataType_t t, int to, ncclComm_t c, cudaStream_t s) {
+    if (computing()) ask(c, messages::send(letter(c, c->rank, to), a, n * width(t), s));
+    NCCL("send %s bytes %zu to %d stream %p depth %d", c->name, n * width(t), to, (void*)s, depth)
+}
+ncclResult_t ncclRecv(void* b, size_t n, ncclDataType_t t, int from, ncclComm_t c, cudaStream_t s) {
+    if (computing()) ask(c, messages::receive(letter(c, from, c->rank), b, n * width(t), s));
+    NCCL("recv %s bytes %zu from %d stream %p depth %d", c->name, n * width(t), from, (void*)s, depth)
+}
+// What kernels would compute, by computing.py.
+void stand_in_compute(void* stream, void (*compute)(long), long number) {
+    queues::put(stream, [=] { return compute(number), true; });
+}
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* o, void*, ncclDataType_t, ncclScalarResidence_t, ncclComm_t) {
     *o = ncclSum;
     return ncclSuccess;
 }

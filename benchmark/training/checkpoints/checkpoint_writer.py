@@ -28,6 +28,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
     retire_old_checkpoints,
     retire_partial,
 )
+from benchmark.training.checkpoints.host_copies import host_copies
 from benchmark.training.engine.distributed import BACKGROUND
 from benchmark.training.engine.train_state import TrainState
 from stage.digest import md5_file
@@ -128,10 +129,10 @@ class Checkpointer:
 
     def _copy(self) -> None:
         """This process's parts, to memory of the host; the same memory for every checkpoint."""
-        for name, tensor in self._state.tensors().items():
-            part = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-            if name not in self._copies:
-                self._copies[name] = torch.empty_like(part, device="cpu", pin_memory=part.is_cuda)
+        tensors = self._state.tensors()
+        parts = {name: one.to_local() if isinstance(one, DTensor) else one for name, one in tensors.items()}
+        self._copies = self._copies or host_copies(parts)
+        for name, part in parts.items():
             self._copies[name].copy_(part, non_blocking=True)
         if self._device.type == "cuda":
             torch.cuda.current_stream().synchronize()
