@@ -19,7 +19,7 @@ from benchmark.planning.backtesting.fit_constants import (
     fit,
     used_for_fitting,
 )
-from benchmark.planning.backtesting.published_results import load_published_results
+from benchmark.planning.backtesting.published_table import load_published_results
 from benchmark.planning.layout_search.scaling_figure import scaling_svg
 from benchmark.planning.layout_search.scaling_table import scaled_runs, scaling_markdown
 from benchmark.planning.step_model.machine_constants import TABLE, read_constants

@@ -15,7 +15,8 @@ from benchmark.planning.backtesting.fit_constants import (
     topology_guessed,
     used_for_fitting,
 )
-from benchmark.planning.backtesting.published_results import PublishedResult, load_published_results
+from benchmark.planning.backtesting.published_results import PublishedResult
+from benchmark.planning.backtesting.published_table import load_published_results
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants
 from benchmark.planning.step_model.step_interval import predict_step
 from stage.errors import InputError
@@ -63,6 +64,8 @@ class Comparison:
     """Interval of the prediction, which nine of ten published steps should lie in."""
     doubt: str = ""
     """Why the figure may be wrong, such as its neighbours in the same table."""
+    unseen: bool = False
+    """Whether it was added after the model and its constants were done."""
 
     @property
     def error(self) -> float:
@@ -150,17 +153,19 @@ def compare(each: ComparedResult, constants: Mapping[str, Constant], used: set[s
         low_s=predicted.low_s,
         high_s=predicted.high_s,
         doubt=result.doubt,
+        unseen=result.unseen,
     )
 
 
 def summaries(comparisons: Sequence[Comparison]) -> tuple[ErrorSummary, ...]:
-    """Of all that was not used for fitting, and of parts of it."""
-    stated = [each for each in comparisons if not each.used and not each.guessed]
+    """Of all that was not used for fitting, and of parts of it; what was added later than the model is apart."""
+    stated = [each for each in comparisons if not each.used and not each.guessed and not each.unseen]
     groups = {
         "not used for fitting, topology published": stated,
         "of these, not contradicted by the table they are from": [each for each in stated if not each.doubt],
         "not used, topology partly guessed": [each for each in comparisons if not each.used and each.guessed],
         "used for fitting": [each for each in comparisons if each.used],
+        "added after the fit, model unchanged": [each for each in comparisons if each.unseen],
     }
     for name, value in (("precision", "bf16"), ("precision", "fp8")):
         groups[f"not used, {value}"] = [each for each in stated if getattr(each, name) == value]
@@ -190,7 +195,8 @@ def summary(group: str, comparisons: Sequence[Comparison]) -> ErrorSummary:
 def left_out(group: str, constants: Mapping[str, Constant]) -> ErrorSummary | None:
     """Errors of a group's results by constants fitted without any of them; None where the table has none."""
     compared = comparable(load_published_results())
-    outside = [each for each in compared if GROUPS[group](each.result) and not topology_guessed(each.result)]
+    stated = [each for each in compared if not topology_guessed(each.result) and not each.result.unseen]
+    outside = [each for each in stated if GROUPS[group](each.result)]
     inside = [each for each in used_for_fitting(compared) if not GROUPS[group](each.result)]
     if not outside or not inside:
         return None

@@ -30,7 +30,12 @@ def format_backtest(tested: Backtest) -> str:
 
 
 def _marks(each: Comparison) -> str:
-    words = (("fitted", each.used), ("topology guessed", each.guessed), (f"contradicted: {each.doubt}", each.doubt))
+    words = (
+        ("fitted", each.used),
+        ("unseen", each.unseen),
+        ("topology guessed", each.guessed),
+        (f"contradicted: {each.doubt}", each.doubt),
+    )
     return "".join(f" {word}" for word, holds in words if holds)
 
 

@@ -90,8 +90,8 @@ def comparable(results: Sequence[PublishedResult]) -> list[ComparedResult]:
 
 
 def used_for_fitting(compared: Sequence[ComparedResult]) -> list[ComparedResult]:
-    """Every fifth of them, of those whose topology their source states."""
-    stated = [each for each in compared if not topology_guessed(each.result)]
+    """Every fifth of them, of those whose topology their source states, and that are not kept as unseen."""
+    stated = [each for each in compared if not topology_guessed(each.result) and not each.result.unseen]
     return stated[::ONE_IN]
 
 

@@ -15,10 +15,11 @@ STACK_OF_SOURCE = {
     "nemo-docs-24.09": "nemo_docs",
     "nemo-launcher": "nemo_docs",
     "seqsel": "megatron_2022",
+    "nemo-megatron-2022": "megatron_2022",
     "llama3": "megatron",
 }
 """Where a code's release matters: which of its stacks a source's results are of; for codes that are not described, the
-most similar one (Meta's). Elsewhere the table's name is ours."""
+most similar one (Meta's, and NeMo of 2022). Elsewhere the table's name is ours."""
 
 LOW_POWER_W = 500.0
 """Limit of the H100 with slower memory that torchtitan's tables are of."""

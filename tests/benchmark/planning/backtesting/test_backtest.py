@@ -28,6 +28,16 @@ def test_median_error_of_what_was_not_used_is_at_most_4_per_cent() -> None:
     assert TESTED.left_aside == ()
 
 
+def test_median_error_of_what_came_after_the_model_is_at_most_4_per_cent() -> None:
+    """These rows count in no other group: neither in fitting nor among those by which the model was chosen."""
+    by_name = {each.group: each for each in TESTED.summaries}
+    unseen = [each for each in TESTED.comparisons if each.unseen]
+    assert by_name["added after the fit, model unchanged"].results == len(unseen) > 50
+    assert by_name["added after the fit, model unchanged"].median <= 0.04
+    held = [each for each in TESTED.comparisons if not each.used and not each.guessed and not each.unseen]
+    assert TESTED.summaries[0].results == len(held)
+
+
 def test_every_result_is_compared_once() -> None:
     ids = [each.id for each in TESTED.comparisons]
     assert len(ids) == len(set(ids)) > 400

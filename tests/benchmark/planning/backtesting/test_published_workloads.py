@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmark.planning.backtesting.published_results import load_published_results
+from benchmark.planning.backtesting.published_table import load_published_results
 from benchmark.planning.backtesting.published_workloads import workload_of_result
 from benchmark.planning.step_model.stacks import STACKS
 
