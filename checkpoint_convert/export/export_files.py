@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checkpoint_convert.conversion.output_records import already_made, write_sums_and_manifest
+from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checksums.md5_list import files_below, format_list
 from stage.child_processes import end_with_parent
 from stage.claims.claim_file import Claim
@@ -31,9 +32,17 @@ from stage.errors import InputError
 from stage.limits.replacing import require_apart, require_replaceable
 from stage.limits.sizes import require_workers
 from stage.lock import only_one_in
-from stage.manifest import read_manifest, record_of
+from stage.manifest import read_manifest
 from stage.progress import progress
-from stage.publish import partial_path, remove_left_partials, replace_folder, sync_folder, sync_handle, write_text
+from stage.publish import (
+    own_partial_path,
+    partial_path,
+    remove_left_partials,
+    replace_folder,
+    sync_folder,
+    sync_handle,
+    write_text,
+)
 
 NOTES = ".export"
 PURPOSE = "purpose.json"
@@ -142,32 +151,43 @@ def run_export(
         return None
     output.parent.mkdir(parents=True, exist_ok=True)
     remove_left_partials(output)
-    as_of = record_of(export.source, export.source.name, None)
-    purpose = {**_purpose(export), "as of": as_of.__dict__}
+    source = SourceFiles(export.source, sorted(path.name for path in export.source.iterdir()))
+    # Wherever the source lies: no two have the same times of change, to the nanosecond, of all their files.
+    purpose = {"stage": export.stage, "options": dict(export.options), "as of": source.fingerprint()}
     with _lock(output) as claim:
         if _is_made(export, force=force):
             return None  # by the one that we waited for
         with _partial(output, purpose) as partial:
             made = _make_all(files, partial, workers)
             write_small_files(partial, made)
-            if record_of(export.source, export.source.name, None) != as_of:
-                raise InputError(f"{export.source}: changed while it was read; run the command again")
-            claim.require_held()
-            shutil.rmtree(partial / NOTES)
-            listing = _listing(partial, made)
+            source.require_unchanged()
             sync_folder(partial)
-            total = write_sums_and_manifest(
-                output,
-                partial,
-                listing,
-                stage=export.stage,
-                options=export.options,
-                source=export.source,
-                source_made_by=read_manifest(export.source),
-                packages=export.packages,
-                started=started,
-            )
-            replace_folder(partial, output)
+            claim.require_held()
+            total = _publish(export, partial, made, started)
+    return total
+
+
+def _publish(export: Export, partial: Path, made: Mapping[str, Made], started: float) -> int:
+    """Give the whole folder its name, without notes; returns its bytes."""
+    output = export.output
+    whole = own_partial_path(output)
+    partial.rename(whole)
+    try:
+        shutil.rmtree(whole / NOTES)
+        total = write_sums_and_manifest(
+            output,
+            whole,
+            _listing(whole, made),
+            stage=export.stage,
+            options=export.options,
+            source=export.source,
+            source_made_by=read_manifest(export.source),
+            packages=export.packages,
+            started=started,
+        )
+        replace_folder(whole, output)
+    finally:
+        shutil.rmtree(whole, ignore_errors=True)
     return total
 
 
@@ -189,21 +209,20 @@ def _lock(output: Path) -> Iterator[Claim]:
             (output.parent / name).unlink(missing_ok=True)
 
 
-def _purpose(export: Export) -> dict[str, Any]:
-    return {"stage": export.stage, "options": dict(export.options), "source": str(export.source.resolve())}
-
-
 @contextmanager
 def _partial(output: Path, purpose: Mapping[str, Any]) -> Iterator[Path]:
     """The partial folder, that of a killed call if it was to make the same.
 
-    It stays where an error leaves finished files, unless that was the source's fault.
+    It stays where an error leaves finished files, unless that was the source's fault. Raises InputError where something
+    of the user's has its name.
     """
     partial = partial_path(output)
     text = json.dumps(purpose, sort_keys=True)
     noted = partial / NOTES / PURPOSE
+    if os.path.lexists(partial) and not _is_ours(partial):
+        raise InputError(f"{partial}: not made by this command; remove it or choose another --output")
     if not noted.is_file() or noted.read_text() != text:
-        shutil.rmtree(partial, ignore_errors=True)
+        _remove(partial, output)
         (partial / NOTES).mkdir(parents=True)
         write_text(noted, text)
     try:
@@ -211,8 +230,23 @@ def _partial(output: Path, purpose: Mapping[str, Any]) -> Iterator[Path]:
     except BaseException as error:
         is_the_sources = isinstance(error, InputError) and not isinstance(error, Unfinished)
         if is_the_sources or not any(path.is_file() and path != noted for path in (partial / NOTES).rglob("*")):
-            shutil.rmtree(partial, ignore_errors=True)
+            _remove(partial, output)
         raise
+
+
+def _is_ours(partial: Path) -> bool:
+    """Whether an export has made the folder: it has notes, or was ended before there was anything in it."""
+    if partial.is_symlink() or not partial.is_dir():
+        return False
+    return (partial / NOTES).is_dir() or not any(partial.iterdir())
+
+
+def _remove(partial: Path, output: Path) -> None:
+    """Under a name that only we give, so that a kill meanwhile leaves nothing that could be a user's."""
+    with suppress(FileNotFoundError):
+        aside = own_partial_path(output)
+        partial.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _make_all(files: Sequence[ExportFile], partial: Path, workers: int) -> dict[str, Made]:

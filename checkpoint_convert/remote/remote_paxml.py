@@ -119,7 +119,10 @@ def _small_files(objects: ObjectFolder) -> Iterable[tuple[str, bytes]]:
 
 def require_json(content: bytes) -> bytes:
     """Raises ValueError for anything else, as an error's page."""
-    json.loads(require_small(content))
+    try:
+        json.loads(require_small(content))
+    except RecursionError:
+        raise ValueError("nested without end") from None
     return content
 
 

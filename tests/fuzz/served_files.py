@@ -2,6 +2,7 @@
 
 import os
 import random
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +12,8 @@ from tests.stage.remote.faulty_server import Fault, FaultyServer
 PASSING = ("unavailable", "dropped", "truncated", "other_range", "part_unsaid", "cut", "slow")
 """Of the first requests for an object; one that went on would be waited for, for a minute."""
 LASTING = ("denied", "without_ranges")
+FAILING = 8
+"""One of so many objects: each that fails is waited for."""
 LARGEST = 1 << 26
 """Bytes; nothing larger is sent."""
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "SECRET", "AWS_EC2_METADATA_DISABLED": "true"}
@@ -59,6 +62,7 @@ class ServedFiles:
             file = folder / key
             if file.is_file() and file.stat().st_size > LARGEST:
                 return "denied"
-            return kind if number <= requests else None
+            failing = kind in LASTING or zlib.crc32(key.encode(errors="replace")) % FAILING == 0
+            return kind if failing and number <= requests else None
 
         return fault

@@ -31,7 +31,7 @@ def state_of(found: os.stat_result) -> FileState:
 
 
 class SourceFiles:
-    """All files of some arrays, each a folder in ``folder``; asked for once, several at a time."""
+    """All files of some arrays, each a folder in ``folder`` or a file there; asked for once, several at a time."""
 
     def __init__(self, folder: Path, arrays: Iterable[str]) -> None:
         self.folder, self._arrays = folder, list(arrays)
@@ -89,8 +89,12 @@ class SourceFiles:
                         status = _stat(entry)
                         if status is not None and stat.S_ISREG(status.st_mode):
                             found[name] = state_of(status)
-            except (FileNotFoundError, NotADirectoryError):
+            except FileNotFoundError:
                 continue
+            except NotADirectoryError:
+                status = (self.folder / inside).stat()
+                if stat.S_ISREG(status.st_mode):
+                    found[inside] = state_of(status)
         return found
 
 

@@ -136,6 +136,32 @@ def test_what_was_begun_of_something_else_is_not_gone_on_with(place: Path, chang
     require_whole(place)
 
 
+def test_a_source_that_was_moved_is_the_same(place: Path) -> None:
+    with pytest.raises(Unfinished):
+        run(place, b_does="full disk")
+    written(place)
+    (place / "source").rename(place / "moved")
+    (place / "source").symlink_to("moved")
+    assert run(place)
+    assert written(place) == ["b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_what_is_the_users_is_not_taken_for_an_unfinished_export(kind: str, place: Path) -> None:
+    partial = partial_path(place / "out")
+    (place / "mine").mkdir()
+    (place / "mine" / "notes").write_text("the user's")
+    if kind == "folder":
+        (place / "mine").rename(partial)
+    elif kind == "file":
+        partial.write_text("the user's")
+    else:
+        partial.symlink_to("mine")
+    with pytest.raises(InputError, match=r"out.partial: not made by this command; remove it or choose another"):
+        run(place)
+    assert (partial if kind == "file" else partial / "notes").read_text() == "the user's"
+
+
 def test_force_goes_on_where_force_was_stopped(place: Path) -> None:
     assert run(place, heads=4)
     before = {path.name: path.stat().st_ino for path in (place / "out").iterdir()}
@@ -148,7 +174,9 @@ def test_force_goes_on_where_force_was_stopped(place: Path) -> None:
     require_whole(place)
 
 
-@pytest.mark.parametrize(("fault", "complaint"), [("damaged", "chunk 3"), ("changed", "changed while it was read")])
+@pytest.mark.parametrize(
+    ("fault", "complaint"), [("damaged", "chunk 3"), ("changed", "source/a: changed while it was converted")]
+)
 def test_a_source_at_fault_leaves_nothing(place: Path, fault: str, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         run(place, b_does=fault)

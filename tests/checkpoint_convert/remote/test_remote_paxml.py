@@ -7,7 +7,7 @@ import pytest
 import tensorstore as ts
 
 from checkpoint_convert.formats.zarr_arrays import read_metadata
-from checkpoint_convert.remote.remote_paxml import RemoteSource, copy_skeleton
+from checkpoint_convert.remote.remote_paxml import RemoteSource, copy_skeleton, require_json
 from stage.errors import InputError
 from stage.remote.object_address import parse_address
 from stage.remote.object_folder import ObjectFolder
@@ -64,3 +64,9 @@ def test_only_metadata_and_counters_are_copied(tmp_path: Path) -> None:
         assert copied[str(path.relative_to(tmp_path / "files"))] == path.read_bytes()
     assert not any(name.startswith("mdl_vars") and not name.endswith(".zarray") for name in copied)
     assert "http://127.0.0.1" in (tmp_path / "source.json").read_text()
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 100_000, b"<html>", b"", b"\xff"])
+def test_what_is_no_json_is_told_from_it(content: bytes) -> None:
+    with pytest.raises(ValueError, match="."):
+        require_json(content)
