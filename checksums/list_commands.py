@@ -19,7 +19,7 @@ from checksums.md5_list import (
 )
 from checksums.whole_output import compare_with_manifest, is_manifest
 from stage.limits.replacing import require_same_kind
-from stage.publish import write_text
+from stage.publish import published_file
 
 EXTRA_NAMED = 5
 
@@ -41,7 +41,8 @@ class CreateListCommand:
     def run(self) -> None:
         require_same_kind(self.output, "--output", "a list of MD5 sums", begins_list)
         digests = digest_folder(self.folder, leave_out=self.output)
-        write_text(self.output, format_list(digests))
+        with published_file(self.output) as partial:
+            partial.write_text(format_list(digests), encoding="utf-8", errors="surrogateescape")
         if self.json:
             print(json.dumps({"output": str(self.output), "files": len(digests)}))
         else:

@@ -58,7 +58,7 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        where = error.filename if error.filename is not None else _file_in_hand(error)
+        where = _file_in_hand(error) if error.filename is None or isinstance(error.filename, int) else error.filename
         status = _print_error(f"{'' if where is None else f'{where}: '}{error.strerror or error}", 2)
     sys.exit(status)
 

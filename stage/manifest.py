@@ -179,7 +179,7 @@ def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: 
     return manifest is not None and _is_of(manifest, stage, options, inputs)
 
 
-def is_unfinished(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path]) -> bool:
+def is_unfinished(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path | Record]) -> bool:
     """Whether the same work was ended while it published: its manifest is there, for that is written first, and of its
     outputs some are missing, while those that are there are as it says."""
     try:

@@ -6,17 +6,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from data_prep.corpus.c4 import TEXT_KEY
-from data_prep.corpus.input_files import InputFile
+from data_prep.corpus.named_inputs import parse_inputs
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
 from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.preprocessing.shard_parts import OnBadLine
 from data_prep.preprocessing.user_filter import parse_filter
 from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenizer
-from stage.errors import InputError
-from stage.limits.sizes import parse_bytes
-from stage.remote.object_address import is_address, parse_address
-from stage.remote.remote_file import RemoteFile
 from stage.task_shard import parse_shard
 
 
@@ -30,8 +26,8 @@ class PreprocessCommand:
 
     input: tuple[str, ...]
     """Files of JSON lines with a "text" each (.json, .jsonl) or of lines of text (.txt), also as .gz or .zst, or
-    .parquet; "-": JSON lines from standard input, packed or not. All but Parquet also by address: s3://, gs://,
-    http:// or https://."""
+    .parquet; "-": JSON lines from standard input, packed or not. Files also by address: s3://, gs://, http:// or
+    https://."""
     tokenizer: Path
     """SentencePiece model."""
     output_prefix: Path
@@ -63,7 +59,12 @@ class PreprocessCommand:
 
     def run(self) -> None:
         result = preprocess(
-            self._inputs(),
+            parse_inputs(
+                self.input,
+                endpoint_url=self.endpoint_url,
+                bandwidth_limit=self.bandwidth_limit,
+                at_once=self.workers,
+            ),
             self.tokenizer,
             self.output_prefix,
             workers=self.workers,
@@ -86,21 +87,6 @@ class PreprocessCommand:
                 f"in {result.wall_s:.1f} s ({rate:,.0f} tokens/s)"
             )
 
-    def _inputs(self) -> list[InputFile]:
-        remote = sum(map(is_address, self.input))
-        if not remote and (self.endpoint_url is not None or self.bandwidth_limit is not None):
-            raise InputError(
-                "--endpoint-url and --bandwidth-limit are for inputs with an address, of which there is none"
-            )
-        limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
-        each = None if limit is None else limit / max(1, min(self.workers, remote))
-        return [
-            RemoteFile(parse_address(text, self.endpoint_url if text.lower().startswith("s3:") else None), each)
-            if is_address(text)
-            else Path(text)
-            for text in self.input
-        ]
-
     def _reading(self) -> Reading:
         user_filter = None if self.filter is None else parse_filter(self.filter)
         return Reading(self.on_bad_line, self.text_key, self.append_eod, user_filter)
@@ -113,14 +99,18 @@ class TrainTokenizerCommand:
     Example: python -m data_prep train-tokenizer --input en/c4-train.*.json.gz --output sentencepiece.model
     """
 
-    input: tuple[Path, ...]
-    """Files of JSON lines with a "text" each."""
+    input: tuple[str, ...]
+    """Files of JSON lines with a "text" each, or the others that preprocess takes, by path or address."""
     output: Path
     """The model to write."""
     vocab_size: int = VOCAB_SIZE
     """Number of pieces."""
     documents: int = DOCUMENTS
     """Train on the first so many documents."""
+    endpoint_url: str | None = None
+    """Of an S3 server that is not Amazon's."""
+    bandwidth_limit: str | None = None
+    """What is read from addresses, per second: a size such as 500MB."""
     force: bool = False
     """Replace what is there."""
     json: bool = False
@@ -128,7 +118,11 @@ class TrainTokenizerCommand:
 
     def run(self) -> None:
         made = train_tokenizer(
-            self.input, self.output, vocab_size=self.vocab_size, documents=self.documents, force=self.force
+            parse_inputs(self.input, endpoint_url=self.endpoint_url, bandwidth_limit=self.bandwidth_limit),
+            self.output,
+            vocab_size=self.vocab_size,
+            documents=self.documents,
+            force=self.force,
         )
         if self.json:
             print(json.dumps({"output": str(self.output), "made": made, "vocab_size": self.vocab_size}))
@@ -146,14 +140,18 @@ class ValidationSubsetCommand:
     --output c4-validation_24567exp.json --hash-list c4_en_3.0.1_validation_24567exp.hash
     """
 
-    input: tuple[Path, ...]
-    """C4's validation files, in order."""
+    input: tuple[str, ...]
+    """C4's validation files, in order, by path or address."""
     output: Path
     """The lines chosen, as they are."""
     count: int = COUNT
     """How many, if there is no list."""
     hash_list: Path | None = None
     """MD5 of each document's text, one per line, in order. Only this gives a selection that was published."""
+    endpoint_url: str | None = None
+    """Of an S3 server that is not Amazon's."""
+    bandwidth_limit: str | None = None
+    """What is read from addresses, per second: a size such as 500MB."""
     force: bool = False
     """Replace what is there."""
     json: bool = False
@@ -161,7 +159,11 @@ class ValidationSubsetCommand:
 
     def run(self) -> None:
         subset = write_validation_subset(
-            self.input, self.output, count=self.count, hash_list=self.hash_list, force=self.force
+            parse_inputs(self.input, endpoint_url=self.endpoint_url, bandwidth_limit=self.bandwidth_limit),
+            self.output,
+            count=self.count,
+            hash_list=self.hash_list,
+            force=self.force,
         )
         if self.json:
             print(json.dumps(None if subset is None else asdict(subset)))

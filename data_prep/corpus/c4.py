@@ -6,9 +6,7 @@ name ends in ``.txt`` (or ``.txt.gz``, ``.txt.zst``) holds one document per line
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 
@@ -127,13 +125,3 @@ def _python_json(line: bytes, where: str) -> object:
         return json.loads(line)
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise BadLine(f"{where}: not a JSON object ({error})") from error
-
-
-def documents_of(path: Path) -> Iterator[tuple[bytes, str]]:
-    """Every line of a file and the document in it."""
-    with closing(HashedFile(path)) as source:
-        for block in blocks_of(path, source):
-            if block.too_long:
-                raise next(error for _, error in texts_of(block, path, TEXT_KEY) if isinstance(error, BadLine))
-            for number, line in enumerate(block.lines(), block.first_line):
-                yield line, text_of(line, f"{path}:{number}")

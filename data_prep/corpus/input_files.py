@@ -86,7 +86,7 @@ def require_files(paths: Sequence[Path]) -> None:
         except (OSError, ValueError) as error:
             reason = "no such file" if isinstance(error, FileNotFoundError | NotADirectoryError) else error
             if ADDRESS.match(str(path)):
-                reason = "only preprocess reads from an address; download it first"
+                reason = "only text is read from an address; download it first"
             raise InputError(f"{path}: {reason}") from error
         if not stat.S_ISREG(mode):
             raise InputError(f"{path}: not a regular file")

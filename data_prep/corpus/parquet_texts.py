@@ -1,9 +1,10 @@
 """Documents in a column of strings of a Parquet file (needs pyarrow)."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from data_prep.corpus.c4 import LONGEST_LINE_BYTES, BadLine
 from data_prep.corpus.input_files import InputFile
@@ -31,26 +32,30 @@ def is_parquet(path: InputFile) -> bool:
     return path.suffix == PARQUET_SUFFIX
 
 
-def row_blocks_of(path: Path, column: str) -> Iterator[RowBlock]:
-    """The file's rows in blocks of 1,024. Raises InputError for a damaged file or one without such a column."""
+def row_blocks_of(path: InputFile, column: str, stored: BinaryIO | None = None) -> Iterator[RowBlock]:
+    """The file's rows in blocks of 1,024; ``stored`` is it, opened, where it does not lie at ``path``.
+
+    Raises InputError for a damaged file or one without such a column.
+    """
     parquet = import_optional("pyarrow.parquet", "pyarrow", f"{path}")
     arrow = import_optional("pyarrow", "pyarrow", f"{path}")
     try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        size = os.fstat(stored.fileno()).st_size if stored is not None else Path(str(path)).stat().st_size
+        with parquet.ParquetFile(path if stored is None else stored, page_checksum_verification=True) as file:
             _require_column(path, file, column)
             rows = max(1, file.metadata.num_rows)
             reported, first = 0, 1
             for batch in file.iter_batches(BATCH_ROWS, columns=[column], use_threads=False):
                 texts = batch.column(0).to_pylist()
                 first += len(texts)
-                read = (first - 1) * path.stat().st_size // rows
+                read = (first - 1) * size // rows
                 yield RowBlock(first - len(texts), texts, read - reported)
                 reported = read
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{path}: truncated or damaged Parquet file ({error}); fetch it again") from error
 
 
-def _require_column(path: Path, file: Any, column: str) -> None:
+def _require_column(path: InputFile, file: Any, column: str) -> None:
     names = file.schema_arrow.names
     if column not in names:
         raise InputError(f'{path}: no column "{column}", but {", ".join(names[:20])}; choose one by --text-key')

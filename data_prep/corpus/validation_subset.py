@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import require_files
+from data_prep.corpus.input_files import InputFile, require_files
+from data_prep.corpus.named_inputs import as_input, described_inputs, local_of, record_of_input
+from data_prep.corpus.text_blocks import documents_of
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.limits.bounded_reading import read_bounded
@@ -60,7 +61,7 @@ def hashes_path(output: Path) -> Path:
 
 
 def write_validation_subset(
-    inputs: Sequence[Path], output: Path, *, count: int = COUNT, hash_list: Path | None = None, force: bool = False
+    inputs: Sequence[InputFile], output: Path, *, count: int = COUNT, hash_list: Path | None = None, force: bool = False
 ) -> Subset | None:
     """Write the chosen lines of ``inputs`` to ``output``, as they are, and the list of their hashes beside it.
 
@@ -69,9 +70,11 @@ def write_validation_subset(
     and CheckFailed when listed documents are not in the inputs.
     """
     started = time.monotonic()
-    sources = [*inputs, *([hash_list] if hash_list is not None else [])]
+    lists = [hash_list] if hash_list is not None else []
     options = {"count": None if hash_list else count}
-    require_files(sources)
+    require_files([*local_of(inputs), *lists])
+    inputs = described_inputs(inputs)
+    sources = [as_input(path) for path in (*inputs, *lists)]
     made = [output, hashes_path(output)]
     if not must_be_made(output, stage=STAGE, options=options, inputs=sources, made=made, force=force):
         return None
@@ -85,7 +88,9 @@ def write_validation_subset(
             output,
             stage=STAGE,
             options=options,
-            inputs=[record_of(path, str(path), md5_file(path)) for path in sources],
+            inputs=[
+                record_of_input(path, md5_file(path) if isinstance(path, Path) else None) for path in (*inputs, *lists)
+            ],
             outputs=[
                 record_of(partial, path.name, md5_file(partial))
                 for path, partial in zip(made, (lines, hashes), strict=True)
@@ -117,14 +122,14 @@ def chosen_places(total: int, count: int) -> list[int]:
     return [int(i * step) for i in range(count)]
 
 
-def _evenly_spread(inputs: Sequence[Path], count: int) -> tuple[int, Iterable[Document]]:
+def _evenly_spread(inputs: Sequence[InputFile], count: int) -> tuple[int, Iterable[Document]]:
     """Number of documents in the inputs, and those at the reference's places, read as they are asked for."""
     total = sum(1 for _ in _read_documents(inputs))
     places = set(chosen_places(total, count))
     return total, (document for place, document in enumerate(_read_documents(inputs)) if place in places)
 
 
-def _chosen_by_hash(inputs: Sequence[Path], hash_list: Path) -> tuple[int, Iterable[Document]]:
+def _chosen_by_hash(inputs: Sequence[InputFile], hash_list: Path) -> tuple[int, Iterable[Document]]:
     """Number of documents in the inputs, and those that the list names, in its order."""
     listed = _read_hashes(hash_list)
     wanted = set(listed)
@@ -153,7 +158,7 @@ def _read_hashes(path: Path) -> list[str]:
     return hashes
 
 
-def _read_documents(inputs: Sequence[Path]) -> Iterator[Document]:
+def _read_documents(inputs: Sequence[InputFile]) -> Iterator[Document]:
     for path in inputs:
         for line, text in documents_of(path):
             # A lone surrogate has no UTF-8 form; the tokeniser refuses such a document, in words of its own.

@@ -19,15 +19,9 @@ import numpy as np
 
 from data_prep.corpus.c4 import TEXT_KEY
 from data_prep.corpus.input_files import STDIN, InputFile, SourceFile, require_files, source_of
+from data_prep.corpus.named_inputs import as_input, described_inputs, local_of
 from data_prep.preprocessing.join_parts import join_parts, require_output
-from data_prep.preprocessing.listed_inputs import (
-    as_input,
-    described_inputs,
-    listed_sums,
-    numbers_of,
-    require_in_order,
-    with_listed_sums,
-)
+from data_prep.preprocessing.listed_inputs import listed_sums, numbers_of, with_listed_sums
 from data_prep.preprocessing.shard_parts import Method, OnBadLine, Part, made_earlier, remove_parts, stripes_there
 from data_prep.preprocessing.tokenize_workers import Finished, finished_in_order
 from data_prep.preprocessing.user_filter import FilterSource
@@ -102,13 +96,12 @@ def preprocess(
     dtype = token_dtype(model.vocab_size)
     options = {"vocab_size": model.vocab_size, "dtype": dtype.name, **reading.recorded()}
     folder = beside(output_prefix, ".parts")
-    inputs = described_inputs(inputs, None if manifest_path(output_prefix).exists() else shard)
+    inputs = described_inputs(inputs, numbers_of(len(inputs), None if manifest_path(output_prefix).exists() else shard))
     known = [as_input(path) for path in inputs]
     if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=[*known, tokenizer]):
         remove_parts(folder)
         return None
-    local = [path for path in inputs if isinstance(path, Path)]
-    require_output(output_prefix, folder, [*local, tokenizer], force=force)
+    require_output(output_prefix, folder, [*local_of(inputs), tokenizer], force=force)
 
     end = model.end_of_document() if reading.append_eod else None
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,8 +129,7 @@ def _require_inputs(inputs: Sequence[InputFile], tokenizer: Path, shard: TaskSha
     streams = [path for path in inputs if str(path) == STDIN]
     if streams and (len(inputs) > 1 or shard is not None):
         raise InputError("--input -: standard input is read once, so it is the only input, and of one task")
-    require_in_order(inputs)
-    require_files([*(path for path in inputs if isinstance(path, Path) and path not in streams), tokenizer])
+    require_files([*(path for path in local_of(inputs) if path not in streams), tokenizer])
 
 
 def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any], path: Path) -> FastTokenizer:

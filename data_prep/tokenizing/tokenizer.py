@@ -10,8 +10,9 @@ from typing import Any
 
 import sentencepiece
 
-from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import require_files
+from data_prep.corpus.input_files import InputFile, require_files
+from data_prep.corpus.named_inputs import as_input, described_inputs, local_of, record_of_input
+from data_prep.corpus.text_blocks import documents_of
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.limits.replacing import must_be_made
@@ -92,7 +93,7 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    inputs: Sequence[Path],
+    inputs: Sequence[InputFile],
     output: Path,
     *,
     vocab_size: int = VOCAB_SIZE,
@@ -107,10 +108,12 @@ def train_tokenizer(
     started = time.monotonic()
     options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
     made_with = {**options, "documents": documents}
-    require_files(list(inputs))
+    require_files(local_of(inputs))
     require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
-    if not must_be_made(output, stage="train-tokenizer", options=made_with, inputs=inputs, force=force):
+    inputs = described_inputs(inputs)
+    sources = [as_input(path) for path in inputs]
+    if not must_be_made(output, stage="train-tokenizer", options=made_with, inputs=sources, force=force):
         return False
     model = _trained_model(inputs, documents, options)
     with published_file(output) as partial:
@@ -119,7 +122,7 @@ def train_tokenizer(
             output,
             stage="train-tokenizer",
             options=made_with,
-            inputs=[record_of(path, str(path), md5_file(path)) for path in inputs],
+            inputs=[record_of_input(path, md5_file(path) if isinstance(path, Path) else None) for path in inputs],
             outputs=[record_of(partial, output.name, md5_file(partial))],
             packages=["sentencepiece"],
             started=started,
@@ -127,7 +130,7 @@ def train_tokenizer(
     return True
 
 
-def _trained_model(inputs: Sequence[Path], documents: int, options: dict[str, Any]) -> bytes:
+def _trained_model(inputs: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
     """The bytes of a model. Raises InputError where SentencePiece cannot make one of this text."""
     model = io.BytesIO()
     try:
@@ -139,7 +142,7 @@ def _trained_model(inputs: Sequence[Path], documents: int, options: dict[str, An
     return model.getvalue()
 
 
-def _sentences(inputs: Sequence[Path], documents: int) -> Iterator[str]:
+def _sentences(inputs: Sequence[InputFile], documents: int) -> Iterator[str]:
     texts = (text for path in inputs for _, text in documents_of(path))
     for text in itertools.islice(texts, documents):
         yield from filter(None, text.split("\n"))

@@ -27,10 +27,13 @@ def read_bounded(path: Path, largest: int) -> bytes:
     bytes.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
+    try:
         state = os.fstat(handle)
         if not stat.S_ISREG(state.st_mode):
             raise InputError(f"{path}: not a regular file")
         if state.st_size > largest:
             raise InputError(f"{path}: {state.st_size:,} bytes, of which at most {largest:,} are read")
-        return file.read(largest)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read(largest)
+    finally:
+        os.close(handle)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
-from stage.manifest import Manifest, is_current, is_unfinished, manifest_path, read_manifest, record_of
+from stage.manifest import Manifest, Record, is_current, is_unfinished, manifest_path, read_manifest, record_of
 from stage.publish import remove_left_partials
 
 HEAD_BYTES = 1 << 12
@@ -80,7 +80,7 @@ def must_be_made(
     *,
     stage: str,
     options: Mapping[str, Any],
-    inputs: Sequence[Path],
+    inputs: Sequence[Path | Record],
     made: Sequence[Path] | None = None,
     force: bool,
     option: str = "--output",
@@ -93,14 +93,15 @@ def must_be_made(
     if not force and is_current(output, stage=stage, options=options, inputs=inputs):
         remove_left_partials(output)  # killed while it cleaned up, perhaps
         return False
+    local = [path for path in inputs if isinstance(path, Path)]
     there = next((path for path in made or [output] if os.path.lexists(path)), None)
     if there is None:
         for path in made or [output]:
-            require_apart(path, inputs)
+            require_apart(path, local)
         return True
     if not force and not is_unfinished(output, stage=stage, options=options, inputs=inputs):
         raise InputError(f"{there} exists and was made otherwise; choose another {option} or pass --force")
-    require_replaceable(output, stage=stage, inputs=inputs, made=made)
+    require_replaceable(output, stage=stage, inputs=local, made=made)
     return True
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from checkpoint_convert.formats.common_files import common_files
 from checksums.md5_list import compare_lists, digest_folder, format_list, read_list
+from stage.claims.process_identity import this_process
 from tests.support import REPOSITORY, assert_refused, command, fresh_command
 
 
@@ -19,6 +20,13 @@ def test_create_then_verify(folder: Path, tmp_path: Path) -> None:
     assert json.loads(told) == {"output": str(manifest), "files": 5}
     done = command("checksums", "verify", folder, "--manifest", manifest)
     assert (done.returncode, "5 files match, 0 changed, 0 missing\n" in done.stdout) == (0, True)
+
+
+def test_what_a_killed_call_left_is_removed(folder: Path, tmp_path: Path) -> None:
+    ended = f"{this_process().short().split('-')[0]}-{2**22 + 1}-0"  # a number that no process can have
+    (tmp_path / f"x.md5.{ended}.partial").touch()
+    assert command("checksums", "create", folder, "--output", tmp_path / "x.md5").returncode == 0
+    assert list(tmp_path.glob("x.md5*")) == [tmp_path / "x.md5"]
 
 
 def test_verify_names_what_differs(folder: Path, tmp_path: Path) -> None:

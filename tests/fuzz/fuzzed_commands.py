@@ -16,8 +16,8 @@ from checkpoint_convert.export.to_dcp import to_dcp
 from checkpoint_convert.export.to_huggingface import to_huggingface
 from checkpoint_convert.export.to_torch_dist import to_torch_dist
 from checksums.md5_list import digest_folder, format_list
-from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
+from data_prep.corpus.text_blocks import documents_of
 from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
@@ -85,9 +85,10 @@ COMMANDS = (
     FuzzedCommand(
         "data_prep",
         "train-tokenizer",
-        reads={"--input": "[01].json*"},
+        reads={"--input": "[01].*"},
         several=("--input",),
         writes="--output",
+        by_address=("--input",),
         options={"--vocab-size": ["400"]},
         sometimes={"--documents": ["20"]},
         flags=("--force", "--json"),
@@ -95,8 +96,9 @@ COMMANDS = (
     FuzzedCommand(
         "data_prep",
         "validation-subset",
-        reads={"--input": "[01].json*"},
+        reads={"--input": "[01].*"},
         writes="--output",
+        by_address=("--input",),
         options={"--count": ["4"]},
         sometimes_reads={"--hash-list": "list.hashes"},
         flags=("--force", "--json"),

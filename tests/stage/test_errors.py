@@ -42,7 +42,7 @@ def test_what_a_file_is_called_does_not_reach_the_terminal(capsys: pytest.Captur
     assert capsys.readouterr().err == "error: ?[31mred\\xff?.txt: no such file\n"
 
 
-@pytest.mark.parametrize("name", ["read_bytes", "read_through_a_handle", "in_a_thread"])
+@pytest.mark.parametrize("name", ["read_bytes", "read_through_a_handle", "in_a_thread", "number"])
 def test_an_error_of_an_open_file_names_it(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Reading a folder's handle fails as reading from a bad disk does: without a name."""
 
@@ -60,6 +60,9 @@ def test_an_error_of_an_open_file_names_it(name: str, tmp_path: Path, capsys: py
         def read_bytes(self) -> bytes:
             return fail(5)
 
+    def number(place: Path) -> None:  # as os.fdopen of a folder's handle
+        raise IsADirectoryError(21, os.strerror(21), 6)
+
     def in_a_thread() -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(read, tmp_path).result()
@@ -68,6 +71,7 @@ def test_an_error_of_an_open_file_names_it(name: str, tmp_path: Path, capsys: py
         "read_bytes": lambda: print(Bad(tmp_path).read_bytes()),
         "read_through_a_handle": lambda: read(tmp_path),
         "in_a_thread": in_a_thread,
+        "number": lambda: number(tmp_path),
     }[name]
     with pytest.raises(SystemExit) as leaving:
         run_command(command)

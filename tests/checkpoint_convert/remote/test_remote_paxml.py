@@ -68,5 +68,5 @@ def test_only_metadata_and_counters_are_copied(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 100_000, b"<html>", b"", b"\xff"])
 def test_what_is_no_json_is_told_from_it(content: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"nested|Expecting|decode"):
         require_json(content)

@@ -8,6 +8,7 @@ import pytest
 
 from data_prep.corpus import c4
 from data_prep.corpus.input_files import HashedFile
+from data_prep.corpus.text_blocks import documents_of
 from data_prep.preprocessing.preprocess import preprocess
 from stage.digest import md5_file
 from tests.data_prep.shards import sums
@@ -80,7 +81,7 @@ def test_blocks_are_whole_lines(
     assert numbered == list(enumerate(lines, 1))
     assert sum(block.read_bytes for block in blocks) == path.stat().st_size
     assert source.md5.hexdigest() == md5_file(path)
-    assert [text for _, text in c4.documents_of(path)] == ["tree " * count for count in range(20)]
+    assert [text for _, text in documents_of(path)] == ["tree " * count for count in range(20)]
 
 
 def test_what_only_pythons_reader_takes_is_read(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """The same documents from every kind of file."""
 
+import functools
 import gzip
 import itertools
 import json
 import os
+import tempfile
 from pathlib import Path
 
 import pyarrow
@@ -12,9 +14,12 @@ import pytest
 import zstandard
 
 from data_prep.corpus import c4
-from data_prep.corpus.c4 import BadLine, LineBlock, documents_of
-from data_prep.corpus.text_blocks import TextBlocks, texts_of_block
+from data_prep.corpus.c4 import BadLine, LineBlock
+from data_prep.corpus.text_blocks import TextBlocks, documents_of, texts_of_block
 from stage.digest import md5_file
+from stage.remote.object_address import parse_address
+from stage.remote.remote_file import RemoteFile
+from tests.stage.remote.faulty_server import FaultyServer
 
 TEXTS = ["tree", "", "a house\ton a hill", '"quoted"', "\u6587\u5b57"]
 
@@ -46,6 +51,27 @@ def test_every_kind_of_file(name: str, key: str, tmp_path: Path) -> None:
         assert blocks.md5() == md5_file(path)
         assert blocks.bytes == path.stat().st_size
     assert found == list(enumerate((text.encode() for text in TEXTS), 1))
+
+
+@pytest.mark.parametrize("name", ["x.json.gz", "x.jsonl.zst", "x.txt", "x.parquet"])
+def test_documents_of_every_kind_have_a_line_of_json(name: str, tmp_path: Path) -> None:
+    found = list(documents_of(write_as(tmp_path / name)))
+    assert [text for _, text in found] == TEXTS
+    assert [json.loads(line)["text"] for line, _ in found] == TEXTS
+
+
+@pytest.mark.parametrize("fault", [None, "truncated", "without_ranges"])
+def test_parquet_elsewhere(fault: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_as(tmp_path / "x.parquet")
+    with FaultyServer(tmp_path, fault=lambda _, number: fault if number == 2 else None) as server:
+        file = RemoteFile(parse_address(f"{server.url}/ckpt/x.parquet")).described()
+        with TextBlocks(file, "text") as blocks:
+            found = [item for block in blocks for item in texts_of_block(block, file, "text")]
+            assert (blocks.md5(), blocks.bytes) == (md5_file(path), path.stat().st_size)
+        assert found == list(enumerate((text.encode() for text in TEXTS), 1))
+        monkeypatch.setattr(tempfile, "TemporaryFile", functools.partial(open, "/dev/full", "w+b", 0))
+        with TextBlocks(file, "text") as blocks, pytest.raises(OSError, match=f"No space.*{tempfile.gettempdir()}"):
+            list(blocks)
 
 
 @pytest.mark.parametrize("block_bytes", [7, 64, 100])

@@ -203,7 +203,6 @@ def test_by_command(
     [
         ("ftp://host/a.json.gz", {}, "expected something local, gs://, s3://"),
         ("s3://bucket/a?b=SECRET", {}, "s3://bucket….*nothing besides"),
-        ("https://host/a.parquet", {}, "https://host/a.parquet: a Parquet file is not read from beginning"),
         ("a.json", {"bandwidth_limit": "1MB"}, "--bandwidth-limit are for inputs with an address"),
         ("https://host/a.json", {"bandwidth_limit": "fast"}, "--bandwidth-limit"),
         ("s3://bucket/a.json", {"endpoint_url": "host:80"}, "--endpoint-url: expected http"),
@@ -216,7 +215,7 @@ def test_bad_usage(address: str, options: dict[str, str], complaint: str, tokeni
 
 
 def test_an_address_is_not_taken_for_a_file_elsewhere() -> None:
-    with pytest.raises(InputError, match="only preprocess reads from an address; download it first"):
+    with pytest.raises(InputError, match="only text is read from an address; download it first"):
         require_files([Path("s3://bucket/a.json.gz")])
 
 
