@@ -14,6 +14,8 @@ from stage.remote.object_folder import FINAL, RETRIES_WITHIN, TIMEOUT_S, WITHOUT
 PIECE_BYTES = 1 << 23
 BEYOND_THE_END = re.compile(r"(?:HTTP code |http_response_code=')416")
 """Of TensorStore's message. It says OUT_OF_RANGE of an answer that was cut, too, which is not the object's end."""
+RANGE_SENT = re.compile(r'Content-Range header received: "bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})"')
+"""Of TensorStore's message on an answer of no bytes, by which some servers say the same."""
 LARGEST = 1 << 45
 """32 TiB. The largest objects that S3 and Google's storage take have 50 and 5 TiB."""
 
@@ -87,12 +89,17 @@ def _hex(generation: bytes) -> str | None:
     return None if generation == WITHOUT_VERSION else generation.hex()
 
 
+def _says_beyond_the_end(message: str) -> bool:
+    sent = RANGE_SENT.search(message)
+    return BEYOND_THE_END.search(message) is not None or (sent is not None and int(sent[1]) >= int(sent[2]))
+
+
 def _answered(asked: Any, address: ObjectAddress) -> Any:
     """What has come. Raises EOFError where the object ends before, InputError where there is none, and Passing."""
     try:
         found = asked.result(timeout=TIMEOUT_S)
     except (ValueError, OSError, RuntimeError) as error:
-        if BEYOND_THE_END.search(str(error)):
+        if _says_beyond_the_end(str(error)):
             raise EOFError from None
         reason = address.without_secrets(str(error).split("[")[0].strip() or repr(error)).splitlines()[0][:200]
         if reason.startswith(FINAL):

@@ -8,7 +8,7 @@ import pytest
 from stage.errors import InputError
 from stage.remote import bucket_file
 from stage.remote.bucket_file import BucketFile
-from stage.remote.byte_source import Passing, described
+from stage.remote.byte_source import ObjectFacts, Passing, described
 from stage.remote.object_address import parse_address
 from tests.stage.remote.faulty_server import FaultyServer
 
@@ -38,6 +38,37 @@ def test_a_cut_answer_is_not_taken_for_the_end(every: int, address: str, tmp_pat
         server.fault = lambda key, number: "cut"
         with pytest.raises(InputError, match="cannot be read in 6 tries"):
             described(source, asked.append)
+
+
+class Saying:
+    """A store that fails whatever it is asked, in TensorStore's words."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def read(self, key: str, byte_range: slice) -> "Saying":
+        return self
+
+    def result(self, timeout: float) -> Any:
+        raise ValueError(self._message)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_the_end"),
+    [
+        ("OUT_OF_RANGE: ... HTTP code 416", True),
+        ('FAILED_PRECONDITION: Unexpected Content-Range header received: "bytes 2047-1320/1321"', True),
+        ('FAILED_PRECONDITION: Unexpected Content-Range header received: "bytes 12-20/1321"', False),
+        ("OUT_OF_RANGE: a cut answer", False),
+    ],
+)
+def test_which_words_mean_that_an_object_has_ended(
+    message: str, is_the_end: bool, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = BucketFile(parse_address(address, "http://127.0.0.1:1"))
+    monkeypatch.setattr(source, "_store", Saying(message))
+    with pytest.raises(InputError if is_the_end else Passing, match="it no longer has 6 bytes" if is_the_end else None):
+        list(source.pieces(5, ObjectFacts(6, "00")))
 
 
 def test_an_old_tensorstore_is_told(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
