@@ -7,13 +7,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stage.errors import InputError
 from stage.git import REPOSITORY
 
 PR_SET_PDEATHSIG = 1
+INTERRUPTED = 130
+"""How a command that Ctrl-C has ended leaves, once it has said so (``stage.errors``)."""
+TO_END_ITSELF_S = 2.0
 
 
 def end_with_parent() -> None:
@@ -25,6 +28,8 @@ def run_module(
     arguments: Sequence[str], *, errors: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> int:
     """Run ``python -m ARGUMENTS`` from the repository's folder, sharing our output; returns its exit status.
+
+    Ctrl-C reaches both: where the child has said so, which its status tells, this process leaves with the same.
 
     ``errors``: file to which its standard error is added instead of ours. ``environment``: variables besides ours.
     """
@@ -71,6 +76,13 @@ def _reusable_socket() -> socket.socket:
 def _wait(child: "subprocess.Popen[bytes]") -> int:
     try:
         return child.wait()
+    except KeyboardInterrupt:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(TO_END_ITSELF_S)
+        child.terminate()
+        if child.wait() == INTERRUPTED:
+            raise SystemExit(INTERRUPTED) from None
+        raise
     except BaseException:
         child.terminate()
         child.wait()

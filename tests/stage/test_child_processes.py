@@ -4,12 +4,13 @@ import multiprocessing
 import os
 import signal
 import socket
+import subprocess
 import time
 from multiprocessing.connection import Connection
 
 import pytest
 
-from stage.child_processes import end_with_parent, require_free_port, reserved_port
+from stage.child_processes import end_with_parent, require_free_port, reserved_port, run_module
 from stage.errors import InputError
 
 FORK = multiprocessing.get_context("fork")
@@ -70,3 +71,28 @@ def test_two_reserved_ports_differ() -> None:
 def test_numbers_that_no_port_has_are_refused(port: int) -> None:
     with pytest.raises(InputError, match=f"port {port}: expected 1 to 65535; choose another MASTER_PORT"):
         require_free_port(port)
+
+
+@pytest.mark.parametrize(("status", "leaves_with"), [(130, SystemExit), (-15, KeyboardInterrupt)])
+def test_an_interrupt_is_told_by_one_of_two(
+    status: int, leaves_with: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        def __init__(self, *_: object, **__: object) -> None:
+            self.waits = 0
+
+        def wait(self, timeout: float | None = None) -> int:
+            self.waits += 1
+            if self.waits == 1:
+                raise KeyboardInterrupt
+            if timeout is not None and status != 130:
+                raise subprocess.TimeoutExpired("", timeout)
+            return status
+
+        def terminate(self) -> None:
+            pass
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(leaves_with) as leaving:
+        run_module(["data_prep"])
+    assert getattr(leaving.value, "code", status) == status
