@@ -46,6 +46,15 @@ BLEND = Closeness(3e-5, 4e-5)  # of two runs 6.1e-5, of three 6.3e-5
 CHOICE = Closeness(2e-5, 3e-5)  # of two runs 6.3e-5, of three 4.0e-5
 NOISE = Closeness(5e-5, 7e-5)  # forwards 9.6e-5, backwards 1.0e-4
 READ_BETWEEN = Closeness(2.5e-5, 4e-5)  # 5.9e-5
+BENT = Closeness(4e-5, 5.5e-5)  # 7.4e-5
+NOISES = Closeness(3e-5, 4e-5)  # 6.0e-5
+BUT_FOR_SOME = Closeness(1.2e-5, 1.6e-5)  # 2.5e-5
+SOME = 5
+"""Values of a blend that may be drawn anew."""
+MOST_BUT_FOR_SOME = 60
+"""Runs, by their likeness, of which pairs are tried so."""
+ROUNDS = 5
+"""In which the values that fit worst are left out."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,9 @@ def made_of(one: Curve, before: tuple[Curve, ...], after: tuple[Curve, ...] = ()
         found = [
             *_blends(one, nearest),
             *_choices(one, nearest),
+            *_blends_but_for_some(one, nearest),
+            *_bent(one, nearest),
+            *_two_noises(one, nearest),
             *_noises(one, _long_enough(one, before)),
             *_between(one, before),
         ]
@@ -153,6 +165,73 @@ def _blends(one: Curve, others: Sequence[Curve]) -> Iterator[Mixture]:
             pairs = zip(shares[best], places[best], strict=True)
             words = " and ".join(f"{share:.2f} of {others[place].name}" for share, place in pairs)
             yield Mixture(f"a curve that is {words}, to {spread:.1e}", spread < BLEND.made)
+
+
+def _blends_but_for_some(one: Curve, others: Sequence[Curve]) -> Iterator[Mixture]:
+    """A blend of two, of which a few values were changed: least squares over those that fit best."""
+    mine, theirs = _cut(one, others[:MOST_BUT_FOR_SOME])
+    kept = len(mine) - SOME
+    for places in _combinations(len(theirs), ((2, MOST_BUT_FOR_SOME),)):
+        rows = theirs[places] - theirs[places].mean(axis=2, keepdims=True)
+        table = np.concatenate([np.ones((len(places), 1, len(mine))), rows / np.sqrt(np.square(rows).mean())], axis=1)
+        counted = np.ones((len(places), len(mine)))
+        for _ in range(ROUNDS):
+            weighed = table * counted[:, None]
+            matrices = weighed @ table.transpose(0, 2, 1) + 1e-12 * np.eye(3)
+            shares = np.linalg.solve(matrices, (weighed @ mine)[..., None])
+            off = np.abs(mine - (shares * table).sum(axis=1))
+            counted = (off <= np.partition(off, kept - 1, axis=1)[:, kept - 1 : kept]).astype(np.float64)
+        parts = shares[:, 1:, 0] / np.sqrt(np.square(rows).mean())
+        left = np.sqrt((counted * np.square(off)).sum(axis=1) / (kept - 3))
+        left = np.where((parts > SHARES[0]).all(axis=1), left, np.inf)
+        best = int(np.argmin(left))
+        if left[best] < BUT_FOR_SOME.alike:
+            names = " and ".join(others[place].name for place in places[best])
+            words = f"a blend of {names} in all but {SOME} values, to {left[best]:.1e}"
+            yield Mixture(words, bool(left[best] < BUT_FOR_SOME.made))
+
+
+def _bent(one: Curve, others: Sequence[Curve]) -> Iterator[Mixture]:
+    """Another run with a parabola added."""
+    mine, theirs = _cut(one, others)
+    time = np.linspace(-1, 1, len(mine))
+    mine, theirs = _without(mine, theirs, np.stack([np.ones_like(time), time, time**2], axis=1))
+    slopes = (theirs @ mine) / np.square(theirs).sum(axis=1)
+    left = np.sqrt(np.square(mine - slopes[:, None] * theirs).sum(axis=1) / (len(mine) - 4))
+    left = np.where((np.abs(slopes) > 0.5) & (np.abs(slopes) < 2), left, np.inf)
+    best = int(np.argmin(left))
+    if left[best] < BENT.alike:
+        words = f"the curve of {others[best].name}, bent by a parabola, to {left[best]:.1e}"
+        yield Mixture(words, bool(left[best] < BENT.made))
+
+
+def _two_noises(one: Curve, others: Sequence[Curve]) -> Iterator[Mixture]:
+    """The noise of two runs, added to the median curve."""
+    mine, theirs = _cut(one, others[: NEAREST[0][1]])
+    usual, known = np.array(one.usual[: len(mine)]), np.array([other.published for other in others])
+    mine, theirs = _without(mine, theirs, np.stack([np.ones_like(usual), usual], axis=1))
+    for places in _combinations(len(theirs), NEAREST[:1]):
+        rows = theirs[places] / np.sqrt(np.square(theirs).mean())
+        matrices = rows @ rows.transpose(0, 2, 1) + 1e-12 * np.eye(2)
+        shares = np.linalg.solve(matrices, (rows @ mine)[..., None])
+        left = np.sqrt(np.square(mine - (shares * rows).sum(axis=1)).sum(axis=1) / (len(mine) - 4))
+        parts = shares[..., 0] / np.sqrt(np.square(theirs).mean())
+        size = np.abs(parts)
+        # as of blends: only published ones can be subtracted
+        allowed = (
+            (size > 0.2).all(axis=1) & (size < 1.5).all(axis=1) & ((parts > 0).all(axis=1) | known[places].all(axis=1))
+        )
+        left = np.where(allowed, left, np.inf)
+        best = int(np.argmin(left))
+        if left[best] < NOISES.alike:
+            names = " and ".join(others[place].name for place in places[best])
+            yield Mixture(f"the noise of {names}, to {left[best]:.1e}", bool(left[best] < NOISES.made))
+
+
+def _without(mine: Array, theirs: Array, columns: Array) -> tuple[Array, Array]:
+    """What is left of curves when these columns are fitted to them."""
+    base, _ = np.linalg.qr(columns)
+    return mine - base @ (base.T @ mine), theirs - (theirs @ base) @ base.T
 
 
 def _choices(one: Curve, others: Sequence[Curve]) -> Iterator[Mixture]:

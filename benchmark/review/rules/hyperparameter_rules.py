@@ -49,14 +49,54 @@ class OwnKey:
     due: str
 
 
+NONE = r"^(0(\.0*)?|none|null|false|no|off|\[\]|\{\}|)$"
+"""A value that says that something was not used."""
 OWN_KEYS = (
     OwnKey(r"(train_|training_)?(dataset|data)(_name)?", r"c4", "C4"),
-    OwnKey(r"optimizer(_name|_type)?", r"adam", "Adam"),
+    OwnKey(r"optimizer(_name|_type)?", r"adam|mcore_distributed|distributed_optim", "Adam"),
     OwnKey(r"(limit_val_batches|eval_fraction|validation_fraction)", r"^1(\.0*)?$", "all of the validation subset"),
-    OwnKey(r"(\w+_)?(sparsity|pruning)", r"^(0(\.0*)?|none|false|no|)$", "none"),
+    OwnKey(r"(eval|val|valid|validation)_split(_name)?", r"val", "the validation subset"),
+    OwnKey(r"(\w+_)?(sparsity|pruning)", NONE, "none"),
+    OwnKey(r"(lora_rank|peft|adapter_dim|frozen_layers)", NONE, "none: all weights are trained"),
     OwnKey(
-        r"(lora_rank|peft|adapter_dim|frozen_layers)", r"^(0(\.0*)?|none|false|no|)$", "none: all weights are trained"
+        r"(sliding|attention|attn|local_attention)_window(_size)?", rf"{NONE}|^(-1|2048|full)$", "all of 2,048 tokens"
     ),
+    OwnKey(
+        r"(num_query_groups|num_kv_heads|n_kv_heads?|num_key_value_heads)", rf"{NONE}|^96$", "96, one for each head"
+    ),
+    OwnKey(r"(multi|grouped)_query_attention", NONE, "none: keys and values for each head"),
+    OwnKey(r"(moe_)?(num_(moe_|local_)?experts|n_experts?|expert_count)", rf"{NONE}|^1$", "none: a dense model"),
+    OwnKey(r"layer_?drop(_rate)?|stochastic_depth(_rate)?|drop_path(_rate)?", NONE, "none: all layers"),
+    OwnKey(r"curriculum(_\w+)?", rf"{NONE}|^2048$", "none: sequences of 2,048 tokens throughout"),
+    OwnKey(r"(rampup_batch_size|batch_size_ramp(up|_up)?|batch_ramp(up)?)", NONE, "none: one batch size throughout"),
+    OwnKey(r"(use_)?ema(_decay)?|weight_averaging|swa", NONE, "none: the weights that are trained are evaluated"),
+    OwnKey(r"label_smoothing(_factor)?|z_loss(_\w+)?", NONE, "none"),
+    OwnKey(r"(distillation_)?teacher(_model|_path)?|distillation(_\w+)?", NONE, "none: the reference checkpoint only"),
+    OwnKey(
+        r"(init|initial|pretrained|load|start)_checkpoint(_name|_path|_step)?",
+        r"^(?!.*step\D{0,3}\d)|"
+        r"step\D{0,3}0*(4000|3000|2000|1500|1000|750)\b",
+        "the reference checkpoint, of 4,000 steps at 1,536",
+    ),
+    OwnKey(r"(data|sample)_(skip|stride)|skip_samples", rf"{NONE}|^1$", "none: every sample in its order"),
+    OwnKey(r"weight_decay|wd", r"^0?\.10*$", "0.1"),
+    OwnKey(r"(adam_)?beta_?1", r"^0?\.90*$", "0.9"),
+    OwnKey(r"(adam_)?beta_?2", r"^0?\.950*$", "0.95"),
+    OwnKey(r"adam_eps(ilon)?", r"^1(\.0*)?e-0?8$", "1e-8"),
+    OwnKey(r"(gradient_clip|grad_clip|clip_grad)(_val|_norm|ping)?|max_grad_norm", r"^1(\.0*)?$", "1"),
+    OwnKey(
+        r"(max_|peak_|base_)?(lr|learning_rate)(_max)?",
+        r"^0?\.0*$|^0$|^[0-2](\.\d+)?e-0?5$|^3(\.0*)?e-0?5$|"
+        r"^\d(\.\d+)?e-(0?[6-9]|[1-9]\d)$|^0?\.0000[0-2]\d*$|^0?\.000030*$",
+        "at most 3e-5",
+    ),
+    OwnKey(
+        r"(train_|training_)?precision|compute_dtype",
+        r"(fp|float|tf|bf|bfloat)_?(8|16|19|32|64)|u?int(4|8)\b|mixed|"
+        r"hybrid|e4m3|e5m2|^(8|16|32|64)\b",
+        "a format that the rules list",
+    ),
+    OwnKey(r"(target|quality_target|target_(accuracy|quality|loss|log_ppl|perplexity))", r"^2\.690*$", "2.69"),
 )
 """Small letters in keys and values."""
 

@@ -12,7 +12,7 @@ from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.results.system_description import SystemDescription
 from benchmark.review.findings import Deviation, Run, at
 from benchmark.review.rules.copy_rules import like_name
-from benchmark.review.rules.system_rules import NOT_FILLED_IN
+from benchmark.review.rules.system_rules import NOT_FILLED_IN, SAYS_NOTHING
 
 COUNTS_IN_NAMES = (
     re.compile(r"^(\d+)x"),
@@ -164,7 +164,8 @@ def models_in(name: str) -> set[str]:
 
 
 def placeholder(text: str) -> bool:
-    return NOT_FILLED_IN.search(text) is not None
+    """A mark left by a template, or a word that is no name; nothing at all is another matter."""
+    return NOT_FILLED_IN.search(text) is not None or (text.strip() != "" and SAYS_NOTHING.match(text) is not None)
 
 
 def _makers(models: set[str]) -> set[str]:

@@ -88,6 +88,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule("stop.status", "error", facts("3.3", "run_stop"), evaluation_rules.stop_status),
     Rule("tokens.logged", "error", facts("6.4", "train_samples"), evaluation_rules.trained_tokens),
     Rule("throughput", "error", facts("6.3, 7.3", "tracked_stats, timing"), speed_rules.throughput),
+    Rule("throughput.unit", "warning", facts("6.3", "tracked_stats"), speed_rules.throughput_unit),
     Rule("speed.steps", "error", facts("6.9, 7.3", "timing"), speed_rules.steps_fit),
     Rule("speed.beside_steps", "warning", facts("6.9, 7.3", "timing"), speed_rules.steps_fill),
     Rule("speed.step_tokens", "error", facts("6.3", "tracked_stats"), speed_rules.step_tokens),
@@ -134,6 +135,8 @@ LOG_RULES: tuple[Rule[Run], ...] = (
 SET_RULES: tuple[Rule[Runs], ...] = (
     Rule("runs.same_settings", "error", facts("7.9", "submission rules"), set_rules.same_settings),
     Rule("runs.same_names", "warning", facts("7.9", "submission rules"), set_rules.same_names),
+    Rule("runs.speeds", "warning", facts("6.6, 7.9", "one system"), set_rules.speeds_apart),
+    Rule("runs.source", "warning", facts("7.9, 7.12", "submission content"), set_rules.other_source),
     Rule("runs.seeds", "error", facts("7.10", "seeds"), set_rules.different_seeds),
     Rule("runs.different", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_system),
     Rule("runs.alike", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_system),
@@ -204,6 +207,7 @@ SYSTEM_RULES: tuple[Rule[Described], ...] = (
     Rule("system.strict_json", "warning", facts("4.5", "systems"), system_rules.strict_json),
     Rule("system.memory", "warning", facts("4.5", "system description"), system_rules.memory),
     Rule("system.one_accelerator", "warning", facts("4.5", "system description"), system_rules.one_accelerator),
+    Rule("system.available", "warning", facts("4.6, 7.13", "status"), system_rules.available),
     Rule("system.named", "warning", facts("4.5", "submission rules, system description"), system_rules.named),
 )
 

@@ -1,16 +1,25 @@
 """What the runs of one result have in common, and what they must not (docs/facts/mlperf_review.md 4.4, 7.9)."""
 
 import itertools
+import statistics
 from collections.abc import Iterator, Sequence
 
+from benchmark.results.printable import shortened
 from benchmark.review.findings import Deviation, Run
 
 Runs = Sequence[Run]
 
 RUNS = 3
+"""Files that the official package checker wants, exactly."""
 NEAR_SEEDS = 2
 """Seeds of a result no farther apart than this from one to the next are called a sequence."""
-"""Files that the official package checker wants, exactly."""
+SPEEDS_APART = 1.06
+"""Median times between evaluations of two runs of a result; published: at most 1.034."""
+FEWEST_BLOCKS = 5
+MOST_EVENTS = 1_000
+SHOWN = 60
+STATISTICS = "tracked_stats"
+"""One published result logs them from other lines in one of its runs; all others have every key from one place."""
 SAME_SETTINGS = (
     "submission_benchmark",
     "submission_division",
@@ -72,6 +81,48 @@ def seed_sequence(runs: Runs) -> Iterator[Deviation]:
         found = f"seeds {', '.join(map(str, values[:6]))}"
         mend = "draw seeds from the clock or the system's randomness"
         yield Deviation(seeds[0][1].log.path, line, found, "seeds drawn anew for every run", mend)
+
+
+def speeds_apart(runs: Runs) -> Iterator[Deviation]:
+    """A run far faster than another of the same system: it had other machines, or its times are not its own."""
+    timed = []
+    for run in runs:
+        lengths = [after.time_ms - before.time_ms for before, after in itertools.pairwise(run.evaluations)]
+        if len(lengths) >= FEWEST_BLOCKS and (middle := statistics.median(lengths)) > 0:
+            timed.append((middle, run))
+    if len(timed) > 1:
+        (fast, run), (slow, other) = min(timed, key=lambda one: one[0]), max(timed, key=lambda one: one[0])
+        if slow > SPEEDS_APART * fast:
+            found = f"{fast / 1000:,.1f} s between evaluations, in {other.log.path.name} {slow / 1000:,.1f} s"
+            mend = "say which machines each run had, and why one of them was slower"
+            yield Deviation(run.log.path, run.evaluations[0].line, found, "runs of one system, equally fast", mend)
+
+
+def other_source(runs: Runs) -> Iterator[Deviation]:
+    """One code made all runs of a result, so each key is logged from the same places in it."""
+    if not runs:
+        return
+    first = runs[0]
+    for run in runs[1:]:
+        for key in first.log.by_key:
+            mine, due = _sources(run, key), _sources(first, key)
+            if key != STATISTICS and mine and due and mine.isdisjoint(due):
+                event = run.log.first(key)
+                found = f"{key} logged by {shortened(sorted(mine)[0], SHOWN)}"
+                known = f"{shortened(sorted(due)[0], SHOWN)}, as in {first.log.path.name}"
+                mend = "say what wrote each log: one code makes all runs of a result, and nothing edits its logs"
+                yield Deviation(run.log.path, None if event is None else event.line, found, known, mend)
+                break
+
+
+def _sources(run: Run, key: str) -> set[str]:
+    """File and line of the code, without its folder, which a job may have of its own."""
+    found = set()
+    for event in run.log.all(key)[:MOST_EVENTS]:
+        file, line = event.metadata.get("file"), event.metadata.get("lineno")
+        if isinstance(file, str) and isinstance(line, int):
+            found.add(f"{file.rsplit('/', 1)[-1]}:{line}")
+    return found
 
 
 def enough_converged(runs: Runs) -> Iterator[Deviation]:

@@ -35,6 +35,8 @@ THROUGHPUT_TOLERANCE = 0.05
 """Published logs are within 0.3 % of tokens over run time."""
 BLOCK_THROUGHPUT = (0.9, 1.6)
 """Where it is logged often, its median by tokens over run time: evaluations may be left out, at most 15 % of a run."""
+OTHER_UNIT = 0.2
+"""Of the run's tokens per second, below which a logged throughput counts something else: a device's, or sequences."""
 EIGHT_BIT = 2.0
 """Every accelerator of ours multiplies 8-bit numbers at twice its BF16 peak, the fastest it can train in: FP8 or int8.
 
@@ -207,6 +209,15 @@ def long_after_stop(run: Run) -> Iterator[Deviation]:
 
 
 def throughput(run: Run) -> Iterator[Deviation]:
+    yield from _throughput(run, other_unit=False)
+
+
+def throughput_unit(run: Run) -> Iterator[Deviation]:
+    """Far below: sequences per second, or tokens per second of a device."""
+    yield from _throughput(run, other_unit=True)
+
+
+def _throughput(run: Run, other_unit: bool) -> Iterator[Deviation]:
     """Logged tokens per second against tokens over run time; an aborted run has time after its last evaluation."""
     if run.was_aborted or not run.throughput or not run.tokens_per_s or (run.run_ms or 0) < SHORTEST_RUN_MS:
         return
@@ -216,7 +227,7 @@ def throughput(run: Run) -> Iterator[Deviation]:
     else:
         low, high = BLOCK_THROUGHPUT
         ratio = statistics.median(one.value for one in run.throughput) / run.tokens_per_s
-    if not low <= ratio <= high:
+    if not low <= ratio <= high and (0 < ratio < OTHER_UNIT) == other_unit:
         found, due = f"throughput {logged.value:,.0f}", f"about {run.tokens_per_s:,.0f} tokens/s = tokens / run time"
         yield Deviation(run.log.path, logged.line, found, due, "log tokens per second of the whole system")
 

@@ -34,7 +34,17 @@ BYTES = {"GB": 1e9, "GIB": 2**30, "MB": 1e6, "MIB": 2**20, "TB": 1e12}
 MEMORY_OFF = (0.85, 1.2)
 """Of what the model is sold with; published: at most 1.07, since drivers count in binary units."""
 STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
-NOT_FILLED_IN = re.compile(r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|unknown|tbd|tba|xxx+)\b|_PLACEHOLDER|^<.*>$")
+NOT_FILLED_IN = re.compile(
+    r"(?i)\b(todo|fixme|placeholder|fill[ _-]?in|tbd|tba|xxx+)\b|\binsert\b.*\bhere\b|_PLACEHOLDER|^<.*>$|^\$\{?\w+\}?$"
+    r"|^\?+$"
+)
+"""Marks that templates and people leave where something is still to be written."""
+SAYS_NOTHING = re.compile(r"(?i)^\s*(unknown|n/?a|not applicable|none|-+|\.+)?\s*$")
+"""Of a name; elsewhere, as of caches, it may be all that is known."""
+NOT_AVAILABLE = re.compile(
+    r"(?i)\b(engineering sample|not for sale|pre-?production|prototype|preview|pre-?release)s?\b"
+)
+NOTES = ("hw_notes", "sw_notes")
 
 
 @dataclass(frozen=True)
@@ -114,8 +124,18 @@ def positive(subject: Described) -> Iterator[Deviation]:
 def named(subject: Described) -> Iterator[Deviation]:
     for name in NAMES:
         value = subject.description.content.get(name)
-        if isinstance(value, str) and not value.strip():
+        if isinstance(value, str) and SAYS_NOTHING.match(value):
             yield _wrong(subject, name, value, "a name", "fill it in: readers look for it first")
+
+
+def available(subject: Described) -> Iterator[Deviation]:
+    """Something available whose notes say that it is not."""
+    status = subject.description.string("status") or ""
+    for name in NOTES if status.startswith("Available") else ():
+        found = NOT_AVAILABLE.search(subject.description.string(name) or "")
+        if found is not None:
+            mend = "say whether it can be bought or rented; what cannot is Preview or RDI"
+            yield _wrong(subject, name, found[0], f"what {status!r} means", mend)
 
 
 def filled_in(subject: Described) -> Iterator[Deviation]:

@@ -153,7 +153,7 @@ def _beside_results(package: SubmissionPackage) -> Iterator[Entry]:
         known = {*one.files, *((one.folder / name for name in (SCALING, PARAMETERS)) if one.folder is not None else ())}
         for entry in package.entries if one.folder is not None else ():
             inside = entry.path.is_relative_to(one.folder or package.path) and entry.path not in known
-            if inside and entry.kind == "file" and POWER not in entry.path.parts:
+            if inside and entry.kind == "file" and POWER not in entry.path.parent.parts:
                 yield entry
 
 

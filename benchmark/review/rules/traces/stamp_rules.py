@@ -23,6 +23,8 @@ COARSEST_MS = 10
 STRAY_TIMES = 0.1
 """Share of stamps that may stand between two ticks."""
 TICKS_MS = (1000, 500, 100, 50, 10)
+NEAR_TICK = 0.1
+"""Share of a tick in which all evaluations end where stamps were rounded and a little added: by chance once in 10^9."""
 FEWEST_INTERVALS = 10
 FEW_INTERVALS = 3
 """Different ones; published: at least 11 of 25."""
@@ -56,6 +58,17 @@ def coarse_clock(run: Run) -> Iterator[Deviation]:
     tick = math.gcd(*intervals) if len(intervals) >= FEWEST_INTERVALS else 1
     if tick >= COARSEST_MS:
         yield _question(run, f"{len(intervals)} times between evaluations that are multiples of {tick} ms")
+        return
+    for tick in TICKS_MS[:-1]:
+        phases = np.sort([one.time_ms % tick for one in run.evaluations])
+        if len(phases) >= FEWEST_INTERVALS and _widest_gap(phases, tick) > tick * (1 - NEAR_TICK):
+            yield _question(run, f"all of {len(phases)} evaluations within {NEAR_TICK * tick:g} ms of whole {tick} ms")
+            return
+
+
+def _widest_gap(phases: Array, tick: int) -> float:
+    """Between sorted times within one tick, round its end."""
+    return float(np.max(np.diff(phases, append=phases[0] + tick)))
 
 
 def few_intervals(run: Run) -> Iterator[Deviation]:

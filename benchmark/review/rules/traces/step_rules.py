@@ -29,6 +29,9 @@ REPEATED = 0.9
 SHARED = 0.3
 """Of step times, rounded to DECIMALS, that two runs have in common; published: at most 0.055."""
 DECIMALS = 6
+LONGEST = 8
+FACTOR = 0.3
+"""By which step times of another run may be longer or shorter than it, so that they are looked for."""
 LAGS = 25
 INDEPENDENT = 45.0
 """Ljung and Box's sum over so many lags of the ranks of step times. Drawn numbers: below 49 in 99 of 100 cases;
@@ -124,6 +127,28 @@ def shared_step_times(runs: Runs) -> Iterator[Deviation]:
             found = f"{len(mine & theirs)} of its {len(mine)} different step times, as {other.log.path.name}"
             if not _coarse(mine) and not _coarse(theirs):
                 yield Deviation(run.log.path, run.step_seconds[0].line, found, OWN_RUN, "submit three different runs")
+                continue
+        common = _but_for_a_factor(*({step.value for step in one.step_seconds[:MOST_STEPS]} for one in (run, other)))
+        if min(len(mine), len(theirs)) >= FEWEST_STEPS and common > SHARED * min(len(mine), len(theirs)):
+            found = f"{common} of its {len(mine)} step times, as {other.log.path.name}, but for a factor"
+            yield Deviation(run.log.path, run.step_seconds[0].line, found, OWN_RUN, "submit three different runs")
+
+
+def _but_for_a_factor(mine: set[float], theirs: set[float]) -> int:
+    """Most times in common when all of one run are multiplied by one number: that of two of their longest ones."""
+    if _coarse(mine) or _coarse(theirs):
+        return 0
+    longest = [sorted(times, reverse=True)[:LONGEST] for times in (mine, theirs)]
+    due = {round(time, DECIMALS + 2) for time in mine}
+    return max(
+        (
+            len({round(time * one / other, DECIMALS + 2) for time in theirs} & due)
+            for one in longest[0]
+            for other in longest[1]
+            if other > 0 and abs(one / other - 1) < FACTOR
+        ),
+        default=0,
+    )
 
 
 def _coarse(times: set[float]) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from benchmark.review.rules import hyperparameter_rules
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records, summary_of
+from tests.benchmark.review.trials.told import rule_tests
 
 
 @pytest.mark.parametrize(("steps", "near", "far"), [(199, 0, 0), (198, 1, 0), (200, 1, 0), (195, 0, 1), (265, 0, 1)])
@@ -60,3 +61,12 @@ def test_open_division_is_free() -> None:
     run = summary_of(log.records)
     for name in ("near_formula", "far_from_formula", "base_learning_rate", "batch_too_large", "end_learning_rate"):
         assert list(getattr(hyperparameter_rules, name)(run)) == [], name
+
+
+FOUND = (
+    ("value.own_keys", "a key of its own: attention to the last 1,024 tokens only", "sliding_window 1024"),
+    ("value.own_keys", "a key of its own: another rate", "learning_rate 6e-05"),
+    ("value.own_keys", "a key of its own: weights started from another checkpoint", "step-8000"),
+    ("value.own_keys", "a key of its own: target of its own", "target_accuracy 2.75"),
+)
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

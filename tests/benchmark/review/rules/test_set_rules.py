@@ -8,6 +8,7 @@ from benchmark.results.run_summary import RunSummary
 from benchmark.review.rules import set_rules
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records, summary_of
+from tests.benchmark.review.trials.told import rule_tests
 
 
 def run_of(number: int, **values: object) -> RunSummary:
@@ -75,3 +76,15 @@ def test_failed_run_that_was_stopped_before_the_others_met_the_target() -> None:
 )
 def test_seeds_that_were_not_drawn(seeds: tuple[int, ...], told: int) -> None:
     assert len(list(set_rules.seed_sequence([run_of(seed, seed=seed) for seed in seeds]))) == told
+
+
+FOUND = (
+    ("runs.speeds", "two of three runs a fifth faster, as on a larger system", "in result_2.txt"),
+    (
+        "runs.source",
+        "evaluations logged by a script of another name in one run",
+        "logged by fix_logs.py:12",
+    ),
+    ("runs.source", "the code's lines differ from run to run", "logged by train.py:"),
+)
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

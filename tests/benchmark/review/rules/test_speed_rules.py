@@ -207,3 +207,18 @@ def test_blocks_are_told_with_their_tokens() -> None:
     assert sum(block.length_ms for block in speed_rules.blocks(run)) == run.evaluations[-1].time_ms - (
         run.run_start_ms or 0
     )
+
+
+@pytest.mark.parametrize(
+    ("share", "rule"), [(1.0, ""), (1 / 2048, "unit"), (1 / 512, "unit"), (0.5, "error"), (3, "error")]
+)
+def test_throughput_in_another_unit_is_a_question(share: float, rule: str) -> None:
+    log = Log(records(1))
+    run = summary_of(log.records)
+    stats = log.copied(
+        log.place("run_stop"), key="tracked_stats", value={"throughput": share * (run.tokens_per_s or 0)}
+    )
+    log.records.insert(log.place("run_stop"), stats)
+    run = summary_of(log.records)
+    assert bool(list(speed_rules.throughput(run))) == (rule == "error")
+    assert bool(list(speed_rules.throughput_unit(run))) == (rule == "unit")

@@ -9,6 +9,7 @@ from benchmark.results.system_description import read_system
 from benchmark.review.rules import system_rules
 from benchmark.review.rules.system_rules import STATUSES, Described
 from tests.benchmark.review.fixture import system_description
+from tests.benchmark.review.trials.told import rule_tests
 
 
 def described(folder: Path, ruleset: str = "4.1.0", **fields: object) -> Described:
@@ -54,3 +55,11 @@ def test_description_that_cannot_be_read_is_one_finding(tmp_path: Path) -> None:
     subject = Described(read_system(tmp_path / "system.json"), "4.1.0")
     assert [at.found for at in system_rules.readable(subject)] == ["a JSON list, not an object"]
     assert list(system_rules.fields(subject)) == []
+
+
+FOUND = (
+    ("system.available", "description: status available, notes say preview", "sw_notes 'preview'"),
+    ("system.filled_in", "description: framework is what a template left there", "${FRAMEWORK}"),
+    ("system.named", "description: framework N/A", "framework 'N/A'"),
+)
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

@@ -14,8 +14,17 @@ from benchmark.review.findings import Finding, apply
 from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, RESULT_RULES, SET_RULES, SYSTEM_RULES
 from benchmark.review.rules.system_rules import Described
 from tests.benchmark.review.fixture import summary_of
-from tests.benchmark.review.trials.cheats import cheats_in_folders, cheats_in_records, cheats_in_times, cheats_in_values
-from tests.benchmark.review.trials.honest import honest_folders, honest_records, honest_runs
+from tests.benchmark.review.trials.cheats import (
+    cheats_in_folders,
+    cheats_in_packages,
+    cheats_in_records,
+    cheats_in_runs,
+    cheats_in_settings,
+    cheats_in_times,
+    cheats_in_values,
+    combined_cheats,
+)
+from tests.benchmark.review.trials.honest import honest_conventions, honest_folders, honest_records, honest_runs
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial, made_up, with_steps
 from tests.benchmark.review.trials.trial_table import Trial
 
@@ -24,8 +33,17 @@ CHEATS = [
     *cheats_in_times.cheat.trials,
     *cheats_in_records.cheat.trials,
     *cheats_in_folders.cheat.trials,
+    *cheats_in_settings.cheat.trials,
+    *cheats_in_runs.cheat.trials,
+    *combined_cheats.cheat.trials,
+    *cheats_in_packages.cheat.trials,
 ]
-HONEST = [*honest_runs.honest.trials, *honest_records.honest.trials, *honest_folders.honest.trials]
+HONEST = [
+    *honest_runs.honest.trials,
+    *honest_records.honest.trials,
+    *honest_folders.honest.trials,
+    *honest_conventions.honest.trials,
+]
 RULESET = "4.1.0"
 
 

@@ -8,6 +8,7 @@ import pytest
 from benchmark.results.subjects import SubmissionPackage
 from benchmark.review.rules.folders import result_folder_rules
 from tests.benchmark.review.fixture import SYSTEM, as_text, records, write_package
+from tests.benchmark.review.trials.told import rule_tests
 
 RESULTS = f"results/{SYSTEM}/gpt3"
 RULES = (
@@ -90,3 +91,7 @@ def test_factor_that_is_a_folder(tmp_path: Path) -> None:
     package = write_package(tmp_path)
     (package / RESULTS / "scaling.json").mkdir()
     assert list(told(package)) == ["better_scaling"]
+
+
+FOUND = (("package.unknown_file", "power as a plain file", "power"),)
+test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

@@ -23,5 +23,8 @@ FOUND = (
     ("runs.mixture", "published run between its evaluations", "read between its evaluations"),
     ("runs.mixture", "noise of one run in another, evaluation by evaluation backwards", "backwards"),
     ("runs.mixture", "median curve with a tenth of honest noise", "the median curve of its batch size"),
+    ("runs.mixture", "blend of two published runs, five of its values drawn anew", "in all but 5 values"),
+    ("runs.mixture", "a published run bent by a parabola, noise of 1e-5", "bent by a parabola"),
+    ("runs.mixture", "a third run made of the others' noise on its own curve: sums of both", "the noise of result_"),
 )
 test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

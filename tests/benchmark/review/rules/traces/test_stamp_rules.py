@@ -22,5 +22,10 @@ FOUND = (
         "the means of those of result_0.txt and result_1.txt",
     ),
     ("runs.same_instant", "three runs at the same time to the second", "run_start 7 ms after that of result_0.txt"),
+    (
+        "clock.coarse",
+        "stamps in whole seconds, each with up to 4 ms added",
+        "within 100 ms of whole 1000 ms",
+    ),
 )
 test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND)

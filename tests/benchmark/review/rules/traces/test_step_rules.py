@@ -18,5 +18,6 @@ FOUND = (
     ("steps.validation", "validation steps far shorter than the evaluations", "validation steps of 0.20"),
     ("runs.step_times", "step times of another run in another order", "as result_0.txt"),
     ("runs.losses", "losses of one run in another", "100% equal"),
+    ("runs.step_times", "step times of another run, scaled and in another order", "but for a factor"),
 )
 test_cheat_is_told, test_nothing_is_told_of_an_honest_submission = rule_tests(FOUND, steps=True)
