@@ -1,8 +1,10 @@
-"""The order of the tests."""
+"""The order of the tests, and what is so in all of them."""
 
 from collections import Counter
 
 import pytest
+
+import tests.unsynced  # noqa: F401
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

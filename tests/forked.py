@@ -25,6 +25,7 @@ PRELOADED = (
     "data_prep.__main__",
     "torch._dynamo",  # PyTorch imports it when the first module is made
     "tests.benchmark.tiny",
+    "tests.unsynced",
     "tests.set_aside",
 )
 

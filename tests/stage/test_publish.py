@@ -2,6 +2,7 @@
 
 import errno
 import os
+import posix
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,23 @@ def test_failed_syncs_are_told_and_missing_ones_are_not(
     else:
         sync_to_disk(tmp_path)
         write_text(tmp_path / "a", "a")
+
+
+def test_files_and_folders_are_brought_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the system's own call, which tests go without otherwise (tests/unsynced.py)."""
+    synced = []
+
+    def fsync(handle: int) -> None:
+        posix.fsync(handle)
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with published_folder(tmp_path / "folder") as partial:
+        (partial / "a").write_text("a")
+    (file, folder, parent) = synced
+    assert (file.name, folder, parent) == ("a", file.parent, tmp_path)
+    write_text(tmp_path / "b", "b")
+    assert [path.parent for path in synced[3:]] == [tmp_path, tmp_path.parent]
 
 
 @pytest.mark.parametrize("path", ["", ".", "/", "..", "a/.."])
