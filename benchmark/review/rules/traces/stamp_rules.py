@@ -182,10 +182,11 @@ def _same_lengths(mine: Array, theirs: Array) -> bool:
     if len(longer) - len(shorter) > 1:
         return False
     limit = ORDERED * min(_spread(mine), _spread(theirs))
-    left_out = [longer] if len(longer) == len(shorter) else [np.delete(longer, place) for place in range(len(longer))]
-    return any(
-        float(np.median(np.abs(one / np.median(one) * np.median(shorter) - shorter))) < limit for one in left_out
-    )
+    count = len(longer)
+    each = ~np.eye(count, dtype=bool) if count > len(shorter) else np.ones((1, count), dtype=bool)
+    left_out = np.broadcast_to(longer, each.shape)[each].reshape(len(each), -1)  # a row for each that is left out
+    scaled = left_out / np.median(left_out, axis=1, keepdims=True) * np.median(shorter)
+    return bool(np.any(np.median(np.abs(scaled - shorter), axis=1) < limit))
 
 
 @lru_cache(maxsize=1)
