@@ -1,12 +1,11 @@
 import pytest
 
-from tests.benchmark.tiny import Inputs, write_inputs
+from tests.benchmark.tiny import Inputs, write_inputs, write_whole_chunks
 
 
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     """Files of the tiny benchmark, which tests only read."""
     made = write_inputs(tmp_path_factory.mktemp("tiny"))
-    link = tmp_path_factory.mktemp("linked") / "checkpoint"
-    link.symlink_to(made.checkpoint)
-    return Inputs(made.folder, link)
+    whole_chunks = write_whole_chunks(made.checkpoint, tmp_path_factory.mktemp("whole_chunks") / "checkpoint")
+    return Inputs(made.folder, whole_chunks)

@@ -53,7 +53,7 @@ def command_line(inputs: Inputs, **changes: object) -> list[object]:
         "--start-global-batch-size": 12,
         "--train-samples": 48024,
         "--micro-batch-size": 2,
-        "--checkpoint": inputs.linked_checkpoint or inputs.checkpoint,
+        "--checkpoint": inputs.whole_chunks or inputs.checkpoint,
         **changes,
     }
     words: list[object] = [word for pair in options.items() for word in pair]

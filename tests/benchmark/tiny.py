@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import queue
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.training.engine.distributed import end_process
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.formats.boxes import whole_box
+from checkpoint_convert.formats.stored_array import zarr_array
+from checkpoint_convert.formats.zarr_arrays import create_array, read_metadata
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
 from stage.child_processes import reserved_port
@@ -53,14 +57,23 @@ STOCK = {system.micro_batch_size for system in SYSTEMS.values() if system.device
 """Micro-batches of the rehearsal's size, for which the tiny benchmark has its own."""
 
 
+USUAL: dict[str, Any] = {
+    "seed": 17,
+    "precision": "fp32",
+    "save_interval": 0,
+    "log_interval": 1000,
+    "watchdog": False,  # an interpreter of its own beside each process; drills and whole commands have it
+}
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Files of the tiny benchmark."""
 
     folder: Path
-    linked_checkpoint: Path | None = None
-    """The checkpoint by a name beside which there is no manifest. A run counts the files of a manifest twice, and
-    7,000 of them take longer than its steps."""
+    whole_chunks: Path | None = None
+    """The checkpoint with each array in one chunk, and no manifest: the 7,000 files of the other one take longer to
+    read than a run's steps do."""
 
     @property
     def checkpoint(self) -> Path:
@@ -83,9 +96,9 @@ class Inputs:
             ),
             train_data_path=self.training,
             valid_data_path=self.validation,
-            checkpoint=self.linked_checkpoint or self.checkpoint,
+            checkpoint=self.whole_chunks or self.checkpoint,
             run_dir=run_dir,
-            **{"seed": 17, "precision": "fp32", "save_interval": 0, "log_interval": 1000, **fields},
+            **{**USUAL, **fields},
         )
 
 
@@ -106,6 +119,20 @@ def write_inputs(folder: Path) -> Inputs:
     write_random_paxml(folder / "paxml", seed=3, sizes=sizes)
     paxml_to_megatron(folder / "paxml", folder / "checkpoint", dtype="bf16", workers=2, memory_limit=1 << 30)
     return Inputs(folder)
+
+
+def write_whole_chunks(checkpoint: Path, folder: Path) -> Path:
+    """The same checkpoint in ``folder``, with each array in one chunk."""
+    folder.mkdir()
+    for path in checkpoint.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder / path.name)
+            continue
+        fields = read_metadata(path)
+        values = zarr_array(path).read(whole_box(fields["shape"]))
+        array = create_array(folder / path.name, values.shape, str(values.dtype), values.shape)
+        array.write(values).result()
+    return folder
 
 
 def in_processes(world_size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -20,7 +20,13 @@ SAVE_INTERVAL = 3
 def _config(inputs: Inputs, folder: Path, **fields: Any) -> RunConfig:
     system = system_of(2, start_limit_s=40.0, hang_floor_s=6.0)
     return inputs.config(
-        folder / "run", system=system, save_interval=SAVE_INTERVAL, audit_interval=0, evidence=True, **fields
+        folder / "run",
+        system=system,
+        save_interval=SAVE_INTERVAL,
+        audit_interval=0,
+        evidence=True,
+        watchdog=True,
+        **fields,
     )
 
 

@@ -88,7 +88,7 @@ def test_only_rank_0_has_the_result(inputs: Inputs, tmp_path: Path) -> None:
 def test_evaluate_as_a_program(inputs: Inputs) -> None:
     done = command("benchmark", "evaluate", *command_line(inputs, **{"--precision": "fp32"}))
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"{inputs.linked_checkpoint}: log perplexity 4.85" in done.stdout
+    assert f"{inputs.whole_chunks}: log perplexity 4.85" in done.stdout
     assert "270 tokens scored\nexpected of the initial checkpoint: 6.9458, -" in done.stdout
     done = command("benchmark", "evaluate", *command_line(inputs, **{"--precision": "fp32"}), "--json")
     quality = json.loads(done.stdout)

@@ -99,6 +99,6 @@ def test_provenance_names_each_input_with_its_sums(inputs: Inputs, tmp_path: Pat
         assert manifest is not None
         assert found[str(path)]["manifest"] == str(manifest_path(path))
         assert found[str(path)]["md5"] == {record.name: record.md5 for record in manifest.outputs}
-    linked = inputs.linked_checkpoint
-    assert provenance(dataclasses.replace(config, checkpoint=linked))[str(linked)] is None
+    without = inputs.whole_chunks
+    assert provenance(dataclasses.replace(config, checkpoint=without))[str(without)] is None
     assert input_paths(dataclasses.replace(config, train_data_path=(), checkpoint=None)) == [sets[2]]

@@ -1,5 +1,6 @@
 """Whole runs of the tiny benchmark, half as long, in many topologies: the numbers do not depend on it."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
@@ -72,8 +74,13 @@ def _weights(config: RunConfig) -> dict[str, "np.ndarray[Any, Any]"]:
 
 @pytest.mark.slow
 def test_every_topology_starts_from_the_same_weights(inputs: Inputs, tmp_path: Path) -> None:
-    expected = in_processes(1, _weights, inputs.config(tmp_path))[0]
+    """Of a checkpoint in many chunks, as conversion writes it."""
+
+    def config(system: System) -> RunConfig:
+        return dataclasses.replace(inputs.config(tmp_path, system=system), checkpoint=inputs.checkpoint)
+
+    expected = in_processes(1, _weights, config(system_of(1)))[0]
     assert len(expected) == 3 * 52
     for devices in (2, 3):
-        found = in_processes(devices, _weights, inputs.config(tmp_path, system=system_of(devices)))
+        found = in_processes(devices, _weights, config(system_of(devices)))
         assert all(np.array_equal(found[-1][name], value) for name, value in expected.items())
