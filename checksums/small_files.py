@@ -3,10 +3,11 @@
 ``common.pt`` is looked at without running or building anything of it.
 """
 
-import json
 import pickletools
 import zipfile
 from pathlib import Path
+
+from stage.limits.bounded_reading import read_small_json
 
 LARGEST_SMALL_FILE = 1 << 24
 """Bytes; the published ones have 28 and 631."""
@@ -25,7 +26,7 @@ def is_sound_small_file(path: Path) -> bool:
 
 
 def _is_metadata(path: Path) -> bool:
-    return bool(json.loads(path.read_bytes())["sharded_backend"] == "zarr")
+    return bool(read_small_json(path, LARGEST_SMALL_FILE)["sharded_backend"] == "zarr")
 
 
 def _is_common(path: Path) -> bool:

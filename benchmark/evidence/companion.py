@@ -1,6 +1,5 @@
 """What lies beside a result as its evidence: the chain and the configuration of the run, both perhaps a stranger's."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from benchmark.config.typed_json import dataclass_from_json
 from benchmark.evidence.chain_links import EVIDENCE, MOST_BYTES, Chain, read_chain
 from benchmark.evidence.mismatch import Mismatch
 from stage.errors import InputError
+from stage.limits.bounded_reading import read_small_json
 
 CONFIG = "config.json"
 MOST_CONFIG_BYTES = 1 << 20
@@ -41,10 +41,7 @@ def read_companion(folder: Path, most_bytes: int = MOST_BYTES) -> Companion:
 def read_config(path: Path) -> dict[str, Any]:
     """A small JSON object. Raises InputError for anything else."""
     try:
-        if path.stat().st_size > MOST_CONFIG_BYTES or not path.is_file():
-            size = f"{path.stat().st_size:,} bytes"
-            raise InputError(f"{path}: {size}, expected a file of at most {MOST_CONFIG_BYTES:,}")
-        found = json.loads(path.read_bytes())
+        found = read_small_json(path, MOST_CONFIG_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give the folder of a run that was trained with --evidence") from None
     except (ValueError, RecursionError):

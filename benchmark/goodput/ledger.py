@@ -1,6 +1,5 @@
 """The goodput ledger of a run: its whole wall time by kind, and what each attempt cost."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from benchmark.goodput.wall_time import DatedEvent, Span, merged, wall_time
 from benchmark.results.recorded_events import RecordedEvent, read_events
 from benchmark.supervision.attempt_folder import attempts_folder
 from stage.errors import InputError
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 
 SAVED = 75
 """Exit status of an attempt that was interrupted and saved."""
@@ -238,8 +238,8 @@ def _devices(run_dir: Path, attempts: Sequence[RecordedAttempt]) -> int | None:
         return sizes[-1]
     path = run_dir / "config.json"
     try:
-        system = json.loads(path.read_text(encoding="utf-8"))["system"] if path.stat().st_size <= MOST_BYTES else {}
+        system = read_small_json(path, MOST_BYTES)["system"]
         found = system["nodes"] * system["devices_per_node"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except UNREADABLE:
         return None
     return found if isinstance(found, int) and 0 < found <= MOST_DEVICES else None

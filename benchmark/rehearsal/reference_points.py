@@ -13,6 +13,7 @@ from typing import Any
 from benchmark.rehearsal.rehearse import rehearse
 from benchmark.results.convergence import make_point
 from stage.errors import CheckFailed, InputError
+from stage.limits.bounded_reading import read_small_json
 from stage.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
@@ -78,9 +79,9 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_small_json(path)
         return content
     except FileNotFoundError:
         raise InputError(f"{path}: missing; the run is not finished") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from error

@@ -3,7 +3,6 @@
 The plan is the JSON that ``python -m benchmark plan … --json`` prints, as a file.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from benchmark.results.durations import duration
 from benchmark.results.mllog import as_number
 from benchmark.results.printable import shortened
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 
 PLAN_FILE = "plan.json"
 """Looked for in the folder of a run where no plan is given."""
@@ -138,11 +138,11 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     due = "give what `python -m benchmark plan … --json` prints; change --plan"
     if not path.is_file():
         raise InputError(f"{path}: no such file; {due}")
-    if path.stat().st_size > MOST_BYTES:
-        raise InputError(f"{path}: {path.stat().st_size:,} bytes, expected a plan of at most {MOST_BYTES:,}; {due}")
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        plan = read_small_json(path, MOST_BYTES)
+    except InputError as error:
+        raise InputError(f"{error}; {due}") from error
+    except DAMAGED as error:
         raise InputError(f"{path}: not JSON ({shortened(str(error), 80)}); {due}") from error
     if not isinstance(plan, dict) or not isinstance(plan.get("planned_for"), dict) or "step_s" not in plan:
         raise InputError(f"{path}: no plan of a run; {due}")

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 from stage.publish import write_text
 
 MOST_BYTES = 1 << 24
@@ -138,9 +139,7 @@ def _write(path: Path, content: Any) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            return None
-        fields = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        fields = read_small_json(path, MOST_BYTES)
+    except UNREADABLE:
         return None
     return fields if isinstance(fields, dict) else None

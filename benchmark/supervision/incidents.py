@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from benchmark.supervision.attempt_folder import rank_file
 from benchmark.supervision.phases import PHASES
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 from stage.publish import write_text
 
 IncidentKind = Literal[
@@ -73,9 +74,8 @@ def read_incidents(attempt: Path) -> list[Incident]:
     found = []
     for path in sorted(attempt.glob("rank_*.incident.json")):
         try:
-            if path.stat().st_size <= MOST_BYTES:
-                found.append(_checked(json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError, RecursionError):
+            found.append(_checked(read_small_json(path, MOST_BYTES)))
+        except UNREADABLE:
             continue
     return sorted(found, key=lambda incident: incident.time_s)
 

@@ -4,7 +4,6 @@ A run is given up where starting again cannot help: bad input; the same error tw
 several attempts. It is told in one summary, which names host, rank, step and the first error.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from benchmark.supervision.attempt_folder import (
 )
 from benchmark.supervision.incidents import Incident, did_not_arrive, first_cause, read_incidents
 from benchmark.supervision.stop_note import StopNote, read_stop_note
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 
 Action = Literal["done", "again", "requeue", "stop"]
 
@@ -123,8 +123,8 @@ def decide_and_note(run_dir: Path, status: int, **facts: Any) -> Decision:
 def _ended(run_dir: Path) -> Decision | None:
     """The decision where the run left its summary: it has ended by itself."""
     try:
-        status = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))["status"]
-    except (OSError, ValueError, KeyError, TypeError):
+        status = read_small_json(run_dir / "summary.json")["status"]
+    except UNREADABLE:
         return None
     return Decision("done", 0 if status in ("success", "completed") else 1, f"the run has ended: {status}")
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 from stage.publish import write_text
 
 
@@ -32,8 +33,8 @@ def write_stop_note(run_dir: Path, note: StopNote) -> None:
 def read_stop_note(run_dir: Path) -> StopNote | None:
     """None where there is none, or it is not what was written."""
     try:
-        return StopNote(**json.loads(stop_note_path(run_dir).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return StopNote(**read_small_json(stop_note_path(run_dir)))
+    except UNREADABLE:
         return None
 
 

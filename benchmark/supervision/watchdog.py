@@ -8,7 +8,6 @@ do not always fail.
 """
 
 import argparse
-import json
 import mmap
 import os
 import re
@@ -27,6 +26,7 @@ from benchmark.supervision.attempt_folder import raise_alarm, rank_file
 from benchmark.supervision.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
 from benchmark.supervision.incidents import Incident, write_incident
 from stage.git import REPOSITORY
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 
 STACKS_SIGNAL = signal.SIGQUIT
 """On it the process writes its stacks to its file, and goes on."""
@@ -158,9 +158,9 @@ class Watchdog:
         """The oldest collective that is not done, as the process tells; None where it does not."""
         path = rank_file(self._attempt, self._rank, "collectives.json")
         try:
-            lines = json.loads(path.read_text(encoding="utf-8"))
+            lines = read_small_json(path)
             return str(lines[0]) if lines else None
-        except (OSError, ValueError, LookupError, TypeError):
+        except UNREADABLE:
             return None
 
     def _stacks(self) -> str:

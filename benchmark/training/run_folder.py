@@ -42,6 +42,7 @@ from benchmark.training.loop import Status
 from benchmark.training.run_requests import seconds_since_process_start
 from benchmark.training.run_sinks import open_event_log
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.lock import only_one_in
 from stage.publish import write_text
 
@@ -262,11 +263,11 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
     """The configuration that an earlier, unfinished run in this folder began with."""
     path = folder / "config.json"
     try:
-        begun = json.loads(path.read_text(encoding="utf-8"))
+        begun = read_small_json(path)
         return {name: begun[name] for name in (*MUST_NOT_CHANGE, *DATA_PATHS, "seed")}
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (InputError, *DAMAGED) as error:
         raise InputError(f"{path}: not a run's configuration ({error}); choose another --run-dir") from error
 
 

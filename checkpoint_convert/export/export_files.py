@@ -29,6 +29,7 @@ from stage.child_processes import end_with_parent
 from stage.claims.claim_file import Claim
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.limits.replacing import require_apart, require_replaceable
 from stage.limits.sizes import require_workers
 from stage.lock import only_one_in
@@ -313,9 +314,9 @@ def _write(file: ExportFile, writer: HashingFile) -> None:
 def _finished(note: Path, path: Path) -> Made | None:
     """What an earlier call noted of a file, if it is still so."""
     try:
-        made = Made(**json.loads(note.read_text()))
+        made = Made(**read_small_json(note))
         return made if path.stat().st_size == made.bytes and md5_file(path) == made.md5 else None
-    except (FileNotFoundError, ValueError, TypeError):
+    except (FileNotFoundError, InputError, *DAMAGED):
         return None
 
 

@@ -17,6 +17,7 @@ from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, bin_path
 from stage.claims.claim_file import Claim
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 from stage.limits.replacing import require_apart, require_replaceable
 from stage.manifest import Record, manifest_path, record_of, require_intact, write_manifest
 from stage.publish import beside, write_text
@@ -70,9 +71,9 @@ def _left_by_a_killed_run(prefix: Path, folder: Path, existing: Sequence[Path]) 
     if manifest_path(prefix).exists():
         return False
     try:
-        sizes = json.loads(_joined_path(folder).read_text(encoding="utf-8"))
+        sizes = read_small_json(_joined_path(folder))
         return all(path.stat().st_size in sizes[path.name] for path in existing)
-    except (OSError, ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return False
 
 

@@ -24,6 +24,7 @@ from data_prep.corpus.input_files import STDIN, InputFile, SourceFile, source_of
 from data_prep.corpus.remote_input import describe_all
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.publish import write_text
 from stage.remote.remote_file import RemoteFile
 
@@ -108,7 +109,7 @@ def write_record(part: Part, record: PartRecord) -> None:
 def read_record(part: Part) -> PartRecord | None:
     """The record of a finished part; None if it is not there or was made from something else or otherwise."""
     try:
-        fields = json.loads(part.path("json").read_text(encoding="utf-8"))
+        fields = read_small_json(part.path("json"))
         record = PartRecord(
             SourceFile(**fields["source"]),
             Method(**fields["method"]),
@@ -121,7 +122,7 @@ def read_record(part: Part) -> PartRecord | None:
         documents = sum(block.documents for block in record.blocks)
         tokens = sum(block.tokens for block in record.blocks)
         sizes = (part.path("bin").stat().st_size, part.path("sizes").stat().st_size)
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, InputError, *DAMAGED):
         return None
     whole = sizes == (tokens * np.dtype(part.method.dtype).itemsize, documents * 4)
     return record if whole and _same_method(record, part.method) and _same_source(record, part.source) else None

@@ -14,6 +14,9 @@ DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, Recursio
 """What can be raised where its fields are taken for what they should be: a list in the place of a number, Infinity that
 becomes an int, nesting without end."""
 
+UNREADABLE = (OSError, InputError, *DAMAGED)
+"""What can be raised by all of it, for those who pass over a file that is not what they once wrote."""
+
 
 def read_small_json(path: Path, largest: int = LARGEST_JSON) -> Any:
     """What a file says. Raises as :func:`read_bounded` does, and one of DAMAGED where it is no JSON."""

@@ -15,6 +15,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.engine.run_progress import Progress
 from stage.errors import InputError
+from stage.limits.bounded_reading import UNREADABLE, read_small_json
 from stage.publish import write_text
 
 
@@ -79,6 +80,6 @@ def _met_path(run_dir: Path) -> Path:
 
 def _met(run_dir: Path) -> object:
     try:
-        return json.loads(_met_path(run_dir).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_small_json(_met_path(run_dir))
+    except UNREADABLE:
         return None

@@ -25,6 +25,7 @@ from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
 from checksums.md5_list import format_list, read_list
 from stage.digest import md5_file
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED, LARGEST_JSON, read_bounded
 from stage.publish import PARTIAL, sync_to_disk, write_text
 
 PROGRESS = "progress.json"
@@ -117,16 +118,18 @@ def read_progress(folder: Path) -> Progress:
     """The progress stored in a checkpoint. Raises DamagedCheckpoint where it is missing or not what was written."""
     path = folder / PROGRESS
     try:
-        content = path.read_bytes()
+        content = read_bounded(path, LARGEST_JSON)
+    except (OSError, InputError) as error:
+        raise DamagedCheckpoint(folder, [PROGRESS]) from error
+    try:
         listed = read_list(folder / DIGESTS)
     except (OSError, InputError) as error:
-        name = PROGRESS if isinstance(error, OSError) and error.filename == str(path) else DIGESTS
-        raise DamagedCheckpoint(folder, [name]) from error
+        raise DamagedCheckpoint(folder, [DIGESTS]) from error
     try:
         if hashlib.md5(content, usedforsecurity=False).hexdigest() != listed.get(PROGRESS):
             raise ValueError
         return progress_from_json(content)
-    except (ValueError, TypeError, KeyError) as error:
+    except DAMAGED as error:
         raise DamagedCheckpoint(folder, [PROGRESS]) from error
 
 

@@ -25,6 +25,7 @@ from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from stage.digest import md5_samples, md5_text
 from stage.errors import InputError
+from stage.limits.bounded_reading import DAMAGED, read_small_json
 from stage.manifest import read_manifest
 from stage.publish import write_text
 
@@ -122,7 +123,7 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
     """None where the run was begun by a version that did not write them. Raises InputError where they are damaged."""
     path = run_dir / NAME
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_small_json(path)
         checkpoint = found["checkpoint"]
         return InputIdentities(
             [ContentIdentity(**one) for one in found["train"]],
@@ -133,7 +134,7 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (InputError, *DAMAGED) as error:
         raise InputError(f"{path}: not what a run writes ({error}); choose another --run-dir") from error
 
 

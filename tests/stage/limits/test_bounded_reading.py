@@ -7,6 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.events.wandb_process import read_state
+from benchmark.evidence.companion import read_config
+from benchmark.supervision.attempt_folder import read_start
+from benchmark.supervision.incidents import read_incidents
+from benchmark.supervision.stop_note import read_stop_note
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
+from benchmark.training.guards.rollback_file import read_rollbacks
+from benchmark.training.guards.same_inputs import read_identities
 from checkpoint_convert.export.huggingface_tokenizer import read_model
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.formats.torch_files.torch_dist import iteration_folder
@@ -72,6 +80,37 @@ def test_neither_are_other_small_files(name: str, read: Callable[[Path], object]
         with pytest.raises((InputError, IsADirectoryError)):
             read(path)
         path.rmdir() if path.is_dir() else path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "read"),
+    [
+        ("stopped.json", None, read_stop_note),
+        ("attempts/0001/rank_00000.incident.json", [], lambda run: read_incidents(run / "attempts" / "0001")),
+        ("attempts/0001/attempt.json", None, lambda run: read_start(run / "attempts" / "0001")),
+        ("wandb/state.json", None, lambda run: read_state(run / "wandb")),
+        ("inputs.json", InputError, read_identities),
+        ("rollback.json", InputError, read_rollbacks),
+        ("checkpoints/step_00000002/progress.json", InputError, lambda run: read_progress(checkpoint_path(run, 2))),
+        ("config.json", InputError, lambda run: read_config(run / "config.json")),
+    ],
+)
+def test_nor_are_a_run_s_own_files(name: str, found: object, read: Callable[[Path], object], tmp_path: Path) -> None:
+    """Passed over where the run can do without; otherwise one line."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for make in (os.mkfifo, make_sparse, write_nesting, lambda path: path.write_text("[1]")):
+        make(path)
+        if found is InputError:
+            with pytest.raises(InputError):
+                read(tmp_path)
+        else:
+            assert read(tmp_path) == found
+        path.unlink()
+
+
+def write_nesting(path: Path) -> None:
+    path.write_text("[" * 100_000)
 
 
 def make_sparse(path: Path) -> None:
