@@ -31,7 +31,11 @@ class GPT3Config:
     """Rows of the position embedding; the checkpoint stores 2,048."""
 
     def __post_init__(self) -> None:
-        if self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads:
+        for name in ("num_layers", "hidden_size", "num_attention_heads", "seq_length"):
+            if getattr(self, name) < 1:
+                option = name.replace("_", "-")
+                raise InputError(f"{name} {getattr(self, name)}: expected at least 1; change --{option}")
+        if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )

@@ -1,11 +1,14 @@
 """What the fields of a configuration are checked with."""
 
+import math
+
 from stage.errors import InputError
 
 
 def divisors(number: int) -> list[int]:
     """Of a number of at least 1, ascending, 1 and itself included."""
-    return [n for n in range(1, number + 1) if number % n == 0]
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return small + [number // n for n in reversed(small) if n * n != number]
 
 
 def listed(numbers: list[int]) -> str:

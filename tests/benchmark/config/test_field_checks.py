@@ -11,6 +11,8 @@ from stage.errors import InputError
 def test_divisors() -> None:
     assert divisors(12) == [1, 2, 3, 4, 6, 12]
     assert divisors(1) == [1]
+    assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36]
+    assert len(divisors(8 * 999_999_999_999)) == 1024  # at once: of nodes that somebody mistyped
     assert listed(divisors(6)) == "1, 2, 3, 6"
 
 
