@@ -174,7 +174,7 @@ def _publish(export: Export, partial: Path, made: Mapping[str, Made], started: f
     whole = own_partial_path(output)
     partial.rename(whole)
     try:
-        shutil.rmtree(whole / NOTES)
+        _remove_notes(whole / NOTES)
         total = write_sums_and_manifest(
             output,
             whole,
@@ -190,6 +190,14 @@ def _publish(export: Export, partial: Path, made: Mapping[str, Made], started: f
     finally:
         shutil.rmtree(whole, ignore_errors=True)
     return total
+
+
+def _remove_notes(notes: Path) -> None:
+    """Raises OSError with the whole path, which ``rmtree`` does not."""
+    try:
+        shutil.rmtree(notes)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(notes)) from error
 
 
 def _is_made(export: Export, *, force: bool) -> bool:

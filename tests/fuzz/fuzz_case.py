@@ -20,8 +20,8 @@ from tests.fuzz.user_files import UserFiles
 DIFFERS = ("common.pt", ".manifest.json", ".md5", ".metadata")
 """Endings of files whose bytes differ every time: PyTorch's, and what holds sums or times."""
 ODD_OUTPUTS = ("b c", "n\nl", "\udcfe", "back\\slash", "a" * 240)
-NOT_PLAIN = ("--plan", "--verify-input")
-"""Flags of which a command makes nothing, or refuses good files that have no manifest."""
+NOT_PLAIN = ("--plan", "--verify-input", "--bandwidth-limit")
+"""With which a command makes nothing, or refuses good files: without a manifest, or of this machine."""
 NOT_OUTPUT = ("mine", "lock", ".owner", ".partial", ".parts", ".source", ".jsonl")
 THERE = ("folder", "file", "loop", "dangling", "pipe", "link to theirs", "other name of theirs", "partial", "parts")
 """What the user has where the output is to be, or what is written on the way to it."""
@@ -64,6 +64,8 @@ class Case:
         for option, values in command.options.items():
             words += [option, self._value(values)]
         for option, values in command.sometimes.items():
+            if not self.hostile and option in NOT_PLAIN:
+                continue
             words += [option, self._value(values)] if draw.random() < (0.25 if self.hostile else 0.1) else []
         flags = [flag for flag in command.flags if self.hostile or flag not in NOT_PLAIN]
         words += [flag for flag in flags if draw.random() < (0.2 if self.hostile else 0.05)]
