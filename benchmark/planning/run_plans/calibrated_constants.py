@@ -10,6 +10,7 @@ from typing import Protocol
 
 from benchmark.planning.step_model.machine_constants import Constant, Rates, names_in, rates, values_of
 from benchmark.planning.step_model.operator_times import attention_s, matmul_s
+from benchmark.results.printable import shortened
 from stage.errors import InputError
 
 SPREAD = 0.03
@@ -93,7 +94,7 @@ def calibrated_constants(constants: Mapping[str, Constant], measured: MeasuredDe
     name = measured.accelerator
     if name not in names_in(constants, "accelerators"):
         known = ", ".join(names_in(constants, "accelerators"))
-        raise InputError(f"calibration of {name or 'a device'}: there are constants of {known} only")
+        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: there are constants of {known} only")
     table = rates(values_of(constants), name, "ours")
     factors = {
         "matmul_bf16": _ratio((_matmul(table, each), each.seconds) for each in measured.matmuls),
