@@ -29,6 +29,7 @@ from benchmark.report.reported_run import COLOURS, ReportedRun, reported_runs, s
 from benchmark.report.step_speed import speed_of
 from benchmark.report.timeline import Timeline, timeline
 from benchmark.results_table.reviewed_places import ReviewedPlace, read_places
+from benchmark.results_table.row_facts import SystemFacts
 from benchmark.review.verdict import Review
 from stage.errors import InputError
 from stage.publish import write_text
@@ -58,12 +59,16 @@ def write_report(paths: Sequence[Path], output: Path, options: ReportOptions | N
 
 
 def review_page(output: Path, options: ReportOptions) -> Callable[[Review], str]:
-    """What makes the page of a review that was made elsewhere. Raises InputError for an ``output`` that is a folder."""
+    """What makes the page of a review that is made elsewhere, afterwards.
+
+    Raises InputError for an ``output`` that is a folder and a previous round without results.
+    """
     require_file(output)
+    before = systems_before(options)
 
     def write(found: Review) -> str:
         judgement = Judgement([ReviewedPlace(Path(one.path), Review((one,), 0.0)) for one in found.subjects])
-        return write_page(page_of(judgement, options, output.absolute().parent), output)
+        return write_page(page_of(judgement, options, before, output.absolute().parent), output)
 
     return write
 
@@ -84,15 +89,24 @@ def report_on(paths: Sequence[Path], options: ReportOptions, beside: Path | None
     """The page about runs, packages or rounds, which will lie in ``beside``. Raises InputError for no results."""
     if not paths:
         raise InputError("nothing to report on; give folders of runs, result files, packages or rounds (see --help)")
-    return page_of(judge(paths, options.ruleset), options, beside)
+    before = systems_before(options)
+    return page_of(judge(paths, options.ruleset), options, before, beside)
 
 
-def page_of(judgement: Judgement, options: ReportOptions, beside: Path | None = None) -> Page:
-    """The page about what was reviewed."""
+def systems_before(options: ReportOptions) -> Sequence[SystemFacts] | None:
+    """Those of the previous round; None where none is given. Raises InputError for one without results."""
+    if options.previous is None:
+        return None
+    return Judgement(read_places([options.previous], options.ruleset)).systems
+
+
+def page_of(
+    judgement: Judgement, options: ReportOptions, before: Sequence[SystemFacts] | None, beside: Path | None = None
+) -> Page:
+    """The page about what was reviewed, and what changed since the systems ``before``."""
     runs, names = reported_runs(judgement), system_names(judgement)
     timelines = [timeline(run.recorded) for run in runs]
     packaged = any(subject.kind == "package" for subject in judgement.subjects)
-    before = () if options.previous is None else Judgement(read_places([options.previous], options.ruleset)).systems
     made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return make_page(
         PageInput(
@@ -104,7 +118,7 @@ def page_of(judgement: Judgement, options: ReportOptions, beside: Path | None = 
             footer=f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). "
             "Times by the logs' clocks.",
             beside=beside if packaged else None,
-            changes=changes(judgement.systems, names, before) if options.previous is not None else (),
+            changes=() if before is None else changes(judgement.systems, names, before),
             planned=_planned(runs, options.plan),
         )
     )

@@ -54,12 +54,13 @@ def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ru
     plain = Console(highlight=False)
     console = plain if plain.is_terminal else Console(highlight=False, width=WIDTH)
     console.print(_screen(systems))
-    for row in systems:
-        if row["problem"] is not None:
-            console.print(Text(f"{row['path']}: {row['problem']}", style="red"), soft_wrap=True)
-    runs = len(rows) - len(systems)
+    problems = [row for row in systems if row["problem"] is not None]
+    for row in problems:
+        console.print(Text(f"{row['path']}: {row['problem']}", style="red"), soft_wrap=True)
+    told_of, runs = len(systems) - len(problems), len(rows) - len(systems)
+    without = f", {len(problems)} without results" if problems else ""
     told = "".join(f"; {file}" for _, file in wanted)
-    console.print(Text(f"{len(systems)} systems, {runs} runs{told}"), soft_wrap=True)
+    console.print(Text(f"{told_of} system{'s' * (told_of != 1)}, {runs} runs{without}{told}"), soft_wrap=True)
     for form, file in wanted:
         WRITERS[form](rows, file)
     return 0

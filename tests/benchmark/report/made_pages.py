@@ -21,7 +21,7 @@ def judged(paths: Sequence[Path], check: ToolVerdict | None = None) -> Judgement
 
 
 def made_page(paths: Sequence[Path], check: ToolVerdict | None = None, beside: Path | None = None) -> Page:
-    return page_of(judged(paths, check), ReportOptions(), beside)
+    return page_of(judged(paths, check), ReportOptions(), None, beside)
 
 
 def write_made(output: Path, paths: Sequence[Path]) -> Path:

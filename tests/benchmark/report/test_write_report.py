@@ -271,6 +271,12 @@ def test_review_of_a_round_writes_the_page(tmp_path: Path, monkeypatch: pytest.M
     assert "Since the previous round" in text
     assert "BROKEN" in text
     assert 'href="#system-0"' in text
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    page.unlink()
+    with pytest.raises(InputError, match=f"^{empty}: "):
+        parse(["review", str(folder), "--html", str(page), "--previous", str(empty)]).run()
+    assert not page.exists()
     with pytest.raises(InputError, match="--previous is told on the page that --html writes"):
         parse(["review", str(folder), "--previous", str(folder)]).run()
     with pytest.raises(InputError, match="a folder; give the HTML file to write"):

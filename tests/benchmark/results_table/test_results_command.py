@@ -23,7 +23,7 @@ def test_systems_are_printed_and_all_rows_written(
     said = capsys.readouterr().out
     assert "acme_h100x512" in said
     assert f"{folder / 'BAD'}: no results of gpt3 in it" in said
-    assert "2 systems, 3 runs" in said
+    assert "1 system, 3 runs, 1 without results" in said
     assert len(pandas.read_csv(files[".csv"])) == len(pandas.read_parquet(files[".parquet"])) == 5
 
 
