@@ -58,7 +58,7 @@ def test_what_runs_writes_or_connects_is_not_read(run_dir: Path, tmp_path: Path)
             lambda config: config["benchmark"]["model"].update(hidden_size=40 * 10**9),
             "hidden_size 40000000000: ",
         ),
-        (lambda config: config["benchmark"]["model"].update(num_layers=-1), "num_layers -1: expected 1 to"),
+        (lambda config: config["benchmark"]["model"].update(num_layers=-1), "num_layers -1: expected at least 1"),
         (
             lambda config: config["benchmark"]["model"].update(num_attention_heads=7),
             "is not a multiple of num_",
