@@ -113,4 +113,4 @@ def command_line(config: RunConfig) -> list[str]:
     }
     words = [str(word) for pair in options.items() for word in pair]
     data = ["--train-data-path", *config.train_data_path, "--valid-data-path", *config.valid_data_path]
-    return [benchmark.name, *words, *data]
+    return [benchmark.name, *words, *data, *(["--evidence"] if config.evidence else [])]

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -51,6 +51,13 @@ LOST = re.compile(
 """How gloo, NCCL and the store word it that another process is gone."""
 DEVICE = re.compile("CUDA error|cuBLAS|cuDNN|NCCL error|uncorrectable|Xid|launch failure", re.IGNORECASE)
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
+"""With or without the name of a file."""
+WRONG_FILE = (
+    *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
+    *(errno.ENAMETOOLONG, errno.EINVAL, errno.EMFILE, errno.ENODEV, errno.ENXIO),
+)
+"""What a person has to mend. All else that a file meets is the disk's or the network's before it, and may pass: a
+parallel file system that has put a client out says ENOTCONN, ESHUTDOWN or ETIMEDOUT."""
 
 
 def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
@@ -61,8 +68,20 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
     The one line that says why goes to the terminal from the process that failed first; tracebacks go to the logs.
     """
     environment = read_environment()
-    if environment.rank == 0:
-        refuse_finished(config.run_dir)
+    try:
+        if environment.rank == 0:
+            refuse_finished(config.run_dir)
+        _train_watched(config, environment, observers)
+    except OSError as error:
+        if error.filename is None or _kind(error) != "disk":
+            raise
+        # no word can be left in the attempt's folder: the status alone says that this was no bad input
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr, flush=True)
+        end_process(FAILED)
+
+
+def _train_watched(config: RunConfig, environment: Environment, observers: Sequence[PhaseObserver]) -> NoReturn:
+    """Raises OSError where what watches the process cannot be written."""
     attempt = attempt_path(config.run_dir, environment.attempt)
     attempt.mkdir(parents=True, exist_ok=True)
     terminal = os.dup(sys.stderr.fileno())
@@ -112,7 +131,7 @@ def _kind(error: BaseException) -> IncidentKind:
         case OSError() if error.errno in DISK_ERRORS:
             return "disk"
         case OSError() if error.filename is not None:
-            return "input"
+            return "input" if error.errno in WRONG_FILE else "disk"
         case MemoryError() | torch.OutOfMemoryError():
             return "out of memory"
     if OUT_OF_MEMORY.search(text):

@@ -11,8 +11,9 @@ import torch
 from benchmark.supervision.attempt_folder import all_attempts, read_start
 from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.incidents import read_incidents
+from benchmark.training import process
 from benchmark.training.engine.distributed import MeetingFailed
-from benchmark.training.process import incident_of
+from benchmark.training.process import FAILED, incident_of
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.runs import command_line
 from tests.benchmark.tiny import Inputs
@@ -28,6 +29,9 @@ from tests.support import command
         (CheckFailed("copies differ"), "check"),
         (OSError(errno.ENOSPC, "No space left on device", "/x"), "disk"),
         (OSError(errno.EIO, "Input/output error"), "disk"),
+        (OSError(errno.ENOTCONN, "Transport endpoint is not connected", "/x"), "disk"),
+        (OSError(errno.ESHUTDOWN, "Cannot send after transport endpoint shutdown", "/x"), "disk"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "input"),
         (MemoryError(), "out of memory"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "out of memory"),
         (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), "out of memory"),
@@ -50,6 +54,37 @@ def test_kind_of_an_error(error: BaseException, kind: str) -> None:
     incident = incident_of(error, 2, "n1", heartbeat)
     assert (incident.kind, incident.rank, incident.steps, incident.phase) == (kind, 2, 3, "passes")
     assert "\n" not in incident.message
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(errno.EROFS, FAILED), (errno.ENOTCONN, FAILED), (errno.EACCES, None), (None, None)]
+)
+def test_a_disk_that_fails_before_a_word_can_be_left_is_no_bad_input(
+    number: int | None,
+    status: int | None,
+    inputs: Inputs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    failed = OSError("an error without a file") if number is None else OSError(number, os.strerror(number), "/run/log")
+
+    def fail(*_: object) -> None:
+        raise failed
+
+    class Ended(Exception):
+        pass
+
+    def end(with_status: int) -> None:
+        raise Ended(with_status)
+
+    monkeypatch.setattr(process, "attempt_path", fail)
+    monkeypatch.setattr(process, "end_process", end)
+    with pytest.raises(OSError if status is None else Ended) as caught:
+        process.run_process(inputs.config(tmp_path / "run"))
+    if status is not None:
+        assert caught.value.args == (status,)
+        assert capsys.readouterr().err == f"error: /run/log: {failed.strerror}\n"
 
 
 @pytest.mark.slow
