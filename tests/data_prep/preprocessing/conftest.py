@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.corpus import c4
+from data_prep.preprocessing import worker_shares
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
@@ -32,5 +33,6 @@ def expected(shards: list[Path], tokenizer: Path, tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks in small files; worker processes are forked from this one."""
+    """Many blocks in small files, which several workers share; worker processes are forked from this one."""
     monkeypatch.setattr(c4, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(worker_shares, "STRIPE_BYTES", 0)

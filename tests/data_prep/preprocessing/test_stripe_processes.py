@@ -58,7 +58,7 @@ def test_a_stripe_that_is_killed(
 
 
 def test_a_bug_in_a_stripe_has_its_traceback(
-    joined: Path, tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    joined: Path, tokenizer: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def broken(*_: object) -> None:
         raise KeyError("a bug of ours")
