@@ -48,6 +48,12 @@ class Background:
             self._changed.wait_for(lambda: self._failing or not self._pending, patience_s)
             return not self._pending
 
+    def drain(self, patience_s: float = CLOSE_S) -> bool:
+        """Wait until the sink has every event, for one that fails, too; whether it has, and lost none."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._pending, patience_s)
+            return not self._pending and not self._lost
+
     def close(self, patience_s: float = CLOSE_S) -> None:
         """Wait likewise, and for the sink to be closed, which its own thread does: that may hang, too."""
         deadline = time.monotonic() + patience_s

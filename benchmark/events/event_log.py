@@ -39,6 +39,10 @@ class EventLog:
         """Wait a little until one of the sinks has every event; whether it has."""
         return all(entry.flush() for entry in self._sinks if entry.sink is sink)
 
+    def drain(self, sink: Sink) -> bool:
+        """Wait, while it fails, too, until one of the sinks has every event; whether it has, and lost none."""
+        return all(entry.drain() for entry in self._sinks if entry.sink is sink)
+
     def time_ms(self) -> int:
         """Now, by the clock that events are stamped with: milliseconds since the epoch."""
         return (self._clock_began_ns + _ticks_ns()) // 1_000_000

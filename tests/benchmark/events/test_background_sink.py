@@ -31,6 +31,30 @@ def test_full_disk_is_told_once_and_nothing_is_lost(capfd: pytest.CaptureFixture
     assert told == [expected, "warning: recorder: works again"]
 
 
+def test_drained_is_a_sink_that_has_every_event() -> None:
+    failing = threading.Event()
+    failing.set()
+
+    def fail(_: Event) -> None:
+        if failing.is_set():
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    sink = Recorder(fail)
+    background = Background(sink, retry_s=0.01, most_pending=2)
+    background.write(event("first"))
+    assert not background.flush()
+    assert not background.drain(patience_s=0.05)
+    failing.clear()
+    assert background.drain()
+    assert sink.keys == ["first"]
+    failing.set()
+    for key in ("second", "third", "one too many"):
+        background.write(event(key))
+    failing.clear()
+    assert not background.drain()  # one is lost
+    background.close()
+
+
 def test_sink_that_hangs_slows_nobody(capfd: pytest.CaptureFixture[str]) -> None:
     """It hangs until the end of the test: whoever waited for it would do so for ever."""
     released = threading.Event()

@@ -1,6 +1,8 @@
 """The evidence of whole runs: beginning, interruption, end."""
 
 import dataclasses
+import errno
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -8,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.events.background_sink import Background
+from benchmark.events.event import Event
+from benchmark.events.mlperf_log import MlperfLog
 from benchmark.evidence.chain_links import read_chain
 from benchmark.evidence.link_contents import Dropped, ResumeLink, StepLink
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
 from benchmark.training.guards.witness.evidence_log import sha256_of
 from benchmark.training.guards.witness.run_evidence import digests_by_name
+from benchmark.training.loop import Status
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
@@ -33,6 +39,40 @@ def test_log_and_chain_hold_each_other(finished: RunConfig) -> None:
     keys = [event["key"] for event in log]
     assert keys.index("evidence") == keys.index("run_stop") - 1
     assert log[keys.index("evidence")]["value"] == chain.links[-1].previous
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
+def test_a_log_that_refuses_its_last_lines_accuses_nobody(for_ever: bool, inputs: Inputs, tmp_path: Path) -> None:
+    config = inputs.config(tmp_path / "run", SHORT, evidence=True)
+    assert in_processes(1, _train_with_failing_log, config, for_ever) == ["completed"]
+    chain = read_chain(config.run_dir / "evidence.jsonl")
+    assert chain.problem is None
+    said = (config.run_dir / "events.jsonl").read_text()
+    assert ("the evidence has no end: lines of result_0.txt could not be written" in said) is for_ever
+    if for_ever:
+        assert chain.end is None
+    else:
+        assert chain.end is not None
+        assert chain.end.log_sha256 == sha256_of(config.run_dir / "result_0.txt")
+
+
+def _train_with_failing_log(config: RunConfig, for_ever: bool) -> Status:
+    refused: list[str] = []
+    write = MlperfLog.write
+
+    def refuse(log: MlperfLog, event: Event) -> None:
+        if event.key == "run_stop" and (for_ever or not refused):
+            refused.append(event.key)
+            raise OSError(errno.EROFS, "Read-only file system")
+        write(log, event)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MlperfLog, "write", refuse)
+        if for_ever:
+            patch.setattr(Background, "drain", functools.partialmethod(Background.drain, 0.05))
+            patch.setattr(Background, "close", functools.partialmethod(Background.close, 0.05))
+        return train(config)
 
 
 def test_beginning_names_the_run(finished: RunConfig) -> None:
