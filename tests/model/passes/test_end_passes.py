@@ -1,7 +1,7 @@
 """Embedding and output against the plain model's by autograd, in FP64: parameters' gradients alone are FP32 sums."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import (
     draw,
     mesh_of,
+    one_process,
     own_part,
     sequence_first_rows,
     spread,
@@ -187,15 +188,20 @@ def _compare(mesh: DeviceMesh) -> dict[str, dict[str, float]]:
     return found
 
 
-def _compared(ranks: int) -> dict[str, dict[str, float]]:
+def _on_two_ranks() -> dict[str, dict[str, float]]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    return _compare(mesh_of(tensor=ranks))
+    return _compare(mesh_of(tensor=RANKS))
 
 
 @pytest.fixture(scope="module", params=[1, RANKS])
-def on_ranks(request: pytest.FixtureRequest) -> list[dict[str, dict[str, float]]]:
-    return in_processes(request.param, _compared, request.param)
+def on_ranks(request: pytest.FixtureRequest) -> Iterator[list[dict[str, dict[str, float]]]]:
+    if request.param == RANKS:
+        yield in_processes(RANKS, _on_two_ranks)
+    else:
+        with one_process() as mesh:
+            compared = [_compare(mesh)]
+        yield compared  # with no group left open: other tests of this process open one of their own
 
 
 @pytest.mark.parametrize("part", ["embedding", *(f"{turns} turns" for turns in TURNS)])
@@ -205,49 +211,35 @@ def test_numbers_are_those_of_autograd(part: str, on_ranks: list[dict[str, dict[
         assert_close(on_rank[part])
 
 
-def _check_alone(check: Callable[[_Ends], None]) -> None:
-    """In a process of its own: groups that other tests of this one have opened and closed decide nothing."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    check(_Ends(mesh_of()))
+@pytest.fixture
+def ends() -> Iterator[_Ends]:
+    with one_process() as mesh:
+        yield _Ends(mesh)
 
 
-def test_logits_are_no_larger_than_allowed() -> None:
+def test_logits_are_no_larger_than_allowed(ends: _Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the logits of a token: turns are of a whole number of tokens."""
-    in_processes(1, _check_alone, _logits_are_no_larger_than_allowed)
-
-
-def _logits_are_no_larger_than_allowed(ends: _Ends) -> None:
     sizes: list[int] = []
 
     def noting(logits_TV: Tensor, *rest: Any) -> Any:
         sizes.append(logits_TV.numel() * 4)
         return softmax_losses(logits_TV, *rest)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(end_passes, "softmax_losses", noting)
-        for turns in (1, 2, 3, 5, 7, 16):
-            sizes.clear()
-            ends.output(turns)
-            assert max(sizes) < ends.largest_logits(turns) + V * 4
-            assert sum(sizes) == 2 * MICRO_BATCHES * B * S * V * 4  # to train, and alone
+    monkeypatch.setattr(end_passes, "softmax_losses", noting)
+    for turns in (1, 2, 3, 5, 7, 16):
+        sizes.clear()
+        ends.output(turns)
+        assert max(sizes) < ends.largest_logits(turns) + V * 4
+        assert sum(sizes) == 2 * MICRO_BATCHES * B * S * V * 4  # to train, and alone
 
 
-def test_positions_that_are_not_used_get_no_gradient() -> None:
-    in_processes(1, _check_alone, _positions_that_are_not_used_get_no_gradient)
-
-
-def _positions_that_are_not_used_get_no_gradient(ends: _Ends) -> None:
+def test_positions_that_are_not_used_get_no_gradient(ends: _Ends) -> None:
     found, _ = ends.embedding()
     assert found[POSITIONS][:S].any(dim=1).all()
     assert not found[POSITIONS][S:].any()
 
 
-def test_losses_in_bf16_are_fp32() -> None:
-    in_processes(1, _check_alone, _losses_in_bf16_are_fp32)
-
-
-def _losses_in_bf16_are_fp32(ends: _Ends) -> None:
+def test_losses_in_bf16_are_fp32(ends: _Ends) -> None:
     parameters = whole_parameters(ends.model, torch.bfloat16)
     output = OutputPass(parameters, ends.group)
     output.refresh()
