@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
 from model.parallelize import AXES, parameters_by_name
 from model.passes.part_parameters import PartParameters
@@ -18,7 +19,12 @@ from model.tensor_parallel import apply_tensor_parallel
 
 @contextmanager
 def one_process() -> Iterator[DeviceMesh]:
-    """A world of this process alone, and its mesh."""
+    """A world of this process alone, and its mesh.
+
+    DTensor remembers what it has worked out for a mesh, for equal ones, too: in a later world of the process parameters
+    would come out on the mesh of an earlier one, whose groups may have had other names and are gone.
+    """
+    _clear_sharding_prop_cache()
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield mesh_of()

@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
+from model.parallelize import AXES
 from model.passes.whole_parameter import WholeParameter
 from model.tensor_parallel import distribute
 from tests.benchmark.tiny import in_processes
@@ -110,6 +111,20 @@ def test_values_and_gradients(topology: str, name: str, differences: list[dict[s
         found = {what: difference for what, difference in found.items() if f", {name}: " in what}
         assert len(found) == 8  # values and gradients, in two precisions and two steps
         assert not any(found.values()), found
+
+
+def test_a_world_has_nothing_of_an_earlier_one() -> None:
+    """Of this folder's helper: meshes of one process are equal, and PyTorch's caches would mix up their groups."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        names = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
+        shard(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
+    finally:
+        dist.destroy_process_group()
+    with one_process() as mesh:
+        module = nn.Linear(2, 2)
+        shard(module, mesh)
+        assert whole_parameters(module, torch.float32)["weight"].value.shape == (2, 2)
 
 
 @pytest.fixture(scope="module")
