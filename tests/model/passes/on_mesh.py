@@ -24,7 +24,7 @@ def one_process() -> Iterator[DeviceMesh]:
     DTensor remembers what it has worked out for a mesh, for equal ones, too: in a later world of the process parameters
     would come out on the mesh of an earlier one, whose groups may have had other names and are gone.
     """
-    _clear_sharding_prop_cache()
+    _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield mesh_of()

@@ -1,6 +1,7 @@
 """A parameter's values gathered and its gradients summed, on several topologies. All numbers are exact in BF16."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -117,7 +118,7 @@ def test_a_world_has_nothing_of_an_earlier_one() -> None:
     """Of this folder's helper: meshes of one process are equal, and PyTorch's caches would mix up their groups."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        names = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
+        names: dict[int | str, Any] = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
         shard(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
     finally:
         dist.destroy_process_group()
