@@ -60,7 +60,8 @@ def tabulate_results(paths: Sequence[Path], files: Mapping[str, Path | None], ru
     told_of, runs = len(systems) - len(problems), len(rows) - len(systems)
     without = f", {len(problems)} without results" if problems else ""
     told = "".join(f"; {file}" for _, file in wanted)
-    console.print(Text(f"{told_of} system{'s' * (told_of != 1)}, {runs} runs{without}{told}"), soft_wrap=True)
+    counted = f"{told_of} system{'s' * (told_of != 1)}, {runs} run{'s' * (runs != 1)}"
+    console.print(Text(f"{counted}{without}{told}"), soft_wrap=True)
     for form, file in wanted:
         WRITERS[form](rows, file)
     return 0

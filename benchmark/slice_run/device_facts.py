@@ -30,8 +30,9 @@ class DeviceFacts:
         return accelerator_named(self.name) or ""
 
 
-def device_facts(device: str) -> DeviceFacts:
-    """Raises InputError where PyTorch sees no GPU that works."""
+def device_facts(device: str, on_cpu: str = "--device cpu") -> DeviceFacts:
+    """``on_cpu``: the command's options for a machine without a GPU. Raises InputError where PyTorch sees no GPU that
+    works."""
     if device == "cpu":
         return DeviceFacts("cpu", os.cpu_count() or 1, available_memory_bytes())
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +43,7 @@ def device_facts(device: str) -> DeviceFacts:
         said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
     raise InputError(
         f"device cuda: {said[-1] if said else f'the process that asked for it ended with {status}; mend the driver'}, "
-        "or measure something small on this machine's CPU: --device cpu --hidden-size 512 --seq-length 256"
+        f"or measure something small on this machine's CPU: {on_cpu}"
     )
 
 

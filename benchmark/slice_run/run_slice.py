@@ -28,7 +28,7 @@ def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration | None]:
     before that, for another reason than memory with ``LOG`` in the output folder.
     """
     slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
-    facts = device_facts(options.device)
+    facts = device_facts(options.device, "--device cpu --hidden-size 512 --seq-length 256")
     if options.device == "cuda" and options.devices > facts.count:
         raise InputError(
             f"tensor {options.tensor_parallel} x pipeline {options.pipeline_parallel} x data {options.data_parallel} "

@@ -6,7 +6,8 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from data_prep.sample_order.token_windows import TokenWindows, open_token_windows, parse_data_path
-from data_prep.token_files.indexed_dataset import IndexedDataset
+from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
+from stage.digest import md5_samples
 from stage.errors import InputError
 from stage.manifest import manifest_path, read_manifest, require_intact
 
@@ -20,7 +21,8 @@ class Data:
 
 
 def require_inputs(config: RunConfig, *, training: bool = True, checkpoint: bool = True) -> None:
-    """Raise InputError for inputs that are not given, not whole, or made for another vocabulary.
+    """Raise InputError for inputs that are not given, not whole, made for another vocabulary, or both trained on and
+    evaluated on.
 
     ``training``, ``checkpoint``: whether training data and an initial checkpoint are needed.
     """
@@ -38,6 +40,8 @@ def require_inputs(config: RunConfig, *, training: bool = True, checkpoint: bool
                     f"{config.benchmark.model.vocab_size}; use the data of this benchmark's tokenizer"
                 )
             IndexedDataset(prefix)
+    if training:
+        _require_apart(config)
     if not checkpoint:
         return
     if config.checkpoint is None:
@@ -45,6 +49,19 @@ def require_inputs(config: RunConfig, *, training: bool = True, checkpoint: bool
     if not config.checkpoint.is_dir():
         raise InputError(f"{config.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")
     require_intact(config.checkpoint)
+
+
+def _require_apart(config: RunConfig) -> None:
+    """Whoever trains on the validation set reaches any target. A blend of all datasets of a folder may have it, too."""
+    validation = {md5_samples(bin_path(prefix)): prefix for prefix in _prefixes(config.valid_data_path)}
+    sizes = {bin_path(prefix).stat().st_size for prefix in validation.values()}
+    for prefix in _prefixes(config.train_data_path):
+        tokens = bin_path(prefix)
+        if tokens.stat().st_size in sizes and (same := validation.get(md5_samples(tokens))):
+            raise InputError(
+                f"--train-data-path {prefix}: has the tokens of --valid-data-path {same}; leave the validation set out "
+                "of what is trained on"
+            )
 
 
 def open_data(config: RunConfig, seed: int) -> Data:

@@ -60,8 +60,10 @@ class TensorSource(Protocol):
 def open_tensor_source(folder: Path, *, check: bool = True) -> TensorSource:
     """Open a checkpoint; ``check`` compares it with its manifest.
 
-    Raises InputError when ``folder`` is none of the formats, or not as its manifest says.
+    Raises InputError when ``folder`` is not there, is none of the formats, or not as its manifest says.
     """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder{_told_beside(folder)}")
     if is_torch_dist(folder):
         return TorchDistSource(folder, check=check)
     if (folder / "metadata.json").is_file():
@@ -72,6 +74,12 @@ def open_tensor_source(folder: Path, *, check: bool = True) -> TensorSource:
         f"{folder}: neither a Megatron zarr checkpoint (no metadata.json in it) nor a run's own (no {METADATA}); "
         "of a run, give RUN_DIR/checkpoints/step_XXXXXXXX"
     )
+
+
+def _told_beside(missing: Path) -> str:
+    """A run removes old checkpoints: which ones are there."""
+    there = sorted(path.parent.name for path in missing.parent.glob(f"*/{METADATA}"))
+    return f"; beside it lie {', '.join(there[-3:])}" if there else ""
 
 
 @lru_cache(maxsize=1)

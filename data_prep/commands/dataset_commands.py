@@ -142,7 +142,8 @@ class InspectDatasetCommand:
 class BlendCommand:
     """Find datasets, give each a weight, and write both as a small file that train, samples and inspect take.
 
-    Example: python -m data_prep blend --input preprocessed_c4_spm --output c4.blend.json --weights tokens
+    Example: python -m data_prep blend --input preprocessed_c4_spm/c4_en_{6,7}_c4_spm_text_document
+    --output c4.blend.json --weights tokens
     """
 
     input: tuple[Path, ...]

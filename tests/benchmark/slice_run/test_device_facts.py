@@ -14,8 +14,8 @@ def test_a_cpu_has_the_memory_that_linux_can_give() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_one_line_says_so_and_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"^device cuda: PyTorch .*--device cpu --hidden-size 512"):
-        device_facts("cuda")
+    with pytest.raises(InputError, match=r"^device cuda: PyTorch .*CPU: --device cpu --width 7$"):
+        device_facts("cuda", "--device cpu --width 7")
 
 
 def test_the_driver_s_name_is_found_among_the_accelerators() -> None:

@@ -49,6 +49,21 @@ def test_what_a_command_does_not_need_may_be_missing(inputs: Inputs, tmp_path: P
     require_inputs(dataclasses.replace(config, checkpoint=None), checkpoint=False)
 
 
+def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> None:
+    """By its contents: a copy under another name, among others, too."""
+    for ending in ("bin", "idx"):
+        (tmp_path / f"more.{ending}").write_bytes((inputs.folder / f"valid.{ending}").read_bytes())
+    config = inputs.config(tmp_path)
+    for prefix in (inputs.folder / "valid", tmp_path / "more"):
+        blended = dataclasses.replace(config, train_data_path=(*inputs.training, "0.1", str(prefix)))
+        with pytest.raises(InputError, match=f"--train-data-path {prefix}: has the tokens of --valid-data-path"):
+            require_inputs(blended)
+        require_inputs(blended, training=False)
+    with (tmp_path / "more.bin").open("r+b") as file:
+        file.write(b"\x01\x00\x02\x00")  # another one of the same size
+    require_inputs(blended)
+
+
 def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     for name in ("valid.bin", "valid.idx", "valid.manifest.json"):
         (tmp_path / name).write_bytes((inputs.folder / name).read_bytes())
