@@ -114,18 +114,21 @@ def test_values_and_gradients(topology: str, name: str, differences: list[dict[s
         assert not any(found.values()), found
 
 
-def test_a_world_has_nothing_of_an_earlier_one() -> None:
-    """Of this folder's helper: meshes of one process are equal, and PyTorch's caches would mix up their groups."""
+def _in_a_second_world() -> tuple[int, ...]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        names: dict[int | str, Any] = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
-        shard(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
-    finally:
-        dist.destroy_process_group()
+    names: dict[int | str, Any] = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
+    shard(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
+    dist.destroy_process_group()
     with one_process() as mesh:
         module = nn.Linear(2, 2)
         shard(module, mesh)
-        assert whole_parameters(module, torch.float32)["weight"].value.shape == (2, 2)
+        return tuple(whole_parameters(module, torch.float32)["weight"].value.shape)
+
+
+def test_a_world_has_nothing_of_an_earlier_one() -> None:
+    """Of this folder's helper: meshes of one process are equal, and PyTorch's caches would mix up their groups. In a
+    process of its own: other tests of this one may have a world open."""
+    assert in_processes(1, _in_a_second_world) == [(2, 2)]
 
 
 @pytest.fixture(scope="module")
