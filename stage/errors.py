@@ -31,7 +31,7 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and where a package that the
     project asks for is not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
-    if not faulthandler.is_enabled():  # a signal in native code, as of a memory-mapped file that is cut, has a word
+    if not faulthandler.is_enabled():  # a signal in native code has a word
         faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale

@@ -1,6 +1,6 @@
 """A dataset from end to end in a few tens of megabytes: checks of every pointer and length, counts, comparison.
 
-The files are read by plain reads of blocks: pages of a memory map would count as this process's memory.
+The files are read by plain reads of blocks.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.token_files.indexed_dataset import HEADER, bin_path, idx_path, read_header
+from data_prep.token_files.indexed_dataset import HEADER, IndexedDataset, bin_path, idx_path, read_header
 from stage.errors import CheckFailed, InputError
 from stage.progress import Advance
 
@@ -56,10 +56,8 @@ class DatasetBlocks:
         """Token ids of one document; empty if there is no such document."""
         if number >= self.header.sequences:
             return np.empty(0, self.dtype)
-        index = idx_path(self.prefix)
-        size = np.fromfile(index, "<i4", 1, offset=HEADER.size + 4 * number)[0]
-        pointer = np.fromfile(index, "<i8", 1, offset=self.header.pointers_at + 8 * number)[0]
-        return np.fromfile(bin_path(self.prefix), self.dtype, int(size), offset=int(pointer))
+        dataset = IndexedDataset(self.prefix)
+        return dataset.tokens(number, 0, int(dataset.sizes[number]))
 
     def place_of(self, token: int) -> tuple[int, int]:
         """Document that holds token number ``token`` of the file, and the token's number in it; pointers must hold."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.index_cache import Keep, in_memory
+from data_prep.sample_order.index_cache import IndexArray, Keep, in_memory
 from stage.digest import md5_text
 from stage.errors import InputError
 
@@ -33,10 +33,8 @@ def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]
     return [math.ceil(num_samples * weight * MARGIN) for weight in weights]
 
 
-def blend_index(
-    weights: Sequence[float], size: int, keep: Keep = in_memory
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """For each of ``size`` blended samples: which dataset [size], and which of its samples [size].
+def blend_index(weights: Sequence[float], size: int, keep: Keep = in_memory) -> tuple[IndexArray, IndexArray]:
+    """For each of ``size`` blended samples: which dataset [size] uint8, and which of its samples [size] int64.
 
     Sample s goes to the dataset that lags furthest behind its share, weight * max(s, 1) - samples so far, the first
     of those that lag equally. ``weights`` sum to 1.
@@ -64,7 +62,7 @@ def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
     return dataset
 
 
-def _count_through(dataset: npt.NDArray[np.uint8], num_datasets: int) -> npt.NDArray[np.int64]:
+def _count_through(dataset: IndexArray, num_datasets: int) -> npt.NDArray[np.int64]:
     """For each blended sample, how many before it were given to the same dataset."""
     sample = np.empty(len(dataset), np.int64)
     counts = [0] * num_datasets

@@ -1,4 +1,4 @@
-"""Index arrays kept beside their dataset, in ``PREFIX.index/``, and memory-mapped by every process that reads it.
+"""Index arrays kept beside their dataset, in ``PREFIX.index/``, from where every process reads what it asks for.
 
 Each is a plain ``.npy`` file whose name tells all that it depends on. A file appears whole or not at all, whoever
 writes it and however many do so at once; the lock only spares the others the work.
@@ -6,6 +6,7 @@ writes it and however many do so at once; the lock only spares the others the wo
 
 import fcntl
 import io
+import math
 import os
 import secrets
 import socket
@@ -19,16 +20,21 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from data_prep.token_files.file_array import FileArray
 from stage.publish import PARTIAL, beside
 
 Array = npt.NDArray[Any]
+IndexArray = Array | FileArray
+"""In memory, or in the file where it is kept."""
 
 HOST = socket.gethostname()
 ABANDONED_AFTER_S = 3600.0
 
 
 class Keep(Protocol):
-    def __call__(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> Array:
+    def __call__(
+        self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]
+    ) -> IndexArray:
         """The array that ``build`` makes, perhaps from where it was kept under ``name`` before."""
         ...
 
@@ -49,20 +55,20 @@ class IndexCache:
         self.folder = folder
         self.problem: str | None = None
 
-    def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> Array:
+    def array(self, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> IndexArray:
         """The array in the file ``name``.npy, which is built and written first where it is missing or damaged."""
         file = _ArrayFile(self.folder / f"{name}.npy", np.dtype(dtype), shape)
-        found, built = file.mapped(), None
+        found, built = file.opened(), None
         if found is None and self.problem is None:
             try:
                 self.folder.mkdir(exist_ok=True)
                 with _turn(self.folder / "lock") as alone:
-                    found = file.mapped()  # another process may have written it while this one waited
+                    found = file.opened()  # another process may have written it while this one waited
                     if found is None:
                         _remove_leftovers(self.folder, alone)
                         built = build()
                         file.write(built)
-                        found = file.mapped()
+                        found = file.opened()
             except OSError as error:
                 reason = error.strerror or error
                 self.problem = f"{self.folder}: {reason}; the index is built in memory, by each process for itself"
@@ -84,16 +90,18 @@ class _ArrayFile:
         np.lib.format.write_array_header_1_0(header, fields)
         return header.getvalue()
 
-    def mapped(self) -> Array | None:
+    def opened(self) -> FileArray | None:
+        """None where there is no such file, or it is not ours."""
         header = self.header()
-        size = len(header) + int(np.prod(self.shape)) * self.dtype.itemsize
+        size = len(header) + math.prod(self.shape) * self.dtype.itemsize
         try:
-            with self.path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size != size or file.read(len(header)) != header:
-                    return None
-                return np.asarray(np.memmap(file, self.dtype, "r", len(header), self.shape))
+            file = io.FileIO(self.path)
+            if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(header), 0) != header:
+                return None
         except OSError:
             return None
+        mend = f"remove {self.path.parent}, which is made again"
+        return FileArray(file, self.dtype, len(header), self.shape, mend=mend)
 
     def write(self, array: Array) -> None:
         assert (array.dtype, array.shape) == (self.dtype, self.shape), f"{self.path}: {array.dtype} {array.shape}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.index_cache import Keep, in_memory
+from data_prep.sample_order.index_cache import IndexArray, Keep, in_memory
 from stage.errors import InputError
 
 SHARE_OF_AN_EPOCH_SHUFFLED_APART = 0.80
@@ -23,11 +23,11 @@ BLOCK = 1 << 20
 class SampleIndex:
     """E epochs of S documents, cut into n samples."""
 
-    document_idx: npt.NDArray[np.int32]
-    """[E * S] document at each position of the stream."""
-    sample_idx: npt.NDArray[np.int32]
-    """[n + 1, 2] where each sample starts and the last one ends: index into ``document_idx``, token offset."""
-    shuffle_idx: npt.NDArray[Any]
+    document_idx: IndexArray
+    """int32 [E * S] document at each position of the stream."""
+    sample_idx: IndexArray
+    """int32 [n + 1, 2] where each sample starts and the last one ends: index into ``document_idx``, token offset."""
+    shuffle_idx: IndexArray
     """[n] sample to read at each step of the order; uint32, or int64 from 2**32 - 2 samples on."""
     num_epochs: int
     separate_last_epoch: bool
@@ -35,7 +35,7 @@ class SampleIndex:
 
 
 def build_sample_index(
-    sizes: npt.NDArray[np.int32],
+    sizes: IndexArray,
     *,
     sequence_length: int,
     num_samples: int,
@@ -53,11 +53,10 @@ def build_sample_index(
     which is wrong from 2**24 tokens on (docs/facts/reference.md j.14); here the count is exact.
     """
     extra, num_documents = int(plus_one), len(sizes)
-    if num_documents and int(sizes.min()) < 0:
-        raise InputError(f"a document of {sizes.min()} tokens; the index is damaged, make the dataset again")
-    cut = _cut(int(sizes.sum(dtype=np.int64)), sequence_length, num_samples, extra)
+    num_tokens, identity = _look_through(sizes)
+    cut = _cut(num_tokens, sequence_length, num_samples, extra)
     _require_32_bits(cut, num_documents, num_samples)
-    names = _names(sizes, cut.num_epochs, sequence_length, num_samples, seed, plus_one)
+    names = _names(identity, cut.num_epochs, sequence_length, num_samples, seed, plus_one)
     document_idx = keep(
         names.document_idx,
         np.int32,
@@ -65,7 +64,10 @@ def build_sample_index(
         lambda: np.tile(np.arange(num_documents, dtype=np.int32), cut.num_epochs),
     )
     sample_idx = keep(
-        names.sample_idx, np.int32, (cut.num_samples + 1, 2), lambda: _sample_starts(sizes, cut, sequence_length, extra)
+        names.sample_idx,
+        np.int32,
+        (cut.num_samples + 1, 2),
+        lambda: _sample_starts(_read(sizes, identity), cut, sequence_length, extra),
     )
     shuffle_idx = keep(
         names.shuffle_idx,
@@ -93,11 +95,9 @@ class _Names:
     shuffle_idx: str
 
 
-def _names(
-    sizes: npt.NDArray[np.int32], num_epochs: int, sequence_length: int, num_samples: int, seed: int, plus_one: bool
-) -> _Names:
-    """Each name tells what its array depends on and no more: another seed costs another shuffle index only."""
-    dataset = _identity(sizes)
+def _names(dataset: str, num_epochs: int, sequence_length: int, num_samples: int, seed: int, plus_one: bool) -> _Names:
+    """Each name tells what its array depends on and no more: another seed costs another shuffle index only.
+    ``dataset``: see :func:`_look_through`."""
     length = f"{sequence_length}{'+1' if plus_one else ''}"
     request = "all" if num_samples < 0 else num_samples
     samples = f"{dataset}_{length}tokens_{request}samples"
@@ -134,9 +134,25 @@ def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) ->
     return _Cut(num_epochs, total, before_last if separate else total, separate)
 
 
-def _identity(sizes: npt.NDArray[np.int32]) -> str:
-    """Names a dataset by its documents' lengths: no index depends on anything else in it."""
-    return hashlib.md5(np.ascontiguousarray(sizes, "<i4").view(np.uint8).data, usedforsecurity=False).hexdigest()[:12]
+def _look_through(sizes: IndexArray) -> tuple[int, str]:
+    """How many tokens there are, and what names a dataset by its documents' lengths: no index depends on anything else
+    in it. Raises InputError for a length below 0."""
+    num_tokens, digest = 0, hashlib.md5(usedforsecurity=False)
+    for start in range(0, len(sizes), BLOCK):
+        block = np.ascontiguousarray(sizes[start : start + BLOCK], "<i4")
+        if int(block.min()) < 0:
+            raise InputError(f"a document of {block.min()} tokens; the index is damaged, make the dataset again")
+        num_tokens += int(block.sum(dtype=np.int64))
+        digest.update(block.data)
+    return num_tokens, digest.hexdigest()[:12]
+
+
+def _read(sizes: IndexArray, identity: str) -> npt.NDArray[np.int32]:
+    """All lengths, if they are still those that were looked through."""
+    found = sizes[:]
+    if _look_through(found)[1] != identity:
+        raise InputError("the lengths of its documents changed while they were read; run the command again")
+    return found
 
 
 def _sample_starts(sizes: npt.NDArray[np.int32], cut: _Cut, sequence_length: int, extra: int) -> npt.NDArray[np.int32]:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from data_prep.sample_order.blend import blend_index, normalized, samples_per_dataset
 from data_prep.sample_order.blend_file import is_blend_file, read_blend, require_as_blended
-from data_prep.sample_order.index_cache import Array, IndexCache, Keep, index_folder
+from data_prep.sample_order.index_cache import Array, IndexArray, IndexCache, Keep, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
-from data_prep.token_files.indexed_dataset import IndexedDataset
+from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from stage.errors import InputError
 from stage.limits.sizes import require_between
 
@@ -79,10 +79,33 @@ class SingleDataset:
         return [DocumentPart(self.tokens.prefix, *part) for part in parts if part[2] > part[1]]
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
-        """Document, first token and the one after the last, for each document that a sample reaches into."""
+        """Document, first token and the one after the last, for each document that a sample reaches into.
+
+        Raises InputError where the files of the index, which are read now, do not make up one sample.
+        """
         k = int(self.index.shuffle_idx[sample])
-        (first, start), (last, stop) = self.index.sample_idx[k : k + 2].tolist()
-        documents = self.index.document_idx[first : last + 1].tolist()
+        try:
+            parts = self._described(k)
+        except (IndexError, ValueError):  # places that the files do not have
+            parts = []
+        width = self.sequence_length + int(self.plus_one)
+        length = sum(end - begin for _, begin, end in parts)
+        whole = length == width or (k == len(self) - 1 and length < width)  # the last one of an epoch may be short
+        documents = len(self.tokens)
+        there = all(0 <= document < documents and 0 <= begin <= end for document, begin, end in parts)
+        if not (parts and whole and there):
+            raise InputError(
+                f"{self.tokens.prefix}: sample {sample} is no {width} tokens by its index; "
+                f"{idx_path(self.tokens.prefix).name} or what is kept in {index_folder(self.tokens.prefix).name} is "
+                "damaged or was changed: remove that folder and start again"
+            )
+        return parts
+
+    def _described(self, k: int) -> list[tuple[int, int, int]]:
+        """The parts of sample k in reading order, as the index has them. Raises IndexError and ValueError for places
+        that it does not have."""
+        (first, start), (last, stop) = self.index.sample_idx[max(0, k) : k + 2].tolist()
+        documents = self.index.document_idx[max(0, first) : last + 1].tolist()
         begins = [start, *[0] * (last - first)]
         ends = [*(int(self.tokens.sizes[document]) for document in documents[:-1]), stop + int(self.plus_one)]
         return list(zip(documents, begins, ends, strict=True))
@@ -93,8 +116,10 @@ class BlendedDataset:
     """The windows of several datasets, mixed by weight."""
 
     parts: Sequence[SingleDataset]
-    dataset_index: npt.NDArray[np.uint8]
-    dataset_sample_index: npt.NDArray[np.int64]
+    dataset_index: IndexArray
+    """uint8: which of ``parts`` each sample comes from."""
+    dataset_sample_index: IndexArray
+    """int64: and which of its samples it is."""
 
     def __len__(self) -> int:
         return len(self.dataset_index)
@@ -110,6 +135,11 @@ class BlendedDataset:
     def _place(self, sample: int) -> tuple[SingleDataset, int]:
         """The dataset a sample comes from, and its number there."""
         part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
+        if part >= len(self.parts) or item < 0:
+            raise InputError(
+                f"blended sample {sample} would be sample {item} of dataset {part} of {len(self.parts)}; what is kept "
+                f"in {index_folder(self.parts[0].tokens.prefix)} is damaged or was changed: remove it and start again"
+            )
         if item >= len(self.parts[part]):
             raise InputError(
                 f"blended sample {sample} would be sample {item} of {self.parts[part].tokens.prefix}, which has "
@@ -195,7 +225,7 @@ def _checked(dataset: IndexedDataset, cache: IndexCache) -> Keep:
     have to be read anyhow."""
     require_whole = functools.cache(dataset.require_whole)
 
-    def keep(name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> Array:
+    def keep(name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> IndexArray:
         def checked() -> Array:
             require_whole()
             return build()

@@ -1,4 +1,4 @@
-"""The memory-mapped token dataset: ``PREFIX.bin`` (token ids, nothing else) and ``PREFIX.idx`` (where they lie).
+"""The token dataset: ``PREFIX.bin`` (token ids, nothing else) and ``PREFIX.idx`` (where they lie).
 
 Layout of ``.idx``, little-endian and packed, so the arrays are not aligned (docs/facts/reference.md a.1):
 
@@ -20,6 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from data_prep.token_files.file_array import FileArray, read_at
 from stage.digest import md5_file
 from stage.direct_writer import DirectWriter
 from stage.errors import InputError
@@ -40,6 +41,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
 }
 LARGEST_UINT16_VOCABULARY = 65500
 BLOCK_DOCUMENTS = 1 << 18
+MEND = "make the dataset again"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
@@ -99,8 +101,7 @@ class IndexedDataset:
     """Read access to ``PREFIX.bin/.idx``.
 
     ``sizes`` int32 [S]: tokens of each sequence. ``pointers`` int64 [S]: byte offset of each sequence in ``.bin``.
-    The index is memory-mapped, so that processes share it; tokens are read by plain reads, for a page of a map that
-    cannot be read (a file cut meanwhile, a bad disk, a file server that is gone) kills the process without a word.
+    Both files are read when something of them is asked for (see ``file_array``); nothing of them is held in memory.
 
     Raises InputError when a file is missing, truncated, or not in this format.
     """
@@ -110,13 +111,11 @@ class IndexedDataset:
         header = read_header(prefix)
         if header.dtype.kind not in "iu":
             raise InputError(f"{idx_path(prefix)}: holds {header.dtype.name} values, not token ids")
-        index = np.memmap(idx_path(prefix), dtype=np.uint8, mode="r")
         self.dtype = header.dtype
-        self.sizes: npt.NDArray[np.int32] = _unaligned_view(index, "<i4", HEADER.size, header.sequences)
-        self.pointers: npt.NDArray[np.int64] = _unaligned_view(index, "<i8", header.pointers_at, header.sequences)
-        self.document_ends: npt.NDArray[np.int64] = _unaligned_view(
-            index, "<i8", header.document_ends_at, header.num_document_ends
-        )
+        index = io.FileIO(idx_path(prefix))
+        self.sizes = FileArray(index, "<i4", HEADER.size, (header.sequences,), mend=MEND)
+        self.pointers = FileArray(index, "<i8", header.pointers_at, (header.sequences,), mend=MEND)
+        self.document_ends = FileArray(index, "<i8", header.document_ends_at, (header.num_document_ends,), mend=MEND)
         self._file = self._open_tokens()
         self._count = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
 
@@ -135,7 +134,8 @@ class IndexedDataset:
 
     @property
     def num_tokens(self) -> int:
-        return int(self.sizes.sum(dtype=np.int64))
+        """Reads all lengths."""
+        return sum(int(sizes.sum(dtype=np.int64)) for sizes in self.sizes.blocks())
 
     def tokens(self, sequence: int, start: int, stop: int) -> npt.NDArray[Any]:
         """Tokens [start, stop) of one sequence, in the dataset's own dtype.
@@ -151,19 +151,8 @@ class IndexedDataset:
                 f"of it outside of {bin_path(self.prefix).name}; make the dataset again"
             )
         tokens = np.empty(max(0, stop - start), self.dtype)
-        self._read((first + start) * self.dtype.itemsize, tokens.view(np.uint8).data)
+        read_at(self._file, (first + start) * self.dtype.itemsize, tokens.view(np.uint8).data, MEND)
         return tokens
-
-    def _read(self, offset: int, data: memoryview) -> None:
-        path, done = bin_path(self.prefix), 0
-        while done < len(data):
-            try:
-                got = os.preadv(self._file.fileno(), [data[done:]], offset + done)
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, str(path)) from error
-            if not got:
-                raise InputError(f"{path}: became shorter while it was read; make the dataset again")
-            done += got
 
     def require_whole(self) -> None:
         """Raise InputError where a length or a pointer is not what the lengths before it make it. Reads the index."""
@@ -180,12 +169,6 @@ class IndexedDataset:
                     "it ends; make the dataset again"
                 )
             position = int(ends[-1])
-
-
-def _unaligned_view(index: npt.NDArray[np.uint8], dtype: str, offset: int, count: int) -> npt.NDArray[Any]:
-    """View of ``count`` unaligned items; no copy is made."""
-    kind = np.dtype(dtype)
-    return index[offset : offset + count * kind.itemsize].view(kind)
 
 
 class IndexedDatasetWriter:

@@ -98,20 +98,22 @@ def _append(
     """Copy one dataset, and check that it is the one of its manifest."""
     dataset.require_whole()
     path, index = bin_path(dataset.prefix), idx_path(dataset.prefix)
-    before = record_of(path, str(path), None)
-    digest = hashlib.md5(usedforsecurity=False)
+    before = [record_of(file, str(file), None) for file in (path, index)]
+    digest, left = hashlib.md5(usedforsecurity=False), -writer.num_tokens
     with path.open("rb", buffering=0) as file:
         while len(ids := np.fromfile(file, dataset.dtype, BLOCK_TOKENS)):
             writer.append(ids, np.empty(0, np.int32))
             digest.update(ids.data)
             meter(ids.nbytes)
-    for start in range(0, len(dataset), BLOCK_TOKENS):
-        sizes = np.array(dataset.sizes[start : start + BLOCK_TOKENS])
+    left += writer.num_tokens
+    for sizes in dataset.sizes.blocks():
+        left -= int(sizes.sum(dtype=np.int64))
         writer.append(np.empty(0, dataset.dtype), sizes)
     meter(0, files=1)
     records = [record_of(path, str(path), digest.hexdigest()), record_of(index, str(index), md5_file(index))]
-    if (records[0].bytes, records[0].mtime_ns) != (before.bytes, before.mtime_ns):
-        raise InputError(f"{path}: changed while it was read; run the command again")
+    for record, was in zip(records, before, strict=True):
+        if left or (record.bytes, record.mtime_ns) != (was.bytes, was.mtime_ns):
+            raise InputError(f"{record.name}: changed while it was read; run the command again")
     expected = {output.name: output.md5 for output in manifest.outputs} if manifest else {}
     for record in records:
         if expected.get(Path(record.name).name) not in (None, record.md5):

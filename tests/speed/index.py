@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.sample_order import token_windows
-from data_prep.sample_order.index_cache import Array, IndexCache, index_folder
+from data_prep.sample_order.index_cache import IndexArray, IndexCache, index_folder
 from data_prep.token_files.indexed_dataset import DTYPES, HEADER, MAGIC, VERSION, bin_path, idx_path
 
 DOCUMENTS = 45_600_000
@@ -39,9 +39,9 @@ def make(prefix: Path, seed: int) -> None:
 
 
 class _Timed(IndexCache):
-    def array(self, name: str, *arguments: object) -> Array:
+    def array(self, name: str, *arguments: object) -> IndexArray:
         started = time.perf_counter()
-        found: Array = super().array(name, *arguments)  # type: ignore[arg-type]
+        found: IndexArray = super().array(name, *arguments)  # type: ignore[arg-type]
         print(f"  {time.perf_counter() - started:6.2f} s  {self.folder.name}  {name}")
         return found
 

@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmark.config.run_config import RunConfig
 from checksums.md5_list import MAY_DIFFER
 from data_prep.sample_order.blend import normalized
@@ -82,10 +80,12 @@ def _datasets(data_path: tuple[str, ...]) -> tuple[list[ContentIdentity], list[f
 
 def _dataset(prefix: Path) -> ContentIdentity:
     dataset, tokens = IndexedDataset(prefix), bin_path(prefix)
-    sizes = np.ascontiguousarray(dataset.sizes, "<i4")
+    lengths = hashlib.md5(usedforsecurity=False)
+    for sizes in dataset.sizes.blocks():
+        lengths.update(sizes.data)
     facts = {
-        "documents": len(sizes),
-        "lengths_md5": hashlib.md5(sizes.data, usedforsecurity=False).hexdigest(),
+        "documents": len(dataset),
+        "lengths_md5": lengths.hexdigest(),
         "dtype": dataset.dtype.name,
         "bytes": tokens.stat().st_size,
         "samples_md5": md5_samples(tokens),

@@ -2,15 +2,18 @@
 
 import hashlib
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
+from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, TokenWindows, open_token_windows
+from data_prep.token_files.indexed_dataset import HEADER, IndexedDataset, idx_path
 from stage.errors import InputError
 from tests.support import SHARED_GOLDEN, golden, needs_shared, write_dataset, write_golden_corpora
 
@@ -47,10 +50,10 @@ def _arrays(windows: SingleDataset | BlendedDataset, kind: str) -> dict[str, np.
     for number, part in enumerate(parts):
         prefix = f"{kind}/" if isinstance(windows, SingleDataset) else f"{kind}/{number}/"
         for name in ("document_idx", "sample_idx", "shuffle_idx"):
-            found[prefix + name] = getattr(part.index, name)
+            found[prefix + name] = np.asarray(getattr(part.index, name))
     if isinstance(windows, BlendedDataset):
-        found[f"{kind}/dataset_index"] = windows.dataset_index
-        found[f"{kind}/dataset_sample_index"] = windows.dataset_sample_index
+        found[f"{kind}/dataset_index"] = np.asarray(windows.dataset_index)
+        found[f"{kind}/dataset_sample_index"] = np.asarray(windows.dataset_sample_index)
     return found
 
 
@@ -112,7 +115,7 @@ def test_windows_are_cut_from_the_documents_end_to_end(examples: int, tmp_path_f
         windows = open_token_windows([str(prefix)], sequence_length=length, num_samples=num_samples, seed=3)
         assert isinstance(windows, SingleDataset)
         stream = np.concatenate([np.tile(tokens, windows.index.num_epochs), np.full(length, -1)])
-        for sample, k in enumerate(windows.index.shuffle_idx.tolist()):
+        for sample, k in enumerate(windows.index.shuffle_idx[:].tolist()):
             np.testing.assert_array_equal(windows.window(sample), stream[k * length : (k + 1) * length])
 
     check()
@@ -165,3 +168,72 @@ def test_pointers_that_lead_elsewhere_are_found(pointer: int, tmp_path: Path) ->
         windows = open_token_windows([str(tmp_path / "x")], **arguments)
         with pytest.raises(InputError, match=r"x.idx: document 1 lies at byte"):
             [windows.window(sample) for sample in range(3)]
+
+
+Change = Callable[[npt.NDArray[Any]], object]
+
+
+def _change(path: Path, change: Change) -> None:
+    """Values of a ``.npy`` file that stay as many as they were."""
+    array = np.load(path)
+    change(array)
+    np.save(path, array)
+
+
+CHANGES: dict[str, tuple[str, Change]] = {
+    "a sample that there is not": ("shuffle_idx", lambda array: array.fill(1000)),
+    "a start beyond the documents": ("sample_idx", lambda array: array[:, 0].fill(1 << 30)),
+    "ends before it starts": ("sample_idx", lambda array: np.copyto(array, array[::-1].copy())),
+    "negative places": ("sample_idx", lambda array: np.negative(array, out=array)),
+    "longer than a sample": ("sample_idx", lambda array: array[:, 1].__iadd__(np.arange(len(array), dtype=np.int32))),
+    "a document that there is not": ("document_idx", lambda array: array.fill(5)),
+    "a negative document": ("document_idx", lambda array: array.fill(-3)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_index_that_makes_up_no_sample_is_one_line(name: str, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", [7, 30, 1, 12, 5])
+    kind, change = CHANGES[name]
+
+    def opened() -> TokenWindows:
+        return open_token_windows([str(tmp_path / "x")], sequence_length=4, num_samples=40, seed=3)
+
+    opened()
+    (path,) = (tmp_path / "x.index").glob(f"*.{kind}.npy")
+    _change(path, change)
+    windows = opened()
+    with pytest.raises(
+        InputError, match=r"x: sample \d+ is no 4 tokens by its index; x.idx or what is kept in x.index"
+    ):
+        for sample in range(len(windows)):
+            windows.window(sample)
+
+
+@pytest.mark.parametrize(("kind", "value"), [("dataset_index", 2), ("dataset_sample_index", -1)])
+def test_a_blend_whose_index_was_changed_is_one_line(kind: str, value: int, tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        write_dataset(tmp_path / name, [7, 30, 1])
+    data_path = ["0.5", str(tmp_path / "x"), "0.5", str(tmp_path / "y")]
+    open_token_windows(data_path, sequence_length=4, num_samples=9, seed=3)
+    (path,) = (tmp_path / "x.index").glob(f"blend_*.{kind}.npy")
+    _change(path, lambda array: array.fill(value))
+    windows = open_token_windows(data_path, sequence_length=4, num_samples=9, seed=3)
+    with pytest.raises(InputError, match=r"blended sample 0 would be sample -?\d+ of dataset \d of 2; .* remove it"):
+        windows.window(0)
+
+
+def test_lengths_that_change_between_two_reads_make_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dataset(tmp_path / "x", [7, 30, 1])
+    real = IndexedDataset.require_whole
+
+    def overtaken(dataset: IndexedDataset) -> None:
+        real(dataset)
+        with idx_path(tmp_path / "x").open("r+b") as file:
+            file.seek(HEADER.size)
+            file.write(np.array([8, 29], "<i4").data)
+
+    monkeypatch.setattr(IndexedDataset, "require_whole", overtaken)
+    with pytest.raises(InputError, match=r"x: the lengths of its documents changed while they were read"):
+        open_token_windows([str(tmp_path / "x")], sequence_length=4, num_samples=9, seed=3)
+    assert not list((tmp_path / "x.index").glob("*.sample_idx.npy"))

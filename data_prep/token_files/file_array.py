@@ -1,0 +1,90 @@
+"""An array in a file, of which a part is read whenever it is asked for.
+
+By plain reads, not by a memory map: a page of a map that cannot be read (a file cut meanwhile, a bad disk, a file
+server that is gone) kills the process by a signal; a read that fails is an error with a name. What processes read in
+common lies in the page cache once either way.
+"""
+
+import io
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stage.errors import InputError
+
+BLOCK_ITEMS = 1 << 18
+"""Read at once when all are looked through: 2 MiB of pointers."""
+
+
+def read_at(file: io.FileIO, offset: int, data: memoryview, mend: str) -> None:
+    """Fill ``data`` with the bytes from ``offset`` on.
+
+    Raises InputError, which ends with ``mend``, where the file ends before, and OSError, which names it.
+    """
+    path, done = Path(os.fsdecode(file.name)), 0
+    while done < len(data):
+        try:
+            got = os.preadv(file.fileno(), [data[done:]], offset + done)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        if not got:
+            raise InputError(f"{path}: became shorter while it was read; {mend}")
+        done += got
+
+
+class FileArray:
+    """``shape`` items of ``dtype`` from byte ``offset`` of ``file`` on, row by row; they need not be aligned.
+
+    ``array[i]`` and ``array[i:j]`` read one row or some of them, as a NumPy array would give them, but copied.
+    ``numpy.asarray(array)`` reads all. Each raises what :func:`read_at` does.
+    """
+
+    def __init__(
+        self, file: io.FileIO, dtype: npt.DTypeLike, offset: int, shape: tuple[int, ...], *, mend: str
+    ) -> None:
+        self.dtype, self.shape = np.dtype(dtype), shape
+        self._file, self._offset, self._mend = file, offset, mend
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @overload
+    def __getitem__(self, rows: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, rows: slice) -> npt.NDArray[Any]: ...
+
+    def __getitem__(self, rows: int | slice) -> Any:
+        if isinstance(rows, slice):
+            first, stop, step = rows.indices(len(self))
+            if step != 1:
+                raise ValueError("rows are read one after the other, without a step")
+            return self._rows(first, max(first, stop))
+        row = rows + len(self) if rows < 0 else rows
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {rows} of {len(self)}")
+        return self._rows(row, row + 1)[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for block in self.blocks():
+            yield from block
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return self[:].astype(dtype or self.dtype, copy=False)
+
+    def blocks(self) -> Iterator[npt.NDArray[Any]]:
+        """All rows, some at a time."""
+        for start in range(0, len(self), BLOCK_ITEMS):
+            yield self[start : start + BLOCK_ITEMS]
+
+    def _rows(self, first: int, stop: int) -> npt.NDArray[Any]:
+        row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
+        found = np.empty((stop - first, *self.shape[1:]), self.dtype)
+        if found.size:
+            read_at(self._file, self._offset + first * row_bytes, found.reshape(-1).view(np.uint8).data, self._mend)
+        return found
