@@ -10,7 +10,7 @@ from tests.fuzz.case_limits import OverLimit
 from tests.fuzz.failing_calls import CHANGES, FailingCall, failing_call_at_random
 from tests.fuzz.fuzz_case import Case
 from tests.fuzz.plain_pipeline import wrong_dataset
-from tests.fuzz.user_files import KEEPS_SIZE
+from tests.fuzz.user_files import KEEPS_SIZE, REPLACED
 
 LONGEST_ERROR = 1500
 TOO_LONG = (OverLimit, subprocess.TimeoutExpired)
@@ -67,7 +67,8 @@ def wrongly_published(case: Case, done: "subprocess.CompletedProcess[str]") -> s
     if case.command.name == "preprocess":
         return preprocess_differs(case)
     values_only = any(kind in KEEPS_SIZE or _is_text(path) for path, kind in case.user.damaged)
-    asked_for = "--missing-chunks-are-zeros" in case.words
+    gone = any(kind in REPLACED for _, kind in case.user.damaged)
+    asked_for = gone and "--missing-chunks-are-zeros" in case.words
     if not case.user.damaged or values_only or asked_for or case.command.tool == "checksums":
         return None
     case.begin_anew()
