@@ -68,7 +68,7 @@ class PaxmlToMegatronCommand:
     bandwidth_limit: str | None = None
     """What is read from an address, per second: a size such as 500MB."""
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace what is there, if this command made it; with --shard, if it is not what the shards would make again."""
     json: bool = False
     """Print the result as JSON."""
 

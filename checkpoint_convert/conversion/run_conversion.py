@@ -36,7 +36,7 @@ from stage.digest import md5_text
 from stage.errors import InputError
 from stage.limits.replacing import require_apart
 from stage.limits.sizes import require_workers
-from stage.manifest import Record, read_manifest, record_of, require_intact, write_manifest
+from stage.manifest import Record, is_current, read_manifest, record_of, require_intact, write_manifest
 from stage.publish import PARTIAL, sync_all, write_text
 from stage.task_shard import TaskShard
 
@@ -90,17 +90,24 @@ def run_conversion(
     """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes; what
     ``at_the_end`` raises, when all is written, ends the conversion unpublished.
 
-    With ``shard``: write that share's files and publish nothing; without it, what shards have written is joined, what
-    they have not is written, and all is published. Raises InputError for a source that is not whole or changes
-    meanwhile, different work under the output's name, or an output that is, holds or lies in the source.
+    With ``shard``: write that share's files and publish nothing; where ``output`` is what they would become, nothing is
+    written, whatever ``force`` says. Without it, what shards have written is joined, what they have not is written, and
+    all is published. Raises InputError for a source that is not whole or changes meanwhile, different work under the
+    output's name, or an output that is, holds or lies in the source.
     """
     started = time.monotonic()
     require_workers(workers)
     require_apart(output, [source])
     require_intact(source)
     stage, options = conversion.stage, conversion.options
+
+    def there_already() -> bool:
+        # A shard replaces nothing, whatever force says: one that comes after its join finds its work published.
+        anew = force and (shard is None or not is_current(output, stage=stage, options=options, inputs=[source]))
+        return already_made(source, output, stage=stage, options=options, force=anew)
+
     finish_published(output)
-    if already_made(source, output, stage=stage, options=options, force=force):
+    if there_already():
         return None
     files = SourceFiles(source, conversion.arrays())
     jobs = conversion.jobs(files, workers, memory_limit)
@@ -108,7 +115,7 @@ def run_conversion(
     # Wherever the source lies: no two have the same times of change, to the nanosecond, of all their files.
     purpose = {"stage": stage, "options": dict(options), "as of": files.fingerprint()}
     with unfinished(output, purpose, shard) as work, _full_disk_told():
-        if already_made(source, output, stage=stage, options=options, force=force):
+        if there_already():
             return None  # by the one that we waited for
         resumed = work.journal.resumed
         for job in jobs:

@@ -98,7 +98,10 @@ def preprocess(
     folder = beside(output_prefix, ".parts")
     inputs = described_inputs(inputs, numbers_of(len(inputs), None if manifest_path(output_prefix).exists() else shard))
     known = [as_input(path) for path in inputs]
-    if not force and is_current(output_prefix, stage="preprocess", options=options, inputs=[*known, tokenizer]):
+    anew = (
+        force and shard is None
+    )  # a task of several replaces nothing: one that comes after the join has nothing to do
+    if not anew and is_current(output_prefix, stage="preprocess", options=options, inputs=[*known, tokenizer]):
         remove_parts(folder)
         return None
     require_output(output_prefix, folder, [*local_of(inputs), tokenizer], force=force)

@@ -12,7 +12,9 @@ import pytest
 
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
+from checkpoint_convert.conversion.resuming.unfinished import unfinished
 from checksums.md5_list import digest_folder, read_list
+from stage.task_shard import TaskShard
 from tests.checkpoint_convert.tiny import GIB
 from tests.forked import run_forked, run_module
 from tests.support import REPOSITORY
@@ -110,4 +112,34 @@ def test_shards_twice_and_joins_twice_all_at_once(paxml: Path, expected: dict[st
     last = run(None)
     assert last.returncode == 0, last.stderr
     assert bare(tmp_path / "out") == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5"]
+
+
+def test_a_forced_shard_after_its_join_has_nothing_to_do(
+    paxml: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+
+    def run(shard: TaskShard | None, dtype: str = "bf16") -> bool:
+        made = paxml_to_megatron(paxml, output, dtype=dtype, workers=1, memory_limit=GIB, force=True, shard=shard)
+        return made is not None
+
+    assert run(None, "fp32")
+    assert run(TaskShard(0, 2))  # to replace what was made with other options
+    assert run(None)
+    assert not run(TaskShard(1, 2))
+    assert run(None)  # by itself the command makes it again, as it was told
+    joined: list[bool] = []
+
+    def overtaken(*arguments: Any) -> Any:
+        """The join ends after the shard has looked whether there is work."""
+        if arguments[2] is not None and not joined:
+            joined.append(run(None))
+        return unfinished(*arguments)
+
+    assert run(None, "fp32")
+    monkeypatch.setattr("checkpoint_convert.conversion.run_conversion.unfinished", overtaken)
+    assert not run(TaskShard(1, 2))
+    assert joined == [True]
+    assert bare(output) == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5"]

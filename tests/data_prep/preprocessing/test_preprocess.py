@@ -104,6 +104,14 @@ def test_killed_before_the_manifest(
     assert bin_path(prefix).read_bytes() == b"mine"
 
 
+def test_a_forced_task_after_its_join_has_nothing_to_do(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1) is not None
+    before = sorted(tmp_path.iterdir())
+    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=TaskShard(1, 2), force=True) is None
+    assert sorted(tmp_path.iterdir()) == before
+    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1, force=True) is not None
+
+
 def _interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
