@@ -24,7 +24,7 @@ from stage.child_processes import end_with_parent
 from stage.errors import InputError
 
 BLOCKS_AHEAD = 3
-"""That wait in a stripe's process, of a megabyte each."""
+"""That wait in a stripe's process, of two megabytes each."""
 FORK = multiprocessing.get_context("fork")
 
 

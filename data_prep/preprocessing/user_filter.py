@@ -21,7 +21,7 @@ from data_prep.preprocessing import filter_process
 from stage.errors import InputError
 
 SECONDS_PER_BLOCK = 600.0
-"""A block has about a megabyte of text."""
+"""A block has about two megabytes of text."""
 SECONDS_TO_END = 5.0
 LARGEST_ANSWER = 1 << 30
 
@@ -90,7 +90,7 @@ class UserFilter:
             process.stdin.flush()
             length = int.from_bytes(self._read(filter_process.LENGTH_BYTES), "little")
             if length > LARGEST_ANSWER:
-                raise InputError(f"{where}: {self._name}: made {length:,} bytes of a megabyte of text")
+                raise InputError(f"{where}: {self._name}: made {length:,} bytes of a block of text")
             return self._read(length)
         except (BrokenPipeError, EOFError) as error:
             with contextlib.suppress(subprocess.TimeoutExpired):

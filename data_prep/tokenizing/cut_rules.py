@@ -21,7 +21,6 @@ A newline is taken for a space only if that is what its entry gives and no longe
 A text that holds U+2581 itself is not cut: it stands for a space without being treated as one by the normaliser.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,11 +58,11 @@ def cut_rules(serialized_model: bytes) -> CutRules:
     model = model_pb2.ModelProto()
     try:
         model.ParseFromString(serialized_model)
-        pieces = [(piece.piece, piece.type, piece.score) for piece in model.pieces]
-        joined = b"".join(b"\xff" + text.encode() for text, _, _ in pieces)  # no text holds the byte ff
+        texts = [piece.piece for piece in model.pieces]
+        joined = b"".join([b"\xff" + text.encode() for text in texts])  # no text holds the byte ff
     except (DecodeError, UnicodeError) as error:
         raise NoGuarantee(f"its description cannot be read ({error})") from error
-    _require_known_options(model, pieces, joined)
+    _require_known_options(model, texts, joined)
     try:
         table = NormalizerTable(model.normalizer_spec.precompiled_charsmap)
     except DamagedTable as error:
@@ -90,8 +89,10 @@ def _require_harmless_entries(table: NormalizerTable) -> None:
         raise NoGuarantee("its normaliser makes bytes that are no text") from error
 
 
-def _require_known_options(model: Any, pieces: Sequence[tuple[str, int, float]], joined: bytes) -> None:
+def _require_known_options(model: Any, texts: Sequence[str], joined: bytes) -> None:
     trainer, normalizer, kinds = model.trainer_spec, model.normalizer_spec, model_pb2.ModelProto.SentencePiece
+    types = [piece.type for piece in model.pieces]
+    scores = np.array([piece.score for piece in model.pieces])
     space = SPACE_SYMBOL.encode()
     checks = (
         (trainer.model_type == model_pb2.TrainerSpec.BPE, "it is not a BPE model"),
@@ -100,12 +101,12 @@ def _require_known_options(model: Any, pieces: Sequence[tuple[str, int, float]],
         (normalizer.add_dummy_prefix, "it puts no space before the text"),
         (normalizer.remove_extra_whitespaces, "it keeps runs of spaces"),
         (normalizer.escape_whitespaces, "it does not escape spaces"),
-        (all(kind != kinds.USER_DEFINED for _, kind, _ in pieces), "it has user-defined pieces"),
+        (kinds.USER_DEFINED not in types, "it has user-defined pieces"),
         (
-            any((text, kind) == (SPACE_SYMBOL, kinds.NORMAL) for text, kind, _ in pieces),
+            (SPACE_SYMBOL, kinds.NORMAL) in zip(texts, types, strict=True),
             "a single space is not one of its pieces",
         ),
-        (not any(math.isnan(score) for _, _, score in pieces), "the scores of its pieces have no order"),
+        (not np.isnan(scores).any(), "the scores of its pieces have no order"),
         (joined.count(space) == joined.count(b"\xff" + space), "it has pieces that span words"),
     )
     for holds, reason in checks:

@@ -1,7 +1,7 @@
 """Token ids of many documents at several times SentencePiece's speed, every one of them made by SentencePiece.
 
 The documents are cut where that is known to change nothing (``cut_rules``): mostly into words, without the punctuation
-around them. Nearly all of these segments have been seen before, so their ids are looked up, for a megabyte of text at
+around them. Nearly all of these segments have been seen before, so their ids are looked up, for a block of text at
 once, in a hash table of exact keys; the rest are encoded by SentencePiece and remembered.
 
 Documents that may not be cut, and models for which nothing is known, are encoded whole.
@@ -43,8 +43,9 @@ class FastTokenizer:
             self.why_slow = str(reason)
             return
         self._spaces = bytes.maketrans(b"\n", b" " if self._rules.newline_is_space else b"\n")
-        self._does_not_follow = ~self._rules.plain
-        self._does_not_follow[SPACE] = False
+        does_not_follow = ~self._rules.plain
+        does_not_follow[SPACE] = False
+        self._does_not_follow = does_not_follow.tobytes()
         self._segments = SegmentIds(self.plain, self._rules, dtype)
 
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
@@ -86,7 +87,7 @@ class FastTokenizer:
         pairs = characters[:-1].astype(np.uint16) << 8
         pairs |= characters[1:]
         cut = self._rules.between.take(pairs)
-        cut[:-1] = cut[:-1] > self._does_not_follow.take(characters[2:])
+        cut[:-1] = cut[:-1] > np.frombuffer(text.translate(self._does_not_follow), np.uint8)[2:]
         ends = np.flatnonzero(cut.view(np.bool_)) + 1
         lengths = np.diff(ends, prepend=0)  # the last space of the text starts nothing
         starts = ends - lengths

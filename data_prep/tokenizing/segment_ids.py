@@ -1,4 +1,4 @@
-"""Segments of text to token ids: those seen before are looked up, for a megabyte of text at once."""
+"""Segments of text to token ids: those seen before are looked up, for a block of text at once."""
 
 import itertools
 from typing import Any
@@ -83,13 +83,12 @@ class SegmentIds:
 
     def _keys(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Uint64, Uint64]:
         """The two numbers of each key; zeros for segments that do not fit."""
-        padded = text + bytes(16)
-        low, high = (  # an unaligned number at every byte of the text
-            np.ndarray((len(text) + 1,), "<u8", padded, offset, (1,)).take(starts) for offset in (0, 8)
-        )
+        # The sixteen bytes from every byte of the text on; taking some of two rows of numbers would copy all of them.
+        sixteen = np.ndarray((len(text) + 1,), "V16", text + bytes(16), 0, (1,))
+        numbers = sixteen[starts].view("<u8").reshape(-1, 2)
         lengths = np.minimum(lengths, LONGEST_KEY + 1)
-        low &= self._low_bytes.take(lengths)
-        high &= self._high_bytes.take(lengths)
+        low = numbers[:, 0] & self._low_bytes.take(lengths)
+        high = numbers[:, 1] & self._high_bytes.take(lengths)
         high |= self._length_byte.take(lengths)
         return low, high
 

@@ -9,7 +9,6 @@ from typing import Self
 from stage.remote.byte_source import ByteSource, ObjectFacts, described, read_patiently
 from stage.remote.object_address import ObjectAddress
 from stage.remote.patience import RateLimit
-from stage.remote.web_file import WebFile
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,8 @@ class RemoteFile:
 
     def _source(self) -> ByteSource:
         if self.address.scheme in ("http", "https"):
+            from stage.remote.web_file import WebFile  # only what is needed of these is imported, by whoever asks
+
             return WebFile(self.address)
         from stage.remote.bucket_file import BucketFile  # TensorStore takes half a second to import
 
