@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmark.config.run_config import Benchmark
 from benchmark.config.schedule import learning_rate
+from benchmark.evidence.chain_figures import moments_still, other_model, unlikely_figures
 from benchmark.evidence.chain_links import Chain
 from benchmark.evidence.chain_prints import batches_again, evaluations_apart, steps_without_effect, unreadable_prints
 from benchmark.evidence.link_contents import (
@@ -19,6 +20,7 @@ from benchmark.evidence.link_contents import (
     StepLink,
 )
 from benchmark.evidence.mismatch import Mismatch
+from benchmark.evidence.weight_motion import unlikely_motion
 
 MOST_TOLD = 8
 """Deviations of a kind; one more says how many there are."""
@@ -46,6 +48,10 @@ def chain_deviations(chain: Chain, benchmark: Benchmark, *, went_back: bool = Fa
     prints = (
         unreadable_prints(chain),
         steps_without_effect(chain),
+        unlikely_motion(chain),
+        unlikely_figures(chain.of(StepLink)),
+        moments_still(chain),
+        other_model(begin, benchmark),
         batches_again(chain, benchmark.global_batch_size),
         evaluations_apart(chain),
     )

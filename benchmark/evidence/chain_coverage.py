@@ -5,6 +5,7 @@ A full disk costs evidence, not the run: a gap contradicts nothing, and shows no
 
 from collections.abc import Iterator
 
+from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import Benchmark
 from benchmark.evidence.chain_and_log import StampedLog
 from benchmark.evidence.chain_links import NOTHING, Chain
@@ -18,6 +19,9 @@ def coverage_gaps(chain: Chain, log: StampedLog, benchmark: Benchmark) -> Iterat
         return  # which chain_deviations tells
     if begin.step or chain.links[0].previous != NOTHING:
         yield Mismatch(None, "the beginning", f"after {begin.step} steps", "no links of the steps before")
+    if benchmark.mlperf_name == GPT3_175B.mlperf_name and not any(begin.inputs.values()):
+        due = "those of data and checkpoint, which are published"
+        yield Mismatch(None, "MD5 sums of the inputs", "none", due)
     tokens = benchmark.global_batch_size * benchmark.model.seq_length
     last = max((step for step in chain.steps), default=begin.step)
     logged = [event.metadata.get("epoch_num") for event in log.all("eval_accuracy")]

@@ -31,7 +31,7 @@ def due(number: int, skipped: int = 0) -> StepLink:
     )
 
 
-AFTER_3 = dataclasses.replace(STATE, weights=prints(3))
+AFTER_3 = dataclasses.replace(STATE, weights=prints(3), exp_avg=prints(33), exp_avg_sq=prints(333))
 HONEST: list[Content] = [
     BEGIN,
     due(1),
@@ -55,7 +55,7 @@ def test_an_honest_chain(tmp_path: Path) -> None:
     assert told(HONEST[:4], tmp_path) == []
 
 
-OTHER = dataclasses.replace(STATE, weights=prints(9))
+OTHER = dataclasses.replace(AFTER_3, weights=prints(9))
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,14 @@ from benchmark.evidence.link_contents import (
     StatePrint,
     StepLink,
 )
+from model.flops import num_parameters
 from stage.errors import InputError
+from tests.benchmark.tiny import TINY
 
 STATE = StatePrint("AAAAAAAAAAA=", "AAAAAAAAAAA=", "AAAAAAAAAAA=")
 MACHINERY = Machinery({"devices": 1}, {"torch": "2.13"})
-BEGIN = BeginLink(1, 0, 1000, 17, "fp32", {"name": "tiny"}, {"train.bin": None}, ("w",), (4,), MACHINERY, STATE)
+SIZES = (num_parameters(TINY.model),)
+BEGIN = BeginLink(1, 0, 1000, 17, "fp32", {"name": "tiny"}, {"train.bin": None}, ("w",), SIZES, MACHINERY, STATE)
 
 
 def step(number: int, loss: float = 2.5) -> StepLink:

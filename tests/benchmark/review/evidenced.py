@@ -23,6 +23,7 @@ from benchmark.evidence.link_contents import (
     StepLink,
 )
 from benchmark.evidence.tensor_prints import PRINT, PROJECTION, as_text
+from model.flops import num_parameters
 from tests.benchmark.review.fixture import SEEDS, SYSTEM, Record, records, write_package
 from tests.benchmark.review.fixture import as_text as log_text
 
@@ -36,6 +37,7 @@ BENCHMARK = dataclasses.replace(
 )
 INPUTS = {"c4_en_6_c4_spm_text_document.bin": "317a1c1b0b17fbd658e3e0b09d118ce9"}
 START = StatePrint(as_text(np.array([1]), PRINT), as_text(np.array([2]), PRINT), as_text(np.array([3]), PRINT))
+SIZES = (num_parameters(BENCHMARK.model),)
 Edit = Callable[[Content], Content | None]
 EditLog = Callable[[Record], Record | None]
 PLACE = f"benchmarks/gpt3/implementations/{SYSTEM}/evidence"
@@ -53,7 +55,7 @@ def links(log: Sequence[Record], seed: int) -> list[Content]:
     begun = next(record["time_ms"] for record in log if record["key"] == "run_start") - 1
     machinery = Machinery({"devices": 512}, {"torch": "2.13"})
     asked = json.loads(json.dumps(dataclasses.asdict(BENCHMARK)))
-    found.append(BeginLink(1, 0, begun, seed, "bf16", asked, INPUTS, ("w",), (4,), machinery, START))
+    found.append(BeginLink(1, 0, begun, seed, "bf16", asked, INPUTS, ("w",), SIZES, machinery, START))
     blocks = [record for record in log if record["key"] == "block_start"]
     values = [record for record in log if record["key"] == "eval_accuracy"]
     for block, (start, value) in enumerate(zip(blocks, values, strict=True)):
@@ -64,7 +66,8 @@ def links(log: Sequence[Record], seed: int) -> list[Content]:
             projection = as_text(np.array([0.5]), PROJECTION)
             rate = learning_rate(before, BENCHMARK.optimizer)
             done = start["time_ms"] + (step - block * every) * 9_000
-            found.append(StepLink(step, done, before, prints, prints, 2.7, 0.5, rate, False, weights, projection))
+            figures = 2.6 + 0.1 / step, 0.5 + 0.1 / step, rate
+            found.append(StepLink(step, done, before, prints, prints, *figures, False, weights, projection))
         found.append(EvaluationLink((block + 1) * every, value["time_ms"], value["value"], SCORED))
     return found
 
