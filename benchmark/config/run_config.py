@@ -14,6 +14,7 @@ import tyro
 
 from benchmark.config.debug_switches import DebugSwitches
 from benchmark.config.field_checks import divisors, listed, require_positive, require_seed
+from benchmark.config.head_sizes import require_head_size
 from benchmark.config.system_config import System
 from model.gpt3_config import GPT3Config
 from stage.errors import InputError
@@ -237,8 +238,11 @@ class RunConfig:
         require_positive(self, "spike_rate_steps")
 
     def require_fit(self) -> None:
-        """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can."""
+        """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
+        no kernel of the devices takes the model's heads."""
         model, system = self.benchmark.model, self.system
+        if system.device == "cuda" and system.keeps_whole:
+            require_head_size(model, self.precision, system.tensor_parallel)
         for name in ("num_attention_heads", "seq_length", "padded_vocab_size"):
             size = getattr(model, name)
             if size % system.tensor_parallel:

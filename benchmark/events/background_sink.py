@@ -11,7 +11,6 @@ from benchmark.events.event import Event, Sink
 RETRY_S = 1.0
 LAST_RETRY_S = 0.1
 """At the end of a run."""
-FLUSH_S = 5.0
 CLOSE_S = 10.0
 """How long the end of a run waits for a sink that fails or hangs."""
 TRIES = 3
@@ -42,11 +41,10 @@ class Background:
             else:
                 self._lost += 1
 
-    def flush(self, patience_s: float = FLUSH_S) -> bool:
-        """Wait until the sink has every event, but not for one that fails; whether it has."""
+    def pending(self) -> tuple[Event, ...]:
+        """What the sink has not taken yet, the oldest first; of the first it may have taken a part."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failing or not self._pending, patience_s)
-            return not self._pending
+            return tuple(self._pending)
 
     def drain(self, patience_s: float = CLOSE_S) -> bool:
         """Wait until the sink has every event, for one that fails, too; whether it has, and lost none."""

@@ -35,9 +35,9 @@ class EventLog:
         """An event for people and reports, not for the MLPerf log."""
         self._emit(key, "POINT_IN_TIME", value, metadata, False)
 
-    def flush(self, sink: Sink) -> bool:
-        """Wait a little until one of the sinks has every event; whether it has."""
-        return all(entry.flush() for entry in self._sinks if entry.sink is sink)
+    def pending(self, sink: Sink) -> tuple[Event, ...]:
+        """Events that one of the sinks has not taken yet, the oldest first."""
+        return tuple(event for entry in self._sinks if entry.sink is sink for event in entry.pending())
 
     def drain(self, sink: Sink) -> bool:
         """Wait, while it fails, too, until one of the sinks has every event; whether it has, and lost none."""

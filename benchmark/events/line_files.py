@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from benchmark.events.event import Event
+from stage.publish import sync_handle
 
 
 class LineFile:
@@ -13,6 +14,7 @@ class LineFile:
     def __init__(self, path: Path) -> None:
         """Append to what is there. A line that a killed process left unfinished is ended, so that the next one stands
         alone."""
+        self._path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._size = os.fstat(self._handle).st_size
         self._written = 0
@@ -43,6 +45,10 @@ class LineFile:
             self._written += os.pwrite(self._handle, line[self._written :], self._size + self._written)
         self._size += len(line)
         self._written = 0
+
+    def sync(self) -> None:
+        """Wait until what is written is on the disk. Raises OSError where some of it may be lost."""
+        sync_handle(self._handle, self._path)
 
     def close(self) -> None:
         os.close(self._handle)

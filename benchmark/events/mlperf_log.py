@@ -7,6 +7,8 @@ looks for them in the raw text of every line (docs/facts/mlperf_review.md 4.14).
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
@@ -14,38 +16,105 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
 
+SYNC_LINES = 16
+"""Lines after which the disk is waited for. A 175B run has some 35 at its start and six for each evaluation."""
+
+
+@dataclass(frozen=True)
+class LogMark:
+    """Where the MLPerf log is at some moment; a checkpoint keeps it."""
+
+    size: int = 0
+    """Bytes of whole lines that have reached the disk."""
+    rest: tuple[str, ...] = ()
+    """The lines behind them: a disk that fails has not taken them, and a machine that stops may lose them."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the thread that writes is. Replaced as a whole, so that another thread sees all of it at one moment."""
+
+    mark: LogMark
+    last: Event | None = None
+    """The newest event of which the mark knows."""
+
 
 class MlperfLog:
     """Write the events marked for the MLPerf log, each at once; nothing else ever enters the file."""
 
     def __init__(self, path: Path) -> None:
-        """What an earlier attempt wrote stays until it is cut."""
+        """What an earlier attempt wrote stays until :meth:`go_on`."""
         self.name = path.name
         self._file = LineFile(path)
+        self._place = _Place(LogMark(self._file.size))
+        self._put = 0
+        """Lines of the mark's rest that are in the file."""
 
-    def cut(self, size: int) -> None:
-        """Keep the first ``size`` bytes: none, or what a checkpoint says. Not while events for this log are written."""
-        self._file.cut(size)
+    def go_on(self, mark: LogMark) -> int:
+        """Continue where the log was: what is behind it never happened, and what it lacks of the mark's rest is written
+        with the next event. Not while events for this log are written.
+
+        Returns how many bytes are gone that had reached the disk; 0 as a rule.
+        """
+        self._file.cut(mark.size)
+        lost = max(0, mark.size - self._file.size)
+        self._place, self._put = _Place(LogMark(self._file.size, mark.rest)), 0
+        return lost
+
+    def mark(self, pending: Sequence[Event]) -> LogMark:
+        """Where the log is, with the events that it was given and with ``pending``, the newest of those and others.
+
+        Waits for no disk. To be called by the thread that reports the events of this log.
+        """
+        place = self._place
+        known = next((number for number, event in enumerate(pending, 1) if event is place.last), 0)
+        rest = [line for event in pending[known:] if event.mlperf and (line := _line_or_none(event)) is not None]
+        return LogMark(place.mark.size, (*place.mark.rest, *rest))
 
     def write(self, event: Event) -> None:
+        """Raises OSError, as for a full disk; the same call again goes on where it stopped."""
         if not event.mlperf:
             return
-        record = {
-            "namespace": "",
-            "time_ms": event.time_ms,
-            "event_type": event.kind,
-            "key": event.key,
-            "value": event.value,
-            "metadata": {"file": event.file, "lineno": event.lineno, **event.metadata},
-        }
-        self._file.write(f":::MLLOG {json.dumps(record)}".encode())
-
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._file.size
+        if event is not self._place.last:
+            mark = self._place.mark
+            self._place = _Place(LogMark(mark.size, (*mark.rest, _line(event))), event)
+        mark = self._place.mark
+        if self._put == 0:
+            self._file.cut(mark.size)  # a sync that fails may have lost what is behind
+        while self._put < len(mark.rest):
+            self._file.write(mark.rest[self._put].encode())
+            self._put += 1
+        if self._put >= SYNC_LINES:
+            self._put = 0
+            self._file.sync()
+            self._place = _Place(LogMark(self._file.size), event)
 
     def close(self) -> None:
-        self._file.close()
+        """Raises OSError where the last lines did not reach the disk."""
+        try:
+            self._file.sync()
+        finally:
+            self._file.close()
+
+
+def _line(event: Event) -> str:
+    record = {
+        "namespace": "",
+        "time_ms": event.time_ms,
+        "event_type": event.kind,
+        "key": event.key,
+        "value": event.value,
+        "metadata": {"file": event.file, "lineno": event.lineno, **event.metadata},
+    }
+    return f":::MLLOG {json.dumps(record)}"
+
+
+def _line_or_none(event: Event) -> str | None:
+    """None where it holds what is no JSON: it is told, and left out, where it is written."""
+    try:
+        return _line(event)
+    except (TypeError, ValueError):
+        return None
 
 
 def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_tokens: int) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.events.mlperf_log import MlperfLog, log_configuration
+from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration
 from benchmark.machine.run_environment import run_environment
 from benchmark.supervision.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
 from benchmark.supervision.stop_note import remove_stop_note
@@ -108,7 +108,7 @@ class RunFolder:
         """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
         barrier()
         if self.resumed:
-            self._cut_log(self.progress.mlperf_log_bytes)
+            self._go_on_with_log(LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest)))
             self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
         else:
             log_configuration(self.events, config, seed=self.progress.seed, eval_tokens=eval_tokens)
@@ -150,20 +150,24 @@ class RunFolder:
         self.progress = choice.progress or starting_progress(config.benchmark, seed)
         self.progress.restarts += choice.progress is not None
         if choice.progress is None:
-            self._cut_log(0)
+            self._go_on_with_log(LogMark())
         for line in choice.lines:
             self.events.note("message", line)
 
-    def _cut_log(self, size: int) -> None:
+    def _go_on_with_log(self, mark: LogMark) -> None:
         """What the MLPerf log has beyond the checkpoint never happened."""
-        if self.mlperf_log is not None:
-            self.mlperf_log.cut(size)
+        if self.mlperf_log is None:
+            return
+        lost = self.mlperf_log.go_on(mark)
+        if lost:
+            text = f"is {lost:,} bytes shorter than when the checkpoint was written: lines are lost"
+            self.events.note("message", f"{self.mlperf_log.name} {text}")
 
     def mark_log(self) -> None:
-        """Remember how long the MLPerf log is, for the checkpoint about to be written."""
+        """Remember where the MLPerf log is, for the checkpoint about to be written."""
         if self.mlperf_log is not None:
-            self.events.flush(self.mlperf_log)
-            self.progress.mlperf_log_bytes = self.mlperf_log.size()
+            mark = self.mlperf_log.mark(self.events.pending(self.mlperf_log))
+            self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
 
 
 @dataclass(frozen=True)

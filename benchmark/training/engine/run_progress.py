@@ -82,7 +82,9 @@ class Progress:
     restarts: int = 0
     """How often the run was continued from a checkpoint of its own."""
     mlperf_log_bytes: int = 0
-    """Length of the MLPerf log when the checkpoint was written; what is beyond it never happened."""
+    """Length of the MLPerf log on the disk when the checkpoint was written ..."""
+    mlperf_log_rest: list[str] = field(default_factory=list)
+    """... and the lines behind it, which may not have been there yet; all else that is there never happened."""
     evidence_head: str = ""
     """Digest of the last link of the evidence then (guards/witness/evidence_log.py); empty without evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)

@@ -42,11 +42,11 @@ def test_drained_is_a_sink_that_has_every_event() -> None:
     sink = Recorder(fail)
     background = Background(sink, retry_s=0.01, most_pending=2)
     background.write(event("first"))
-    assert not background.flush()
+    assert [one.key for one in background.pending()] == ["first"]
     assert not background.drain(patience_s=0.05)
     failing.clear()
     assert background.drain()
-    assert sink.keys == ["first"]
+    assert (sink.keys, background.pending()) == (["first"], ())
     failing.set()
     for key in ("second", "third", "one too many"):
         background.write(event(key))

@@ -1,7 +1,9 @@
 """The MLPerf log: what the official checker says of the events of the real benchmark, on every way out."""
 
 import dataclasses
+import errno
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import yaml
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.events.mlperf_log import MlperfLog
+from benchmark.events.mlperf_log import LogMark, MlperfLog
 from benchmark.results.subjects import RULESETS
 from benchmark.review.official_checkers import check_file
 from benchmark.review.rehearsal_rules import REHEARSAL_RULES
@@ -168,18 +170,93 @@ def test_the_bytes_of_a_record_and_what_is_left_out(tmp_path: Path) -> None:
     assert (tmp_path / "result_0.txt").read_text() == expected
 
 
+def keys(path: Path) -> list[str]:
+    return [json.loads(line.removeprefix(":::MLLOG "))["key"] for line in path.read_text().splitlines()]
+
+
 def test_a_log_is_continued_where_the_checkpoint_was_or_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
     log = MlperfLog(path)
     log.write(event("a"))
-    first = log.size()
+    mark = log.mark(())
     log.write(event("b"))
     log.close()
     continued = MlperfLog(path)
-    continued.cut(first)
-    assert continued.size() == first
+    assert continued.go_on(mark) == 0
     continued.write(event("c"))
-    assert [json.loads(line[len(":::MLLOG ") :])["key"] for line in path.read_text().splitlines()] == ["a", "c"]
+    assert keys(path) == ["a", "c"]
     continued.close()
-    MlperfLog(path).cut(0)
+    MlperfLog(path).go_on(LogMark())
     assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("written", range(5))
+@pytest.mark.parametrize("synced", [1, 2, 100])
+def test_a_mark_has_every_event_reported_before_it_however_far_the_disk_is(
+    written: int, synced: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that are pending, the first may have been written already, or a part of them."""
+    monkeypatch.setattr("benchmark.events.mlperf_log.SYNC_LINES", synced)
+    path = tmp_path / "result_0.txt"
+    reported = [event("a"), dataclasses.replace(event("step"), mlperf=False), event("b"), event("c"), event("d")]
+    for taken in range(written + 1):
+        log = MlperfLog(path)
+        log.go_on(LogMark())
+        for one in reported[:written]:
+            log.write(one)
+        mark = log.mark(reported[taken:])
+        log.write(event("after the mark"))
+        log.close()
+        for left in {mark.size, path.stat().st_size}:  # the machine stopped, or the process alone
+            os.truncate(path, left)
+            continued = MlperfLog(path)
+            assert continued.go_on(mark) == 0
+            assert continued.mark(()) == mark  # a checkpoint that comes before the next line
+            continued.write(event("restart"))
+            continued.close()
+            assert keys(path) == ["a", "b", "c", "d", "restart"]
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_lines_that_the_disk_refuses_or_loses_are_in_the_mark_and_written_once(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmark.events.mlperf_log.SYNC_LINES", 2)
+    path = tmp_path / "result_0.txt"
+    log, events = MlperfLog(path), [event("a"), event("b"), event("c")]
+    log.write(events[0])
+    real = getattr(os, call)
+
+    def fail(*_: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, call, fail)
+    for _ in range(3):
+        with pytest.raises(OSError, match="Input/output error"):
+            log.write(events[1])
+    mark = log.mark(events[1:])
+    monkeypatch.setattr(os, call, real)
+    if call == "fsync":
+        os.truncate(path, 0)  # what the system does not say
+    for one in events[1:]:
+        log.write(one)
+    log.close()
+    assert keys(path) == ["a", "b", "c"]
+    continued = MlperfLog(path)
+    assert continued.go_on(mark) == 0
+    continued.write(event("restart"))
+    assert keys(path) == ["a", "b", "c", "restart"]
+
+
+def test_a_log_that_somebody_cut_is_said_to_be_short(tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    path.write_text("x" * 99 + "\n")
+    log = MlperfLog(path)
+    assert log.go_on(LogMark(250, ("the rest",))) == 150
+    log.write(event("restart"))
+    assert path.read_text().splitlines()[1] == "the rest"
+
+
+def test_an_event_that_is_no_json_is_left_out_of_a_mark(tmp_path: Path) -> None:
+    mark = MlperfLog(tmp_path / "result_0.txt").mark([event("a"), event("b", object()), event("c")])
+    assert [json.loads(line.removeprefix(":::MLLOG "))["key"] for line in mark.rest] == ["a", "c"]

@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,12 @@ def test_labels_are_escaped_and_the_file_is_for_all_to_read(tmp_path: Path) -> N
 def test_a_missing_folder_is_told_and_training_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     background = Background(sink_at(tmp_path / "none" / "gpt3.prom"), retry_s=0.01)
     background.write(event("step", **STEP))
-    background.flush()
+    told = ""
+    while "warning" not in told:
+        told += capfd.readouterr().err
+        time.sleep(0.01)
     (tmp_path / "none").mkdir()
     background.close()
     assert parsed(tmp_path / "none" / "gpt3.prom")["gpt3_run_active"] == 0
-    told = capfd.readouterr().err
+    told += capfd.readouterr().err
     assert "warning: Prometheus textfile: No such file or directory; training goes on" in told

@@ -1,7 +1,10 @@
 """The folder of a run: what begins anew, what continues, what is refused, and how the log ends."""
 
 import dataclasses
+import errno
+import functools
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,9 @@ from typing import Any
 import pytest
 
 from benchmark.config.run_config import RunConfig
+from benchmark.events.background_sink import Background
+from benchmark.events.event import Event
+from benchmark.events.mlperf_log import MlperfLog
 from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
@@ -207,6 +213,50 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     assert len(events(tmp_path, "tracked_stats")) == steps_logged  # events.jsonl keeps what was lost
 
 
+@pytest.mark.parametrize("kind", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
+    kind: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is killed before the disk works again."""
+    config, write = configured(tmp_path), MlperfLog.write
+
+    def refuse(log: MlperfLog, event: Event) -> None:
+        if event.key == "tracked_stats":
+            raise OSError(kind, os.strerror(kind))
+        write(log, event)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(MlperfLog, "write", refuse)
+        failing.setattr(Background, "close", functools.partialmethod(Background.close, 0.05))
+        run_to_checkpoint(config, steps=2, lost_steps=1)
+    assert "tracked_stats" not in [event["key"] for event in mlperf(tmp_path)]
+    with open_run_folder(config, rank=0) as folder, clock(folder, config):
+        folder.mark_log()  # before anything of the rest may have been written
+        assert len(folder.progress.mlperf_log_rest) >= 2
+    log = mlperf(tmp_path)
+    steps = [event["metadata"]["step"] for event in log if event["key"] == "tracked_stats"]
+    assert steps == [1, 2]
+    assert [event["key"] for event in log].count("restart") == 1
+
+
+def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    with open_run_folder(config, rank=0) as folder, clock(folder, config):
+        for step in range(40):
+            folder.events.point("tracked_stats", step=step)
+        assert folder.mlperf_log is not None and folder.events.drain(folder.mlperf_log)
+        folder.mark_log()
+        kept = folder.progress.mlperf_log_bytes
+        assert kept > 1000
+        _write_checkpoint(config.run_dir, folder)
+    os.truncate(tmp_path / "result_0.txt", 500)
+    with open_run_folder(config, rank=0) as folder, clock(folder, config):
+        pass
+    told = [event["value"] for event in events(tmp_path, "message")]
+    shorter = " bytes shorter than when the checkpoint was written: lines are lost"
+    assert [line for line in told if line.startswith("result_0.txt is") and line.endswith(shorter)] != []
+
+
 @pytest.mark.parametrize(
     ("status", "logged"),
     [("success", "success"), ("completed", "aborted"), ("target not reached", "aborted"), ("diverged", "aborted")],
@@ -242,7 +292,7 @@ def test_clock_starts_when_all_processes_are_ready(tmp_path: Path) -> None:
 
         def barrier() -> None:
             assert folder.mlperf_log is not None
-            folder.events.flush(folder.mlperf_log)
+            folder.events.drain(folder.mlperf_log)
             keys.append([event["key"] for event in mlperf(tmp_path)])
 
         folder.begin_init(config)

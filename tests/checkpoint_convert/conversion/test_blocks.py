@@ -14,7 +14,7 @@ SIZES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SIZES, st.data())
 def test_blocks_cover_every_output_chunk_once(sizes: dict[str, int], data: st.DataObject) -> None:
     sizes = {**sizes, "H": sizes["N"] * sizes["D"], "F": 4 * sizes["N"] * sizes["D"], "P": 7}

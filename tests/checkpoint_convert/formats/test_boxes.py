@@ -35,7 +35,7 @@ def test_worked_example() -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHAPES, st.data())
 def test_a_box_is_put_together_of_its_chunks(shape: tuple[int, ...], data: st.DataObject) -> None:
     box = data.draw(boxes(shape))
@@ -53,7 +53,7 @@ def test_a_box_is_put_together_of_its_chunks(shape: tuple[int, ...], data: st.Da
     assert [part.numbers for part in parts] == sorted({part.numbers for part in parts})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHAPES, st.data())
 def test_overlap_is_what_both_hold(shape: tuple[int, ...], data: st.DataObject) -> None:
     one, other = data.draw(boxes(shape)), data.draw(boxes(shape))
@@ -71,7 +71,7 @@ def test_overlap_is_what_both_hold(shape: tuple[int, ...], data: st.DataObject) 
     np.testing.assert_array_equal(values[one][relative(common, one)], values[common])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SHAPES, st.data())
 def test_divided_boxes_hold_every_value_once_in_order(shape: tuple[int, ...], data: st.DataObject) -> None:
     box = data.draw(boxes(shape))

@@ -9,7 +9,7 @@ from data_prep.sample_order import blend
 from stage.errors import InputError
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     weights=st.lists(st.floats(0.001, 1000), min_size=2, max_size=2),
     start=st.integers(0, 2000),

@@ -116,7 +116,7 @@ REQUESTS = st.lists(
 def test_no_option_and_no_other_dataset_is_mistaken_for_another(
     examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(requests=REQUESTS)
     def check(requests: list[tuple[list[int], int, int, int, bool]]) -> None:
         prefix = tmp_path_factory.mktemp("data") / "x"

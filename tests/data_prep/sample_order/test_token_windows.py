@@ -103,7 +103,7 @@ def test_recorded_arrays_one_by_one(case: dict[str, Any], corpora: Path) -> None
 
 @pytest.mark.parametrize("examples", [8, pytest.param(50, marks=pytest.mark.slow)])
 def test_windows_are_cut_from_the_documents_end_to_end(examples: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(
         sizes=st.lists(st.integers(1, 30), min_size=1, max_size=12),
         length=st.integers(1, 20),

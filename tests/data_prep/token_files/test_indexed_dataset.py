@@ -40,7 +40,7 @@ def test_dtype_follows_the_vocabulary(vocab_size: int, dtype: str) -> None:
     assert token_dtype(vocab_size).name == dtype
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.integers(1, 40), max_size=20), vocab_size=st.sampled_from([300, 70_000]))
 def test_what_is_written_is_read(sizes: list[int], vocab_size: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     prefix = tmp_path_factory.mktemp("data") / "x"

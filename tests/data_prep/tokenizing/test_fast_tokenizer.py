@@ -45,7 +45,7 @@ DOCUMENTS = st.lists(st.lists(FRAGMENTS, max_size=12).map("".join) | st.lists(FR
 def test_any_text(name: str, examples: int, models: Models) -> None:
     tokenizer = models.fast(name)
 
-    @settings(max_examples=examples, deadline=None)
+    @settings(max_examples=examples)
     @given(DOCUMENTS)
     def check(documents: list[str]) -> None:
         assert_same(tokenizer, documents)
