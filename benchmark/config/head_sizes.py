@@ -29,6 +29,6 @@ def require_head_size(model: GPT3Config, precision: Precision, tensor_parallel: 
     good = [number for number in divisors(hidden) if is_taken(hidden // number) and number % tensor_parallel == 0]
     instead = f"possible: {listed(good)}; change --num-attention-heads" if good else "change --hidden-size"
     raise InputError(
-        f"num_attention_heads {heads} of hidden_size {hidden} are heads of {hidden // heads}; attention in {precision} on "
-        f"a GPU takes multiples of {multiple} up to {most}; {instead}"
+        f"num_attention_heads {heads} of hidden_size {hidden} are heads of {hidden // heads}; attention in {precision} "
+        f"on a GPU takes multiples of {multiple} up to {most}; {instead}"
     )

@@ -241,8 +241,6 @@ class RunConfig:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
         no kernel of the devices takes the model's heads."""
         model, system = self.benchmark.model, self.system
-        if system.device == "cuda" and system.keeps_whole:
-            require_head_size(model, self.precision, system.tensor_parallel)
         for name in ("num_attention_heads", "seq_length", "padded_vocab_size"):
             size = getattr(model, name)
             if size % system.tensor_parallel:
@@ -272,6 +270,8 @@ class RunConfig:
                 f"needs at least {stages}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
                 "--micro-batch-size"
             )
+        if system.device == "cuda" and system.keeps_whole:
+            require_head_size(model, self.precision, system.tensor_parallel)
 
     @property
     def saves(self) -> bool:

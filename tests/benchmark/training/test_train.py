@@ -196,7 +196,11 @@ def test_run_that_an_exception_ends_has_its_run_stop(inputs: Inputs, tmp_path: P
             "global_batch_size 15 is not a multiple of micro_batch_size 2 x 1 data-parallel devices",
         ),
         (["--devices-per-node", "2"], "2 = 2 devices, but 1 processes were started"),
-        (["--device", "cuda"], "CUDA devices per machine; PyTorch sees 0"),
+        (
+            ["--device", "cuda"],
+            "are heads of 10; attention in bf16 on a GPU takes multiples of 8 up to 256; possible: 1, 5;",
+        ),
+        (["--device", "cuda", "--num-attention-heads", "5"], "CUDA devices per machine; PyTorch sees 0"),
         (["--run-dir", "/proc/none"], "/proc/none"),
         (["--seed", "-1"], "seed -1: expected 0 to"),
         (["--no-such-option"], "--no-such-option"),
