@@ -18,7 +18,7 @@ kernel, of which PyTorch 2.11 has just the aligned ones for Ampere and newer."""
 
 def require_head_size(model: GPT3Config, precision: Precision, tensor_parallel: int) -> None:
     """Raises InputError, with numbers of heads that would do for this hidden size."""
-    multiple, most = TAKEN[precision]
+    multiple, most = TAKEN["fp32" if precision == "fp32" else "bf16"]  # plans have FP8, whose attention is BF16's
     hidden, heads = model.hidden_size, model.num_attention_heads
 
     def is_taken(size: int) -> bool:
