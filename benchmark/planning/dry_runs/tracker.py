@@ -27,6 +27,7 @@ from benchmark.planning.fake.operator_costs import (
     plain_name,
     tensors_in,
 )
+from benchmark.planning.fake.remembered_results import NOT_REMEMBERED
 
 _aten: Any = torch.ops.aten
 GRADIENT_SUMS = "all-reduce of gradients"
@@ -100,6 +101,7 @@ class Tracker(TorchDispatchMode):
     def __post_init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._sizes: dict[int, int] = {}
+        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._functional: dict[int, int] = {}
         """Collectives whose result is a tensor, by its storage."""
         self._resize = torch.UntypedStorage.resize_
@@ -140,23 +142,28 @@ class Tracker(TorchDispatchMode):
             seen = device_as_seen_by_cpp(args[0])
             if seen is not None:
                 return seen  # a third of all that comes by
-        if any(issubclass(kind, DTensor) for kind in types):
+        if any(kind is not FakeTensor and issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its local operations come by again
         kwargs = kwargs or {}
         if function.namespace == "prim":
             return function(*args, **kwargs)
-        given = tensors_in((args, kwargs))
-        if self.gpu is not None:
-            value = self.gpu.rules.value_instead(function, given, args, kwargs)
-            if value is not None:
-                return value
-        elif function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
-            return 1.0  # as on a GPU
-        result = function(*args, **kwargs)
-        made = tensors_in(result)
-        for tensor in made:
-            self._see(tensor)
-        self._count(function, args, kwargs, given + made, result)
+        result = NOT_REMEMBERED
+        with torch._C.DisableTorchFunction():  # whose mode would be asked about each shape and device
+            given = tensors_in((args, kwargs))
+            if self.gpu is not None:
+                value = self.gpu.rules.value_instead(function, given, args, kwargs)
+                if value is not None:
+                    return value
+                result = self.gpu.tensors.remembered(function, args, kwargs)
+            elif function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
+                return 1.0  # as on a GPU
+        if result is NOT_REMEMBERED:
+            result = function(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            made = tensors_in(result)
+            for tensor in made:
+                self._see(tensor)
+            self._count(function, args, kwargs, given + made, result)
         return result
 
     def restart(self) -> None:
@@ -171,7 +178,7 @@ class Tracker(TorchDispatchMode):
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key not in self._sizes:
-            weakref.finalize(storage, self._forget, key)
+            self._alive[key] = weakref.ref(storage, partial(self._forget, key))
             self._sizes[key] = 0
             self._set(key, storage.nbytes())
 
@@ -180,8 +187,9 @@ class Tracker(TorchDispatchMode):
         self._sizes[key] = size
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
 
-    def _forget(self, key: int) -> None:
-        self.live_bytes -= self._sizes.pop(key, 0)
+    def _forget(self, key: int, _: object) -> None:
+        del self._alive[key]
+        self.live_bytes -= self._sizes.pop(key)
 
     def _count(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any

@@ -9,7 +9,7 @@ names of devices on their way into PyTorch, by a function mode, and on their way
 What it needs of PyTorch beyond its public interface is here and in fake_world.py (docs/facts/torch_distributed.md 5).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +21,20 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._C._distributed_c10d import FakeWork
 from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, _CacheKeyState, _DispatchCacheKey
+from torch._subclasses.fake_tensor import (
+    FakeTensor,
+    FakeTensorMode,
+    _CacheKeyState,
+    _DispatchCacheKey,
+    in_kernel_invocation_manager,
+)
 from torch.overrides import TorchFunctionMode
 
 from benchmark.planning.fake.fake_attention import Capability, attention_as_on
 from benchmark.planning.fake.fake_streams import FakeEvent, FakeStream, StreamOrder
 from benchmark.planning.fake.host_waits import AS_SEEN_BY_CPP, GPU, DeviceRules, HostWaits
+from benchmark.planning.fake.operator_costs import tensors_in
+from benchmark.planning.fake.remembered_results import NOT_REMEMBERED, RememberedResults
 
 _aten: Any = torch.ops.aten
 ASKS_FOR_DEVICE = torch.ops.prim.device.default
@@ -39,19 +47,27 @@ PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
 """Matrix products that only CUDA has, whose shapes PyTorch does not work out everywhere (2.11: addmm); the arguments
 that are multiplied. The precision follows them or the result, as do ``beta`` and ``alpha``."""
 
-PLAIN = {int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
-"""Types of arguments that are what they say."""
-
 
 class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
     """Inside it, tensors have shapes and no values; those on the meta device stay as they are."""
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
+        self._memory = RememberedResults(self)
 
     @property
     def avoid_device_init(self) -> bool:
         return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, so there is nothing that the compiler would have to be kept from."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return self.dispatch(func, types, args, kwargs)
 
     def dispatch(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -64,54 +80,59 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         if func in PRODUCTS_INTO_OTHER_PRECISION:
             return self._product(func, types, args, kwargs)
         if func.namespace == "c10d":  # never found again: each has its own handle
-            return self._dispatch_impl(func, types, args, kwargs)
-        return super().dispatch(func, types, args, kwargs)
+            return self._collective(func, types, args, kwargs)
+        made = super().dispatch(func, types, args, kwargs)
+        if func.is_view and type(made) is list:
+            question = self._memory.question(func, args, kwargs)
+            if question is not None:
+                self._memory.keep(question, func, args, made)
+        return made
+
+    def remembered(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of an operator that has been called like this before, or ``NOT_REMEMBERED``."""
+        if func.namespace != "aten":
+            return NOT_REMEMBERED
+        if kwargs.get("device") == AS_SEEN_BY_CPP:
+            kwargs = {**kwargs, "device": GPU}
+        question = self._memory.question(func, args, kwargs)
+        return NOT_REMEMBERED if question is None else self._memory.answer(question, args)
 
     def _cache_key(
         self, state: _CacheKeyState, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> _DispatchCacheKey:
         """What a result depends on, by which PyTorch finds the one that it made before.
 
-        PyTorch's own key takes each size and stride apart and asks ten questions about each, which was a quarter of a
-        dry run. Whatever is not a strided tensor or a plain value goes that way still.
+        PyTorch's own key takes each size and stride apart and asks ten questions about each. Whatever is not a strided
+        tensor or a plain value goes that way still.
         """
-        parts: list[object] = [func, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-        if self._described(parts, args) and self._described(parts, kwargs.items()):
-            return _DispatchCacheKey(("by fake_gpu", *parts))
-        return super()._cache_key(state, func, args, kwargs)
+        question = self._memory.question(func, args, kwargs)
+        if question is None:
+            return super()._cache_key(state, func, args, kwargs)
+        return _DispatchCacheKey(("by fake_gpu", *question))
 
-    def _described(self, parts: list[object], values: Iterable[Any]) -> bool:
-        """Adds to ``parts`` what tells the values apart; False where one is of another kind."""
-        for value in values:
-            kind = type(value)
-            if kind is FakeTensor:
-                if value.fake_mode is not self or value.constant is not None or value.layout is not torch.strided:
-                    return False
-                parts += (
-                    kind,
-                    value.dtype,
-                    value.shape,
-                    value.stride(),
-                    value.storage_offset(),
-                    value.untyped_storage().nbytes(),
-                    value.fake_device,
-                    value.requires_grad,
-                    torch._C._dispatch_keys(value).raw_repr(),  # conjugates, negatives, inference
-                )
-            elif kind in (list, tuple):
-                parts += (kind, len(value))
-                if not self._described(parts, value):
-                    return False
-            elif kind in PLAIN:
-                parts += (kind, value)  # 1, 1.0 and True are equal, results of theirs are not
-            else:
-                return False
-        return True
+    def _output_from_cache_entry(
+        self, state: _CacheKeyState, entry: Any, key: _DispatchCacheKey, func: Any, args: Sequence[Any]
+    ) -> Any:
+        result = super()._output_from_cache_entry(state, entry, key, func, args)
+        found = FakeTensorMode.cache.get(key) is entry  # it also tries entries that it is about to keep
+        if found and key.key[0] == "by fake_gpu" and func.namespace == "aten":
+            self._memory.keep(key.key[1:], func, args, result)
+        return result
+
+    def _collective(self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """It changes none of its tensors' shapes, and gives back its own: nothing to work out."""
+        if not all(type(tensor) is FakeTensor and tensor.fake_mode is self for tensor in tensors_in((args, kwargs))):
+            return self._dispatch_impl(func, types, args, kwargs)
+        with in_kernel_invocation_manager(self):
+            return func(*args, **kwargs)
 
     def _product(self, func: Any, types: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         first, second = (args[place] for place in PRODUCTS_INTO_OTHER_PRECISION[func])
-        product: Any = super().dispatch(_aten.mm.default, types, (first, second), {})
         out: Tensor | None = kwargs.get("out")
+        multiplies = first.dtype == second.dtype and first.shape[1] == second.shape[0]
+        if out is not None and multiplies and out.shape == (first.shape[0], second.shape[1]):
+            return out  # as most of a step's do: not worth asking PyTorch
+        product: Any = super().dispatch(_aten.mm.default, types, (first, second), {})
         if out is not None:
             if out.shape != product.shape:
                 raise RuntimeError(f"{func}: product of {tuple(product.shape)} into {tuple(out.shape)}")
@@ -160,11 +181,15 @@ class DeviceNames(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        kwargs = dict(kwargs or {})
-        if function in self._instead:
-            return self._instead[function](*args, **kwargs)
-        pin = bool(kwargs.pop("pin_memory", False))
-        made = function(*map(_renamed, args), **{name: _renamed(value) for name, value in kwargs.items()})
+        instead = self._instead.get(function)
+        if instead is not None:
+            return instead(*args, **(kwargs or {}))
+        if not kwargs:
+            return function(*map(_renamed, args))
+        pin = bool(kwargs.get("pin_memory", False))
+        made = function(
+            *map(_renamed, args), **{name: _renamed(value) for name, value in kwargs.items() if name != "pin_memory"}
+        )
         return self._pin(made) if pin else made
 
     def pinned(self, tensor: Tensor) -> bool:

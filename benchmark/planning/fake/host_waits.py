@@ -148,6 +148,8 @@ class DeviceRules:
     @staticmethod
     def _same_device(function: Any, tensors: Sequence[Tensor]) -> None:
         """A scalar on the host may go along."""
+        if len({tensor.device for tensor in tensors}) == 1:
+            return
         used = {tensor.device for tensor in tensors if tensor.dim() or tensor.device.type != "cpu"}
         if len(used) > 1:
             devices = " and ".join(sorted(map(str, used)))

@@ -195,11 +195,18 @@ def tensors_in(tree: Any) -> list[Tensor]:
     """Those in lists, tuples and dictionaries of any depth, in order."""
     if isinstance(tree, Tensor):
         return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (list, tuple)):
-        return []
-    return [tensor for branch in tree for tensor in tensors_in(branch)]
+    found: list[Tensor] = []
+    if isinstance(tree, (list, tuple, dict)):
+        _add_tensors(tree, found)
+    return found
+
+
+def _add_tensors(tree: Any, found: list[Tensor]) -> None:
+    for branch in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(branch, Tensor):
+            found.append(branch)
+        elif isinstance(branch, (list, tuple, dict)):
+            _add_tensors(branch, found)
 
 
 def size_in_memory(tensor: Tensor) -> int:
