@@ -71,6 +71,8 @@ class PlanCommand:
         from benchmark.planning.run_plans.plan_options import PlanOptions
 
         if self.backtest:
+            if self != PlanCommand(config=self.config, backtest=True, json=self.json):
+                raise InputError("--backtest: compares what is published, and takes no other option than --json")
             return print_backtest(as_json=self.json)
         fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(RunConfig)}
         config = RunConfig(**{**fields, "precision": "fp32" if self.config.precision == "fp32" else "bf16"})

@@ -76,11 +76,8 @@ class SearchResult:
     ideas: tuple[Idea, ...]
 
 
-def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
-    """All layouts of the system's devices for the benchmark's batch.
-
-    Raises InputError where none can run or none fits, with the nearest one.
-    """
+def memory_of_device_gb(config: RunConfig) -> float:
+    """Raises InputError where it is not known."""
     memory_gb = ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
     if memory_gb is None:
         known = ", ".join(name for name, each in ACCELERATORS.items() if each.memory_gb is not None)
@@ -88,6 +85,15 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
             f"--search: the memory of {config.system.accelerator or 'the device'} is not known; --accelerator may be "
             f"{known}"
         )
+    return memory_gb
+
+
+def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
+    """All layouts of the system's devices for the benchmark's batch.
+
+    Raises InputError where none can run or none fits, with the nearest one.
+    """
+    memory_gb = memory_of_device_gb(config)
     room = memory_gb * (1 - RESERVE)
     reasons: Counter[str] = Counter()
     found: list[tuple[FoundLayout, Workload]] = []

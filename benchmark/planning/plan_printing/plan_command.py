@@ -11,7 +11,13 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.planning.backtesting.backtest import backtest
 from benchmark.planning.backtesting.backtest_text import format_backtest
 from benchmark.planning.dry_runs.dry_run import dry_run
-from benchmark.planning.layout_search.search_layouts import candidates, cannot_run, format_search, search_layouts
+from benchmark.planning.layout_search.search_layouts import (
+    candidates,
+    cannot_run,
+    format_search,
+    memory_of_device_gb,
+    search_layouts,
+)
 from benchmark.planning.plan_printing.plan_text import format_run_plan
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import Calibration, read_calibration
@@ -27,6 +33,8 @@ def print_plan(config: RunConfig, options: PlanOptions, *, as_json: bool, calibr
     Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
     """
     require_possible(config, options)  # complains before the seconds of the dry run
+    if calibration is not None and (options.mfu is not None or options.tflops is not None):
+        raise InputError("--calibration has the rates of a simulated step: leave out --mfu and --tflops, or it")
     constants = _constants(config, calibration)
     examined = dry_run(config) if options.stack == "ours" else None
     made = make_plan(config, examined, options, constants)
@@ -51,14 +59,15 @@ def _planned_for(config: RunConfig, options: PlanOptions) -> dict[str, str | int
 
 
 def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
-    """Raises InputError where no layout can run."""
+    """Raises InputError where no layout can run, or the device is not known."""
+    if config.precision == "fp32":
+        raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
+    memory_of_device_gb(config)
     runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
     if runnable is not None:
         require_possible(runnable, options)
     if options.mfu is not None or options.tflops is not None:
         raise InputError("--search finds the speed of each layout: leave out --mfu and --tflops")
-    if config.precision == "fp32":
-        raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
     found = search_layouts(config, options, _constants(config, calibration))
     print(json.dumps(asdict(found)) if as_json else format_search(found, config))
     return 0

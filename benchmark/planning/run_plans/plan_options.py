@@ -73,7 +73,10 @@ def require_possible(config: RunConfig, options: PlanOptions) -> None:
                 "the machine"
             )
     _require_model(config, options)
-    given_tflops(config, options)
+    given = given_tflops(config, options)
+    if given is not None and options.what_if:
+        raise InputError("--what-if changes the simulated step: leave out --mfu and --tflops, or --what-if")
+    _require_machine(config, options, simulated=given is None)
     work, constants = planned_workload(config, options), committed_constants()
     stack_of(work)
     if options.precision == "fp8":
@@ -84,6 +87,26 @@ def require_possible(config: RunConfig, options: PlanOptions) -> None:
         known = ", ".join(names_in(constants, "accelerators"))
         raise InputError(
             f"--what-if: there are no constants of {config.system.accelerator or 'a CPU'}, only of {known}"
+        )
+
+
+def _require_machine(config: RunConfig, options: PlanOptions, *, simulated: bool) -> None:
+    """Of another stack than ours only the simulation knows anything; ours can be counted on any device."""
+    system = config.system
+    if system.device == "cpu" and system.accelerator:
+        raise InputError(
+            f"--device cpu: system {system.name} has {system.accelerator}; leave --device out, or choose cpu_p2"
+        )
+    if options.stack == "ours" or not simulated:
+        return
+    if config.precision == "fp32":
+        having = " or ".join(STACKS[options.stack].precisions)
+        raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision, or give --tflops")
+    known = [name for name in names_in(committed_constants(), "accelerators") if name in ACCELERATORS]
+    if system.accelerator not in known:
+        raise InputError(
+            f"stack {options.stack}: there are no constants of {system.accelerator or 'devices without a name'}; "
+            f"--accelerator may be {', '.join(known)}, or give --tflops"
         )
 
 
@@ -99,6 +122,8 @@ def _require_model(config: RunConfig, options: PlanOptions) -> None:
     heads = model.num_attention_heads
     if options.kv_heads is not None and (options.kv_heads < 1 or heads % options.kv_heads):
         raise InputError(f"--kv-heads {options.kv_heads}: expected a divisor of the {heads} heads of queries")
+    if options.kv_heads is not None and options.kv_heads % tensor:
+        raise InputError(f"--kv-heads {options.kv_heads}: expected a multiple of tensor parallel, {tensor}")
     width = options.ffn_hidden_size
     if width is not None and not (1 <= width <= MOST_WIDTH and width % tensor == 0):
         raise InputError(

@@ -54,10 +54,13 @@ class Changed:
 def apply_what_if(words: Sequence[str], work: Workload, constants: Mapping[str, Constant]) -> Changed:
     """``NAME=2x`` for what can be multiplied, ``NAME=off`` for overlaps and overheads, ``tp-overlap=full``.
 
-    Raises InputError for anything else, with what there is.
+    Raises InputError for anything else, with what there is, and for a name that is given twice.
     """
+    given: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
+        if given.setdefault(name, word) is not word:
+            raise InputError(f"--what-if {word}: {given[name]} is given too; expected each name once")
         if not equals or (name not in CONSTANTS and name not in FEATURES):
             known = f"{', '.join(CONSTANTS)} =2x; {', '.join((*FEATURES, *CAN_BE_OFF))} =off; tp-overlap=full"
             raise InputError(f"--what-if {word}: expected one of {known}")

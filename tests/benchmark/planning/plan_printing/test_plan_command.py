@@ -1,6 +1,7 @@
 """``plan --search`` and ``plan --backtest`` as they are called."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,6 +86,21 @@ IMPOSSIBLE = {
     "--stack nemmo": "stack nemmo: unknown; there are ours, megatron",
     "--calibration /dev/zero": "/dev/zero: device, not a regular file; expected the calibration.json of a slice",
     "--search --accelerator Trillium": "the memory of Trillium is not known; --accelerator may be B200, H200",
+    "--what-if tp-overlap=full tp-overlap=off": "--what-if tp-overlap=off: tp-overlap=full is given too; expected each",
+    "--what-if nvlink=2x nvlink=2x": "nvlink=2x is given too; expected each name once",
+    "--what-if losses=off jitter=off losses=2x": "--what-if losses=2x: losses=off is given too",
+    "--mfu 0.4 --what-if nvlink=2x": "--what-if changes the simulated step: leave out --mfu and --tflops",
+    "--tflops 400 --calibration /dev/zero": "--calibration has the rates of a simulated step: leave out --mfu",
+    "--accelerator GB200": "stack nemo: there are no constants of GB200; --accelerator may be A100-80GB, A100, H100",
+    "--accelerator ''": "no constants of devices without a name; --accelerator may be .*, or give --tflops",
+    "--accelerator GB200 --precision fp8": "there are no constants of GB200",
+    "--system cpu_p2": "there are no constants of devices without a name",
+    "--device cpu": "--device cpu: system dgxh100_n64 has H100 SXM; leave --device out, or choose cpu_p2",
+    "--precision fp32": "--precision fp32: stack nemo has bf16 or fp8; choose --precision, or give --tflops",
+    "--kv-heads 6 --tensor-parallel 8": "--kv-heads 6: expected a multiple of tensor parallel, 8",
+    "--backtest --mfu 0.4": "--backtest: compares what is published, and takes no other option than --json",
+    "--backtest --search": "--backtest: compares what is published",
+    "--search --accelerator ''": "--search: the memory of the device is not known; --accelerator may be B200",
     "--search --nodes 1": "no layout of 8 devices can run: .* add --nodes",
 }
 """Options, and what they are answered by: one line that says what is possible."""
@@ -93,7 +109,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("words", IMPOSSIBLE)
 def test_the_impossible_is_one_line(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match=IMPOSSIBLE[words]) as told:
-        main(["plan", "gpt3_175b", "--stack", "nemo", *words.split()])
+        main(["plan", "gpt3_175b", "--stack", "nemo", *shlex.split(words)])
     assert "\n" not in str(told.value)
     assert capsys.readouterr().out == ""
 
