@@ -73,10 +73,10 @@ def require_possible(config: RunConfig, options: PlanOptions) -> None:
                 "the machine"
             )
     _require_model(config, options)
-    given = given_tflops(config, options)
-    if given is not None and options.what_if:
+    simulated = given_tflops(config, options) is None
+    if options.what_if and not simulated:
         raise InputError("--what-if changes the simulated step: leave out --mfu and --tflops, or --what-if")
-    _require_machine(config, options, simulated=given is None)
+    _require_machine(config, options, simulated=simulated)
     work, constants = planned_workload(config, options), committed_constants()
     stack_of(work)
     if options.precision == "fp8":

@@ -20,7 +20,7 @@ OPERATORS: dict[str, Made] = {
     "transposed": lambda x: x.t(),
     "a view with an offset": lambda x: x[1:],
     "views in a list": lambda x: list(x.unbind(0)),
-    "views in a tuple": lambda x: x.split(2),
+    "views in a tuple": lambda x: x.chunk(2),
     "repeated": lambda x: x.expand(3, 4, 6),
     "several results": lambda x: torch.native_layer_norm(x, [6], None, None, 1e-5),
     "on the host": lambda x: x.to("cpu", non_blocking=True),
