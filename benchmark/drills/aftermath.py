@@ -12,8 +12,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.drills.injector import STRUCK
 from benchmark.evidence.companion import read_companion
 from benchmark.evidence.evidence_checks import check_evidence
-from benchmark.results.mllog import LogEvent, read_log
+from benchmark.results.mllog import read_log
 from benchmark.results.recorded_events import RecordedEvent, read_events
+from benchmark.results.result_log import LogEvent
 from benchmark.supervision.attempt_folder import all_attempts, attempts_folder
 from benchmark.supervision.next_attempt import PastAttempt, past_attempt
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint

@@ -13,8 +13,8 @@ from benchmark.config.accelerators import accelerator_named
 from benchmark.report.page_numbers import NOTHING, number
 from benchmark.report.reported_run import ReportedRun
 from benchmark.results.durations import duration
-from benchmark.results.mllog import as_number
 from benchmark.results.printable import shortened
+from benchmark.results.result_log import as_number
 from stage.errors import InputError
 from stage.limits.bounded_reading import DAMAGED, read_small_json
 

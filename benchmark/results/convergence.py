@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmark.results.judged import Judged
-from benchmark.results.mllog import as_number
-from benchmark.results.regular_files import read_regular
+from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import RunSummary
 from stage.errors import InputError
+from stage.limits.regular_files import read_regular
 
 ALPHA = 0.05
 SUBMITTED_RUNS = 3

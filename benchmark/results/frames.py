@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmark.results.mllog import as_number, read_log
+from benchmark.results.mllog import read_log
 from benchmark.results.printable import printable
 from benchmark.results.published_runs import PUBLISHED_RUNS
 from benchmark.results.recorded_events import read_events
 from benchmark.results.recorded_run import read_recorded_run
+from benchmark.results.result_log import as_number
 from stage.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,16 +6,14 @@ after the last of these tokens. Where those tools stop with a traceback, or sile
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmark.results.printable import shortened
-from benchmark.results.regular_files import UnfitFile, read_regular
+from benchmark.results.result_log import EVENT_TYPES, MOST_EXACT, LogEvent, Problem, ResultLog, as_number
+from stage.limits.regular_files import UnfitFile, read_regular
 
 TOKEN = ":::MLLOG "
 BARE_TOKEN = ":::MLLOG"
@@ -27,8 +25,6 @@ MOST_CHARACTERS = 64 << 20
 """Of all records of a file."""
 MOST_VALUES = 2_000_000
 """In all records of a file, each of which takes some hundred bytes of memory; published logs have at most 300,000."""
-MOST_EXACT = 1 << 53
-"""Beyond it a float does not tell whole numbers apart."""
 PIECE = 1 << 20
 MOST_NAMES = 8
 """Of the names that are listed in one problem."""
@@ -40,107 +36,6 @@ MOST_PROBLEMS = 200
 """Kept per file: a file of another kind would give one per line."""
 REQUIRED = ("key", "value", "time_ms", "metadata")
 """Fields without which the official checker stops with a KeyError."""
-EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
-RAW_TEXT_KEYS = ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark")
-"""Words that the official RCP checker looks for in the raw text of every record (docs/facts/mlperf_review.md 4.14)."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something in a file that cannot be read as it should."""
-
-    line: int | None
-    """Counted from 1; None: the whole file."""
-    found: str
-    expected: str
-    mend: str
-    fatal: bool = True
-    """Whether the official tools fail, crash or lose a record by it."""
-    harmless: bool = False
-    """Whether they take it as it is: told once per file."""
-
-
-@dataclass(frozen=True)
-class LogEvent:
-    """One record of a result file."""
-
-    line: int
-    """Counted from 1."""
-    key: str
-    value: Any
-    time_ms: int
-    """Milliseconds since the epoch."""
-    event_type: str
-    """POINT_IN_TIME, INTERVAL_START or INTERVAL_END, if the record is as it should be."""
-    metadata: Mapping[str, Any]
-    text: str = field(repr=False)
-    """The record's JSON as it stands in the file."""
-
-    @property
-    def number(self) -> float | None:
-        """The value, if it is a finite number."""
-        return as_number(self.value)
-
-    @property
-    def tokens(self) -> float | None:
-        """``metadata.epoch_num``: for gpt3, tokens trained since the initial checkpoint."""
-        return as_number(self.metadata.get("epoch_num"))
-
-
-@dataclass(frozen=True)
-class ResultLog:
-    """A result file."""
-
-    path: Path
-    size_bytes: int
-    num_lines: int
-    """Physical lines, those of other programs included."""
-    events: Sequence[LogEvent]
-    """In the order of the file."""
-    problems: Sequence[Problem]
-
-    @cached_property
-    def by_key(self) -> Mapping[str, Sequence[LogEvent]]:
-        grouped: dict[str, list[LogEvent]] = {}
-        for event in self.events:
-            grouped.setdefault(event.key, []).append(event)
-        return grouped
-
-    def all(self, key: str) -> Sequence[LogEvent]:
-        return self.by_key.get(key, ())
-
-    def first(self, key: str) -> LogEvent | None:
-        return next(iter(self.all(key)), None)
-
-    def last(self, key: str) -> LogEvent | None:
-        return self.all(key)[-1] if self.all(key) else None
-
-    def value(self, key: str) -> Any:
-        """The value of the first record of ``key``, None if there is none."""
-        event = self.first(key)
-        return None if event is None else event.value
-
-    def number(self, key: str) -> float | None:
-        """The value of the first record of ``key``; None if there is none, or it is no finite number."""
-        event = self.first(key)
-        return None if event is None else event.number
-
-    def text(self, key: str) -> str | None:
-        """The value of the first record of ``key``; None if there is none, or it is no string."""
-        value = self.value(key)
-        return value if isinstance(value, str) else None
-
-
-def as_number(value: Any) -> float | None:
-    """``value`` if it is a finite JSON number; an integer stays one, as far as a float can tell it from the next."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, int) and abs(value) <= MOST_EXACT:
-        return value
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:  # an integer beyond a float's range
-        return None
 
 
 def read_log(path: Path) -> ResultLog:
@@ -305,13 +200,6 @@ def _object(pairs: Sequence[tuple[str, Any]], repeated: list[str]) -> dict[str, 
     if len(content) < len(pairs):
         repeated += sorted(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
     return content
-
-
-def misleading_words(event: LogEvent) -> Iterator[str]:
-    """Words in a record of another key that the official RCP checker takes for that word's own record."""
-    for word in RAW_TEXT_KEYS:
-        if event.key != word and word in event.text:
-            yield word
 
 
 def _why(error: ValueError | RecursionError) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.regular_files import is_regular
 from stage.errors import InputError
+from stage.limits.regular_files import is_regular
 
 MOST_BYTES = 512 << 20
 """A step takes 400 bytes: a million of them."""

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.mllog import as_number, read_log
+from benchmark.results.mllog import read_log
 from benchmark.results.recorded_events import RecordedEvent, last_note, read_events
-from benchmark.results.regular_files import children, is_regular, read_regular
+from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import RunSummary, summarize
 from stage.errors import InputError
+from stage.limits.regular_files import children, is_regular, read_regular
 
 MOST_CONFIG_BYTES = 1 << 20
 

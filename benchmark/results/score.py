@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator_named
-from benchmark.results.regular_files import read_regular
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
+from stage.limits.regular_files import read_regular
 
 MOST_CONFIG_BYTES = 1 << 20
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.regular_files import UnfitFile, read_regular
+from stage.limits.regular_files import UnfitFile, read_regular
 
 MOST_BYTES = 1 << 20
 MOST_COUNT = 10**9

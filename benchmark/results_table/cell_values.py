@@ -8,8 +8,8 @@ import datetime
 import re
 from typing import Any
 
-from benchmark.results.mllog import as_number
 from benchmark.results.printable import shortened
+from benchmark.results.result_log import as_number
 from benchmark.results_table.columns import Kind
 
 MOST_CHARACTERS = 32_000

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.mllog import as_number
+from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import RunScore, Score, middle_run
 from benchmark.results.subjects import ResultSet

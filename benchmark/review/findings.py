@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from benchmark.results.mllog import LogEvent
 from benchmark.results.printable import printable, shortened
+from benchmark.results.result_log import LogEvent
 from benchmark.results.run_summary import RunSummary
 from benchmark.review.reviewer_words import family_question, public_rules, question_to_submitter
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, settings
-from benchmark.results.regular_files import UnfitFile, read_regular, walk
 from benchmark.results.subjects import NEWEST_RULESET
 from benchmark.results.system_description import MOST_BYTES
 from benchmark.review.findings import Finding
@@ -28,6 +27,7 @@ from benchmark.submission.provenance import copy_code, notes_on_origin, require_
 from benchmark.submission.system_fields import marked_fields
 from stage.errors import InputError
 from stage.git import commit_of
+from stage.limits.regular_files import UnfitFile, read_regular, walk
 from stage.publish import published_folder
 
 IMPLEMENTATION = "pytorch"

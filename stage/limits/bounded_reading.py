@@ -1,12 +1,11 @@
 """Small files of anybody's, read so that none of them can stop, fill or crash a program."""
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
+from stage.limits.regular_files import UnfitFile, read_regular
 
 LARGEST_JSON = 1 << 26
 """Bytes; a manifest of 1,024 shards has 300 kB, a checkpoint's index some MB."""
@@ -26,17 +25,10 @@ def read_small_json(path: Path, largest: int = LARGEST_JSON) -> Any:
 def read_bounded(path: Path, largest: int) -> bytes:
     """All of a file. Never waits, as reading a pipe would.
 
-    Raises FileNotFoundError where there is none, InputError for what is no regular file or has more than ``largest``
-    bytes.
+    Raises OSError where it cannot be opened or read, InputError for what is no regular file or has more than
+    ``largest`` bytes.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        state = os.fstat(handle)
-        if not stat.S_ISREG(state.st_mode):
-            raise InputError(f"{path}: not a regular file")
-        if state.st_size > largest:
-            raise InputError(f"{path}: {state.st_size:,} bytes, of which at most {largest:,} are read")
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            return file.read(largest)
-    finally:
-        os.close(handle)
+        return read_regular(path, largest)
+    except UnfitFile as unfit:
+        raise InputError(f"{path}: {unfit}") from unfit

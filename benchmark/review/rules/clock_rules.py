@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from benchmark.results.judged import GPT3
-from benchmark.results.mllog import LogEvent
+from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
 
 INIT_LIMIT_S = {"closed": 30 * 60, "open": 240 * 60}

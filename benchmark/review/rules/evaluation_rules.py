@@ -6,7 +6,7 @@ Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.5, 7.8.
 from collections.abc import Iterator
 
 from benchmark.results.judged import GPT3
-from benchmark.results.mllog import LogEvent
+from benchmark.results.result_log import LogEvent
 from benchmark.results.run_summary import LoggedEvaluation
 from benchmark.review.findings import Deviation, Run, at
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchmark.results.mllog import LogEvent
+from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
 from benchmark.review.rules.key_rules import EXACTLY_ONE
 

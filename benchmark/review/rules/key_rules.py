@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmark.results.judged import GPT3, Judged
-from benchmark.results.mllog import as_number, misleading_words
 from benchmark.results.printable import shortened
+from benchmark.results.result_log import as_number, misleading_words
 from benchmark.review.findings import Deviation, Run, at
 
 CONFIGURATION = (

@@ -10,7 +10,7 @@ from benchmark.drills.catalogue.drill import Drill
 from benchmark.drills.drill_result import detection_s, judge, log_problems, lost_steps, next_loss_s, outcome_of, unequal
 from benchmark.drills.drilled_run import Ended
 from benchmark.drills.faults import Fault
-from benchmark.results.mllog import LogEvent
+from benchmark.results.result_log import LogEvent
 from benchmark.supervision.incidents import Incident
 from benchmark.supervision.next_attempt import Decision, PastAttempt
 

@@ -1,21 +1,11 @@
 """The tolerant reader of result files; what each damage to a line is called is in tests/benchmark/review."""
 
-import math
 from pathlib import Path
 
 import pytest
 
 from benchmark.results import mllog
-from benchmark.results.mllog import (
-    MOST_BYTES,
-    MOST_PROBLEMS,
-    as_number,
-    lines_by_number,
-    misleading_words,
-    parse_log,
-    read_log,
-)
-from tests.benchmark.review.fixture import as_text, records
+from benchmark.results.mllog import MOST_BYTES, MOST_PROBLEMS, lines_by_number, parse_log, read_log
 
 RECORD = '{"key": "seed", "value": 7, "time_ms": 1, "event_type": "POINT_IN_TIME", "metadata": {"epoch_num": 8}}'
 
@@ -31,37 +21,6 @@ def test_records_are_read_from_among_other_programs_lines() -> None:
     assert (log.events[0].number, log.events[0].tokens, log.events[0].text) == (7, 8, RECORD)
 
 
-def test_values_by_key() -> None:
-    log = parse_log(Path("x"), as_text(records(7, evaluations=3)).encode())
-    assert (log.value("seed"), log.number("seed"), log.text("seed")) == (7, 7, None)
-    assert (log.text("opt_name"), log.number("opt_name")) == ("adam", None)
-    assert (log.value("nothing"), log.first("nothing"), log.last("nothing"), log.all("nothing")) == (None,) * 3 + ((),)
-    first, last = log.first("eval_accuracy"), log.last("eval_accuracy")
-    assert first is not None
-    assert last is not None
-    assert (first.line, last.line) == (31, 41)
-    assert len(log.all("eval_accuracy")) == 3
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        (3, 3),
-        (2.5, 2.5),
-        (True, None),
-        ("3", None),
-        (None, None),
-        (math.nan, None),
-        (math.inf, None),
-        (10**400, None),
-        (10**300, 1e300),
-    ],
-    ids=repr,
-)
-def test_numbers_are_finite_and_no_booleans(value: object, number: float | None) -> None:
-    assert as_number(value) == number
-
-
 def test_problems_are_told_up_to_a_number() -> None:
     log = parse_log(Path("x"), b":::MLLOG {\n" * (MOST_PROBLEMS + 5))
     assert len(log.problems) == MOST_PROBLEMS + 1
@@ -73,12 +32,6 @@ def test_event_type_that_is_none_loses_no_record() -> None:
     log = parse_log(Path("x"), f":::MLLOG {RECORD.replace('POINT_IN_TIME', 'LATER')}\n".encode())
     (problem,) = log.problems
     assert (len(log.events), problem.fatal, problem.found) == (1, False, "event_type 'LATER'")
-
-
-def test_words_of_other_records() -> None:
-    text = RECORD.replace('"seed"', '"micro_global_batch_size"').replace("epoch_num", "eval_error")
-    (event,) = parse_log(Path("x"), f":::MLLOG {text}\n".encode()).events
-    assert list(misleading_words(event)) == ["eval_error", "global_batch_size"]
 
 
 def test_file_too_large_is_not_read(tmp_path: Path) -> None:

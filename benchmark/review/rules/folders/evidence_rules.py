@@ -15,11 +15,11 @@ from benchmark.evidence.chain_links import EVIDENCE, Chain
 from benchmark.evidence.companion import CONFIG, Companion, read_companion, read_config
 from benchmark.evidence.evidence_checks import check_evidence
 from benchmark.evidence.mismatch import Mismatch
-from benchmark.results.regular_files import is_regular
 from benchmark.results.subjects import BENCHMARK, ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run
 from checksums.md5_list import read_list
 from stage.errors import InputError
+from stage.limits.regular_files import is_regular
 
 FOLDER = "evidence"
 """In benchmarks/gpt3/implementations/SYSTEM of a package, with a folder for each result."""

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.results.mllog import ResultLog, as_number, read_log
-from benchmark.results.regular_files import children, is_folder, is_regular
+from benchmark.results.mllog import read_log
+from benchmark.results.result_log import ResultLog, as_number
 from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run
 from benchmark.review.rules.folders.result_folder_rules import POWER
 from model.flops import train_flops_per_token
+from stage.limits.regular_files import children, is_folder, is_regular
 
 MOST_NODES = 4096
 PAUSE = 0.02

@@ -9,10 +9,10 @@ from pathlib import Path
 from mlperf_logging.benchmark_meta import get_allowed_benchmarks
 
 from benchmark.results.mllog import TOKEN
-from benchmark.results.regular_files import Entry, is_regular, read_regular
 from benchmark.results.subjects import BENCHMARK, SCALING, ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.set_rules import RUNS
+from stage.limits.regular_files import Entry, is_regular, read_regular
 
 PARAMETERS = "package_checker_params"
 BYPASSES = ("rcp-bypass", "seed-checker-bypass", "rcp-bert-train-samples")

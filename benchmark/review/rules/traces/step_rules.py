@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmark.results.judged import GPT3
-from benchmark.results.mllog import as_number
+from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import LOSS, VALIDATION_TIMING, Tracked, tracked
 from benchmark.review.findings import Deviation, Run, at
 from benchmark.review.rules.copy_rules import OWN_RUN

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 
 from benchmark.results.judged import GPT3
-from benchmark.results.mllog import as_number
+from benchmark.results.result_log import as_number
 from benchmark.review.findings import Deviation, Run, at
 
 MORE_MS = 1_000
