@@ -1,12 +1,13 @@
 """Logs whose records were edited, mixed, hidden or encoded so that people and tools read different things."""
 
+import gzip
 from collections.abc import Callable
 from typing import Any
 
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import Record
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
-from tests.benchmark.review.trials.trial_table import TrialTable
+from tests.benchmark.review.trials.trial_table import Change, TrialTable
 
 cheat = TrialTable()
 CYRILLIC_E = "\u0435"
@@ -27,6 +28,42 @@ def insert(
 
 def rename(log: Log, key: str, new: str, number: int = 0) -> None:
     log.records[log.place(key, number)]["key"] = new
+
+
+def added(key: str, *values: Any) -> Change:
+    """Records of their own in every run, before its clock starts."""
+
+    def change(one: SubmissionOnTrial) -> None:
+        for log in one.logs:
+            for value in values:
+                insert(log, "init_stop", key, value)
+
+    return change
+
+
+def in_one_run(key: str, value: Any, number: int = 0) -> Change:
+    """Another value in one of the key's records."""
+    return lambda one: one.logs[0].set(key, value, number)
+
+
+def in_all_runs(**values: Any) -> Change:
+    """Other values, by key."""
+    return lambda one: one.each(lambda log: [log.set(key, value) for key, value in values.items()])
+
+
+def submitter(renamed: Callable[[str], str]) -> Change:
+    """By another name in the logs than the package's."""
+    return lambda one: one.each(lambda log: log.set("submission_org", renamed(one.org)))
+
+
+def in_one_file(change: Callable[[bytes], bytes]) -> Change:
+    return lambda one: one.log_bytes(change, (1,))
+
+
+def _ended_by(content: bytes, end: bytes) -> bytes:
+    """With another end of the 40th line."""
+    lines = content.split(b"\n")
+    return b"\n".join(lines[:40]) + end + b"\n".join(lines[40:])
 
 
 def block(log: Log, number: int) -> slice:
@@ -127,14 +164,8 @@ def _capitals(one: SubmissionOnTrial) -> None:
     insert(one.logs[0], "init_stop", "RUN_START")
 
 
-@cheat("a seed that is true", "rejected")
-def _true_seed(one: SubmissionOnTrial) -> None:
-    one.logs[0].set("seed", True)
-
-
-@cheat("a batch size that is true", "rejected")
-def _true_batch(one: SubmissionOnTrial) -> None:
-    one.logs[0].set("global_batch_size", True)
+cheat("a seed that is true", "rejected")(in_one_run("seed", True))
+cheat("a batch size that is true", "rejected")(in_one_run("global_batch_size", True))
 
 
 @cheat("tokens of an evaluation as text", "rejected")
@@ -148,19 +179,9 @@ def _infinite_tokens(one: SubmissionOnTrial) -> None:
     one.logs[0].metadata("eval_accuracy", 4, epoch_num=float("inf"))
 
 
-@cheat("a value that is infinite", "rejected")
-def _infinite(one: SubmissionOnTrial) -> None:
-    one.logs[0].set("eval_accuracy", float("-inf"), 5)
-
-
-@cheat("a value that is true", "rejected")
-def _true_value(one: SubmissionOnTrial) -> None:
-    one.logs[0].set("eval_accuracy", True, 5)
-
-
-@cheat("a value in a list", "rejected")
-def _listed(one: SubmissionOnTrial) -> None:
-    one.logs[0].set("eval_accuracy", [2.7], 5)
+cheat("a value that is infinite", "rejected")(in_one_run("eval_accuracy", float("-inf"), 5))
+cheat("a value that is true", "rejected")(in_one_run("eval_accuracy", True, 5))
+cheat("a value in a list", "rejected")(in_one_run("eval_accuracy", [2.7], 5))
 
 
 @cheat("first_epoch_num 0 in every block", "asked")
@@ -201,46 +222,14 @@ def _true_status(one: SubmissionOnTrial) -> None:
     one.logs[0].metadata("run_stop", status=True)
 
 
-@cheat("number of layers twice, the second one 48", "rejected")
-def _second_layers(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        insert(log, "init_stop", "num_layers", 96)
-        insert(log, "init_stop", "num_layers", 48)
-
-
-@cheat("a smaller model under the key of another framework", "rejected")
-def _other_key(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "emb_dim", 8192))
-
-
-@cheat("number of parameters 13e9", "rejected")
-def _parameters(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "model_parameters", 13_000_000_000))
-
-
-@cheat("a pruned or sparse model, as its own key says", "asked")
-def _sparse(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "weight_sparsity", "2:4"))
-
-
-@cheat("dropout under the key of another framework", "rejected")
-def _other_dropout(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "dropout_rate", 0.1))
-
-
-@cheat("dataset other than C4 in a key of its own", "asked")
-def _dataset(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "dataset", "the_pile"))
-
-
-@cheat("another optimizer in a key of its own", "asked")
-def _optimizer(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "optimizer", "shampoo"))
-
-
-@cheat("evaluations every fourth of the documents, in a key of its own", "asked")
-def _eval_steps(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: insert(log, "init_stop", "limit_val_batches", 0.25))
+cheat("number of layers twice, the second one 48", "rejected")(added("num_layers", 96, 48))
+cheat("a smaller model under the key of another framework", "rejected")(added("emb_dim", 8192))
+cheat("number of parameters 13e9", "rejected")(added("model_parameters", 13_000_000_000))
+cheat("a pruned or sparse model, as its own key says", "asked")(added("weight_sparsity", "2:4"))
+cheat("dropout under the key of another framework", "rejected")(added("dropout_rate", 0.1))
+cheat("dataset other than C4 in a key of its own", "asked")(added("dataset", "the_pile"))
+cheat("another optimizer in a key of its own", "asked")(added("optimizer", "shampoo"))
+cheat("evaluations every fourth of the documents, in a key of its own", "asked")(added("limit_val_batches", 0.25))
 
 
 @cheat("configuration logged again behind run_stop, with another batch size", "rejected")
@@ -249,16 +238,10 @@ def _again_late(one: SubmissionOnTrial) -> None:
     log.records.append(log.copied(log.place("global_batch_size"), value=512, time_ms=log.records[-1]["time_ms"]))
 
 
-@cheat("decay steps 0 and warm-up 0", "rejected")
-def _no_schedule(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        log.set("opt_learning_rate_warmup_steps", 0)
-        log.set("opt_learning_rate_decay_steps", 0)
-
-
-@cheat("batch size that is no multiple of anything", "asked")
-def _odd_batch(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("global_batch_size", 2049))
+cheat("decay steps 0 and warm-up 0", "rejected")(
+    in_all_runs(opt_learning_rate_warmup_steps=0, opt_learning_rate_decay_steps=0)
+)
+cheat("batch size that is no multiple of anything", "asked")(in_all_runs(global_batch_size=2049))
 
 
 @cheat("the seed only in metadata, the value the same in all runs", "rejected")
@@ -268,9 +251,7 @@ def _seed_in_metadata(one: SubmissionOnTrial) -> None:
         log.metadata("seed", step=number)
 
 
-@cheat("seed of 400 digits", "rejected")
-def _long_seed(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("seed", 10**400))
+cheat("seed of 400 digits", "rejected")(in_all_runs(seed=10**400))
 
 
 @cheat("negative seeds one after the other", "asked")
@@ -285,63 +266,23 @@ def _wrapped(one: SubmissionOnTrial) -> None:
         log.set("seed", 77 + (number << 32))
 
 
-@cheat("submitter with a zero-width blank in the logs", "asked")
-def _zero_width(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("submission_org", f"{one.org}\u200b"))
-
-
-@cheat("submitter with a Cyrillic letter in the logs", "asked")
-def _cyrillic(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("submission_org", one.org.replace("o", "\u043e").replace("A", "\u0410")))
-
-
-@cheat("platform written from right to left", "asked")
-def _bidi(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("submission_platform", "\u202etxt.46n"))
-
-
-@cheat("submitter with blanks around it", "asked")
-def _blanks(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("submission_org", f" {one.org} "))
-
-
-def _encoded(encoding: str) -> Callable[[bytes], bytes]:
-    return lambda content: content.decode().encode(encoding)
-
-
-@cheat("log in UTF-16", "rejected")
-def _utf16(one: SubmissionOnTrial) -> None:
-    one.log_bytes(_encoded("utf-16"), (1,))
-
-
-@cheat("log compressed under the name of a text", "rejected")
-def _compressed(one: SubmissionOnTrial) -> None:
-    import gzip
-
-    one.log_bytes(gzip.compress, (1,))
-
-
-@cheat("log with zeros between the letters of one record", "rejected")
-def _zeros(one: SubmissionOnTrial) -> None:
-    one.log_bytes(lambda content: content.replace(b'"run_stop"', b'"run\x00_stop"'), (1,))
-
-
-@cheat("a vertical tab instead of line ends in the middle", "rejected")
-def _vertical(one: SubmissionOnTrial) -> None:
-    def change(content: bytes) -> bytes:
-        lines = content.split(b"\n")
-        return b"\n".join(lines[:40]) + b"\x0b" + b"\n".join(lines[40:])
-
-    one.log_bytes(change, (1,))
-
-
-@cheat("a separator that only some readers take for a line end", "rejected")
-def _separator(one: SubmissionOnTrial) -> None:
-    def change(content: bytes) -> bytes:
-        lines = content.split(b"\n")
-        return b"\n".join(lines[:40]) + b"\xc2\x85" + b"\n".join(lines[40:])
-
-    one.log_bytes(change, (1,))
+cheat("submitter with a zero-width blank in the logs", "asked")(submitter(lambda org: f"{org}\u200b"))
+cheat("submitter with a Cyrillic letter in the logs", "asked")(
+    submitter(lambda org: org.replace("o", "\u043e").replace("A", "\u0410"))
+)
+cheat("platform written from right to left", "asked")(in_all_runs(submission_platform="\u202etxt.46n"))
+cheat("submitter with blanks around it", "asked")(submitter(lambda org: f" {org} "))
+cheat("log in UTF-16", "rejected")(in_one_file(lambda content: content.decode().encode("utf-16")))
+cheat("log compressed under the name of a text", "rejected")(in_one_file(gzip.compress))
+cheat("log with zeros between the letters of one record", "rejected")(
+    in_one_file(lambda content: content.replace(b'"run_stop"', b'"run\x00_stop"'))
+)
+cheat("a vertical tab instead of line ends in the middle", "rejected")(
+    in_one_file(lambda content: _ended_by(content, b"\x0b"))
+)
+cheat("a separator that only some readers take for a line end", "rejected")(
+    in_one_file(lambda content: _ended_by(content, b"\xc2\x85"))
+)
 
 
 @cheat("value that readers of JSON take for different numbers", "rejected")
