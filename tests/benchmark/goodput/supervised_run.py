@@ -123,3 +123,38 @@ def killed_and_hung(folder: Path) -> Path:
         run.step()
     run.evaluate(2.43)
     return run.finish()
+
+
+def ended_by_devices(folder: Path, *, save_steps: int) -> SupervisedRun:
+    """A run in its fourth attempt: a device failed in each of three, just after the fourth of their checkpoints."""
+    run = SupervisedRun(folder)
+    run.launch()
+    for _ in range(3):
+        for _ in range(4):
+            for _ in range(save_steps):
+                run.step()
+            run.save()
+            run.written()
+        run.incident("device", "Xid 79")
+        run.ended(70, "again", "")
+        run.launch(resumed_at=run.steps)
+    return run
+
+
+def second_did_not_meet(folder: Path, *, opened_log: bool) -> Path:
+    """A run of three attempts: the processes of the second never met, whether rank 0 had opened the log or not."""
+    run = SupervisedRun(folder)
+    run.launch()
+    run.step()
+    run.ended(70, "again", "")
+    run.wait(5)
+    run.number += 1
+    if opened_log:
+        run.emit("environment", {}, mlperf=False)
+        run.wait(5)
+    run.incident("meeting", "not reachable")
+    run.ended(2, "again", "the processes did not meet")
+    run.wait(5)
+    run.launch()
+    run.step()
+    return run.finish()

@@ -7,7 +7,7 @@ import pytest
 
 from benchmark.goodput.goodput_text import format_ledger, goodput
 from benchmark.goodput.ledger import read_ledger
-from tests.benchmark.goodput.supervised_run import SupervisedRun, killed_and_hung
+from tests.benchmark.goodput.supervised_run import SupervisedRun, ended_by_devices, killed_and_hung
 from tests.benchmark.report.runs import write_run
 from tests.support import assert_refused, command
 
@@ -59,16 +59,7 @@ def test_json_adds_up(tmp_path: Path) -> None:
 
 
 def test_rate_of_failures_and_remarks_are_sentences(tmp_path: Path) -> None:
-    run = SupervisedRun(tmp_path / "run")
-    run.launch()
-    for _ in range(3):
-        for _ in range(4):
-            run.step()
-            run.save()
-            run.written()
-        run.incident("device", "Xid 79")
-        run.ended(70, "again", "")
-        run.launch(resumed_at=run.steps)
+    run = ended_by_devices(tmp_path / "run", save_steps=1)
     run.step()
     shown = format_ledger(read_ledger(run.end()))
     assert "  expected at this failure rate: " in shown

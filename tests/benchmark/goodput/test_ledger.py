@@ -10,7 +10,7 @@ from benchmark.goodput.ledger import GoodputLedger, as_utc, device_hours, make_l
 from benchmark.goodput.recorded_attempts import RecordedAttempt
 from benchmark.results.recorded_events import RecordedEvent
 from stage.errors import InputError
-from tests.benchmark.goodput.supervised_run import SupervisedRun, killed_and_hung
+from tests.benchmark.goodput.supervised_run import SupervisedRun, ended_by_devices, killed_and_hung
 from tests.benchmark.goodput.test_wall_time import recorded
 from tests.benchmark.report.runs import START_MS, MadeRun, restarted_run, write_run
 
@@ -147,17 +147,7 @@ def test_clock_that_went_back_is_named(tmp_path: Path) -> None:
 
 
 def test_rate_of_failures_is_told_from_the_third_on(tmp_path: Path) -> None:
-    run = SupervisedRun(tmp_path / "run")
-    run.launch()
-    for _ in range(3):
-        for _ in range(4):
-            run.step()
-            run.step()
-            run.save()
-            run.written()
-        run.incident("device", "Xid 79")
-        run.ended(70, "again", "")
-        run.launch(resumed_at=run.steps)
+    run = ended_by_devices(tmp_path / "run", save_steps=2)
     for _ in range(4):
         run.step()
     expected = read_ledger(run.finish()).expected

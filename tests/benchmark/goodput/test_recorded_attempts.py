@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmark.goodput.recorded_attempts import Cause, RecordedAttempt, recorded_attempts
 from benchmark.results.recorded_events import read_events
 from benchmark.supervision.attempt_folder import attempt_path
-from tests.benchmark.goodput.supervised_run import HOSTS, SupervisedRun, killed_and_hung
+from tests.benchmark.goodput.supervised_run import HOSTS, killed_and_hung, second_did_not_meet
 from tests.benchmark.report.runs import START_MS, MadeRun, restarted_run, write_run
 
 
@@ -35,18 +35,7 @@ def test_folders_and_events_are_brought_together(tmp_path: Path) -> None:
 
 
 def test_attempt_that_never_opened_the_log_has_its_place(tmp_path: Path) -> None:
-    run = SupervisedRun(tmp_path / "run")
-    run.launch()
-    run.step()
-    run.ended(70, "again", "")
-    run.wait(5)
-    run.number += 1
-    run.incident("meeting", "not reachable")
-    run.ended(2, "again", "the processes did not meet")
-    run.wait(5)
-    run.launch()
-    run.step()
-    first, second, third = attempts_of(run.finish())
+    first, second, third = attempts_of(second_did_not_meet(tmp_path / "run", opened_log=False))
     assert [first.name, second.name, third.name] == ["0001", "0002", "0003"]
     assert not second.events
     assert second.events.start == third.events.start
@@ -56,20 +45,7 @@ def test_attempt_that_never_opened_the_log_has_its_place(tmp_path: Path) -> None
 
 def test_attempt_that_failed_before_its_note_is_known_by_its_order(tmp_path: Path) -> None:
     """Rank 0 opened the log, but the processes never met."""
-    run = SupervisedRun(tmp_path / "run")
-    run.launch()
-    run.step()
-    run.ended(70, "again", "")
-    run.wait(5)
-    run.number += 1
-    run.emit("environment", {}, mlperf=False)
-    run.wait(5)
-    run.incident("meeting", "not reachable")
-    run.ended(2, "again", "the processes did not meet")
-    run.wait(5)
-    run.launch()
-    run.step()
-    first, second, third = attempts_of(run.finish())
+    first, second, third = attempts_of(second_did_not_meet(tmp_path / "run", opened_log=True))
     assert [first.name, second.name, third.name] == ["0001", "0002", "0003"]
     assert (len(second.events), second.status) == (1, 2)
 
