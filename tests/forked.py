@@ -20,9 +20,15 @@ PRELOADED = (
     "benchmark.drills.injector",
     "benchmark.review.verdict",
     "benchmark.config.run_options",
-    "checkpoint_convert.__main__",
+    "benchmark.commands.command_table",
+    "checkpoint_convert.commands.conversion_commands",
+    "checkpoint_convert.commands.export_commands",
+    "checkpoint_convert.commands.inspection_commands",
     "checksums.__main__",
-    "data_prep.__main__",
+    "data_prep.commands.dataset_commands",
+    "data_prep.commands.preparation_commands",
+    "data_prep.commands.text_commands",
+    "typeguard",  # as tyro does when it reads a command line
     "torch._dynamo",  # PyTorch imports it when the first module is made
     "tests.benchmark.tiny",
     "tests.unsynced",
