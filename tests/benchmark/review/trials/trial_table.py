@@ -8,7 +8,7 @@ from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 
 Due = Literal["rejected", "asked", "kept"]
 """rejected: an error; asked: at least a question that the submission as it was does not raise; kept: no error."""
-Change = Callable[[SubmissionOnTrial], None]
+Change = Callable[[SubmissionOnTrial], object]
 
 
 @dataclass(frozen=True)
