@@ -1,6 +1,7 @@
 """Blocks of documents to token ids, written as a part."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -12,7 +13,7 @@ from data_prep.preprocessing.shard_parts import BlockRecord, Method, Part, PartR
 from data_prep.preprocessing.user_filter import UserFilter
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from stage.errors import InputError
-from stage.publish import finish, own_partial_path
+from stage.publish import own_partial_path, sync_all
 
 
 class PartWriter:
@@ -78,8 +79,9 @@ def writing_part(part: Part, encoder: FastTokenizer, user_filter: UserFilter | N
     try:
         with partials[0].open("wb") as ids, partials[1].open("wb") as sizes:
             yield PartWriter(part, encoder, user_filter, ids, sizes)
+        sync_all(partials)
         for path, partial in zip(finals, partials, strict=True):
-            finish(path, partial)
+            os.replace(partial, path)  # the record, which comes after them, brings all three names to the disk
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise

@@ -15,10 +15,17 @@ HEAD_BYTES = 1 << 12
 def require_apart(output: Path, inputs: Sequence[Path]) -> None:
     """Raise InputError where writing ``output`` would remove or change an input: where it is one, holds one, or lies in
     a folder that is one, under whatever name (links, mounts)."""
+    found: dict[Path, tuple[int, int] | str] = {}  # many inputs lie in the same folders
+
+    def identity(path: Path) -> tuple[int, int] | str:
+        if path not in found:
+            found[path] = _identity(path)
+        return found[path]
+
     for source in inputs:
-        if any(_same(output, place) for place in _with_parents(source)):
+        if any(identity(output) == identity(place) for place in _with_parents(source)):
             raise InputError(f"{output}: holds the input {source}; choose another output")
-        if source.is_dir() and any(_same(source, place) for place in _with_parents(output)):
+        if source.is_dir() and any(identity(source) == identity(place) for place in _with_parents(output)):
             raise InputError(f"{output}: lies in the input {source}; choose another output")
 
 
@@ -112,8 +119,10 @@ def _with_parents(path: Path) -> Iterator[Path]:
     yield from real.parents
 
 
-def _same(one: Path, other: Path) -> bool:
+def _identity(path: Path) -> tuple[int, int] | str:
+    """What a file or folder is on this machine, or where one that is not there would be."""
     try:
-        return one.samefile(other)
-    except OSError:  # one of them is not there
-        return os.path.realpath(one) == os.path.realpath(other)
+        found = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino

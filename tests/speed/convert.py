@@ -1,10 +1,12 @@
 """How fast a checkpoint is converted, against copying its result and against loading whole arrays, in one run.
 
-python -m tests.speed.convert FOLDER [--layers 3] [--hidden 2048] [--repeat 2]
+python -m tests.speed.convert FOLDER [--layers 2] [--hidden 2048] [--repeat 5]
 
-Makes random PAXML checkpoints of about 2 GB in FOLDER, with and without gzip. Each side is a
-fresh process; the best of the repetitions counts. "Whole arrays" is what the reference's converter does: read an array,
-reorder it in memory, write it. Then the memory of a checkpoint four times as deep, with chunks of the same size.
+Makes random PAXML checkpoints of about 1.5 GB in FOLDER, with and without gzip. Each side is a fresh process, after
+which what it wrote is on the disk; they take turns, and ratios are those of neighbours. A conversion also takes MD5
+sums, so it is compared with copying its result, and with copying and md5sum of the copy, one after the other. "Whole
+arrays", once, is what the reference's converter does: read an array, reorder it in memory, write it. Then the memory of
+a checkpoint four times as deep, with chunks of the same size. Four minutes on a machine that does nothing else.
 """
 
 import argparse
@@ -16,6 +18,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -78,30 +81,40 @@ def make(folder: Path, layers: int, hidden: int, *, compress: bool = True, layer
 
 
 def compare(folder: Path, source: Path, dtype: str, packed: str, repeat: int) -> None:
-    """All sides in turn, and their best."""
-    runs: dict[str, list[Measured]] = {"convert": [], "cp -r": [], "whole arrays": []}
+    """All sides in turn, and the medians of what they took in times of ``cp -r``."""
+    out, copy = folder / "out", folder / "copy"
+    converted, copied, summed, cpu_s = [], [], [], []
     for _ in range(repeat):
-        shutil.rmtree(folder / "out", ignore_errors=True)
-        runs["convert"].append(convert(source, folder / "out", dtype))
-        shutil.rmtree(folder / "copy", ignore_errors=True)
-        runs["cp -r"].append(run("cp", "-r", folder / "out", folder / "copy"))
-        shutil.rmtree(folder / "whole", ignore_errors=True)
-        runs["whole arrays"].append(run(sys.executable, "-m", "tests.speed.convert", folder, "--whole-arrays", dtype))
-    size = sum(path.stat().st_size for path in (folder / "out").rglob("*"))
-    best = {name: min(measured, key=lambda one: one.wall_s) for name, measured in runs.items()}
-    copy = best["cp -r"].wall_s
-    print(f"{dtype} from chunks that are {packed}: {size / 1e9:.2f} GB written, synced; best of {repeat}")
-    for name, one in best.items():
-        times = f"{one.wall_s:6.2f} s = {one.wall_s / copy:.2f} times cp -r, {one.cpu_s:6.2f} s of CPU"
-        print(f"  {name:13} {times}, {one.peak_mib:6.0f} MiB at most", flush=True)
+        shutil.rmtree(out, ignore_errors=True)
+        ours = convert(source, out, dtype)
+        shutil.rmtree(copy, ignore_errors=True)
+        copying = run("cp", "-r", out, copy)
+        summing = run("find", copy, "-type", "f", "-exec", "md5sum", "{}", "+")
+        converted.append(ours.wall_s / copying.wall_s)
+        summed.append(ours.wall_s / (copying.wall_s + summing.wall_s))
+        copied.append(copying.wall_s)
+        cpu_s.append(ours.cpu_s)
+    shutil.rmtree(folder / "whole", ignore_errors=True)
+    whole = run(sys.executable, "-m", "tests.speed.convert", folder, "--whole-arrays", dtype)
+    size = sum(path.stat().st_size for path in out.rglob("*"))
+    print(f"{dtype} from chunks that are {packed}: {size / 1e9:.2f} GB written, synced; medians of {repeat}")
+    print(f"  convert: {spread(converted)} times cp -r, {spread(summed)} times cp -r and md5sum, ", end="")
+    print(f"{spread(cpu_s)} s of CPU, {ours.peak_mib:.0f} MiB at most")
+    print(f"  cp -r: {size / median(copied) / 1e6:.0f} MB/s", end="")
+    print(f"; whole arrays {whole.wall_s / median(copied):.2f} times cp -r, ", end="")
+    print(f"{whole.cpu_s:.2f} s of CPU, {whole.peak_mib:.0f} MiB at most", flush=True)
+
+
+def spread(values: list[float]) -> str:
+    return f"{median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--hidden", type=int, default=2048)
-    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--whole-arrays", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     folder = chosen.folder.resolve()

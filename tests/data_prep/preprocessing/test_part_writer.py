@@ -1,6 +1,7 @@
 """Blocks to token ids: end-of-document tokens, and what a part says of itself."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -45,3 +46,33 @@ def test_a_tokenizer_without_such_a_token(tmp_path: Path) -> None:
             [tmp_path / "x.json"], tmp_path / "m.model", tmp_path / "x", workers=1, reading=Reading(append_eod=True)
         )
     assert not (tmp_path / "x.parts").exists()
+
+
+def test_both_files_are_on_the_disk_before_any_has_its_name(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And their names, before the record, which makes the part whole, is said to be there."""
+    seen: list[str] = []
+    sync, replace = os.fsync, os.replace
+    folder = tmp_path / "x.parts"
+
+    def fsync(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path == folder:
+            seen.append("sync folder")
+        elif path.parent == folder and path.suffix == ".partial":
+            seen.append(f"sync {path.name.split('.')[2]}")
+        sync(handle)
+
+    def replaced(old: Path, new: Path) -> None:
+        if Path(new).parent == folder:
+            seen.append(f"name {Path(new).suffix.removeprefix('.')}")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replaced)
+    (tmp_path / "x.json").write_text('{"text": "tree"}\n')
+    preprocess([tmp_path / "x.json"], tokenizer, tmp_path / "x", workers=1)
+    made = seen[: seen.index("name json") + 2]
+    assert sorted(made[:2]) == ["sync bin", "sync sizes"]
+    assert made[2:] == ["name bin", "name sizes", "sync json", "name json", "sync folder"]
