@@ -22,6 +22,7 @@ from benchmark.planning.run_plans.plan_options import (
 from benchmark.planning.run_plans.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plans.run_length import RunLength, run_length, tokens_to_target, validation_tokens
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in, values_of
+from benchmark.planning.step_model.nearly_full import WARNING, nearly_full, widened
 from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.step_interval import Influence, StepInterval, predict_step
@@ -135,9 +136,9 @@ def make_plan(
         if missing is not None:
             return _without_time(config, examined, options, missing, step_flops)
         changed = apply_what_if(options.what_if, planned_workload(config, options), constants)
-        predicted = predict_step(changed.work, changed.constants)
+        predicted = widened(predict_step(changed.work, changed.constants), changed.work)
         step_s, interval = predicted.step_s, (predicted.low_s, predicted.high_s)
-        why = _whence(predicted, options, constants)
+        why = _whence(predicted, options, constants) + (f"; {WARNING}" if nearly_full(changed.work) else "")
         sequences = None if table[0] is None else table[0] // config.benchmark.model.seq_length
         values = values_of(changed.constants)
         evaluation_s = None if sequences is None else simulate_evaluation(changed.work, values, sequences)
@@ -281,7 +282,7 @@ def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str,
         if tokens is None:
             continue
         changed = apply_what_if(options.what_if, planned_workload(other, options), constants)
-        step = predict_step(changed.work, changed.constants)
+        step = widened(predict_step(changed.work, changed.constants), changed.work)
         sequences = tokens // benchmark.model.seq_length
         evaluation_s = simulate_evaluation(changed.work, values_of(changed.constants), sequences)
         length = run_length(other, benchmark.expected_steps * other.tokens_per_step, step.step_s, evaluation_s)
