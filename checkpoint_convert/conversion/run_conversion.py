@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,8 +127,10 @@ def run_conversion(
             at_the_end()
             work.journal.sync()
             return Converted(_bytes_of(work, names), len(names), resumed, time.monotonic() - started)
-        names = run_jobs(jobs, work.files, work.journal)
-        listing = _verified_listing(work, names, _written(work.files, conversion.small_files()))
+        with ThreadPoolExecutor(1) as beside:  # importing PyTorch takes a second or two
+            small_files = beside.submit(conversion.small_files)
+            names = run_jobs(jobs, work.files, work.journal)
+        listing = _verified_listing(work, names, _written(work.files, small_files.result()))
         read = _record_of_source(source)
         files.require_unchanged()
         at_the_end()

@@ -1,8 +1,6 @@
 """The two small files beside the arrays: ``metadata.json`` and ``common.pt`` (docs/facts/reference.md f.3)."""
 
 import io
-import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +23,16 @@ PARAM_GROUP: dict[str, Any] = {
     "step": 4000,
 }
 
-TORCH_RECORDS = {"byteorder": b"little", "version": b"3\n"}
-"""What ``torch.load`` wants to know of a file besides its content."""
-
 
 def common_files(dtype: str, step: int | None = None) -> dict[str, bytes]:
     """Both files by name; ``step`` is Adam's, None the benchmark's. A ``bf16`` checkpoint nests the optimizer one level
     deeper."""
+    import torch  # takes a second or two, which a conversion spends beside its own work
+
     optimizer: dict[str, Any] = {"param_groups": [PARAM_GROUP if step is None else {**PARAM_GROUP, "step": step}]}
-    common = {"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}
-    return {"metadata.json": METADATA.encode(), "common.pt": _torch_file(common)}
-
-
-def _torch_file(content: dict[str, Any]) -> bytes:
-    """What ``torch.load`` reads: of the records that ``torch.save`` writes those that it needs for an object without
-    tensors, and none that is made at random, so that the bytes are always the same.
-
-    PyTorch is not asked to: importing it takes as much of a processor as converting half a gigabyte.
-    """
-    records = {"data.pkl": pickle.dumps(content, protocol=2), **TORCH_RECORDS}
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, data in records.items():
-            archive.writestr(zipfile.ZipInfo(f"archive/{name}"), data)  # of 1980, the format's first year
-    return packed.getvalue()
+    common = io.BytesIO()
+    torch.save({"optimizer": {"optimizer": optimizer} if dtype == "bf16" else optimizer}, common)
+    return {"metadata.json": METADATA.encode(), "common.pt": common.getvalue()}
 
 
 def fp32_weights_prefix(folder: Path) -> str:

@@ -1,6 +1,5 @@
 """The two small files: as the reference's converter writes them, and what is read of them."""
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,6 @@ def test_files_of_either_kind(dtype: str, tmp_path: Path) -> None:
     optimizer = torch.load(tmp_path / "common.pt", weights_only=True)["optimizer"]
     assert (optimizer["optimizer"] if dtype == "bf16" else optimizer)["param_groups"] == [PARAM_GROUP]
     assert adam_step(tmp_path) == 4000
-
-
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-@pytest.mark.parametrize("step", [None, 0, 123_456])
-def test_its_records_are_as_pytorch_writes_them(dtype: str, step: int | None, tmp_path: Path) -> None:
-    ours = common_files(dtype, step)["common.pt"]
-    assert ours == common_files(dtype, step)["common.pt"]
-    (tmp_path / "common.pt").write_bytes(ours)
-    torch.save(torch.load(tmp_path / "common.pt", weights_only=True), tmp_path / "theirs.pt")
-    assert _records(tmp_path / "common.pt").items() <= _records(tmp_path / "theirs.pt").items()
-
-
-def _records(path: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(path) as file:
-        return {name.partition("/")[2]: file.read(name) for name in file.namelist()}
 
 
 def test_step_of_no_file_and_of_a_damaged_one(tmp_path: Path) -> None:
