@@ -14,7 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmark.planning.fake.fake_gpu import ASKS_FOR_DEVICE, FakeGpu, device_as_seen_by_cpp
+from benchmark.planning.fake.fake_gpu import FakeGpu
+from benchmark.planning.fake.fake_gpu_tensors import ASKS_FOR_DEVICE, device_as_seen_by_cpp
 from benchmark.planning.fake.fake_streams import Queued
 from benchmark.planning.fake.operator_costs import (
     AttentionShape,

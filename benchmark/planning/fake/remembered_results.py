@@ -4,7 +4,7 @@ A step calls the same operators on the same shapes thousands of times. PyTorch's
 takes a tenth of a millisecond to find one and to make its tensor, half of a dry run. What may be remembered is
 left to PyTorch: only results that it found in its own memory are made here, and lists of views, which it leaves out.
 
-What it needs of PyTorch beyond its public interface is here, in fake_gpu.py and in fake_world.py.
+What it needs of PyTorch beyond its public interface is here, in fake_gpu_tensors.py, fake_gpu.py and fake_world.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
