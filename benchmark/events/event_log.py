@@ -1,7 +1,6 @@
 """Events and their sinks. Only rank 0 has sinks; on the other ranks an :class:`EventLog` is silent."""
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +8,20 @@ from typing import Any
 
 from benchmark.events.background_sink import Background
 from benchmark.events.event import Event, Follower, Kind, Sink
+from benchmark.events.run_clock import RunClock
 from stage.git import REPOSITORY
 
 
 class EventLog:
     """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
 
-    def __init__(self, sinks: Sequence[Sink] = (), followers: Sequence[Follower] = ()) -> None:
-        """``followers`` add notes to what is reported."""
+    def __init__(
+        self, sinks: Sequence[Sink] = (), followers: Sequence[Follower] = (), clock: RunClock | None = None
+    ) -> None:
+        """``followers`` add notes to what is reported; ``clock``: of a run that goes on."""
         self._sinks = tuple(Background(sink) for sink in sinks)
         self._followers = list(followers)
-        self._clock_began_ns = time.time_ns() - _ticks_ns()
-        """The clock may be set while a run goes on: its time is what has passed since its first event."""
+        self.clock = clock or RunClock()
 
     def point(self, key: str, value: Any = None, **metadata: Any) -> None:
         self._emit(key, "POINT_IN_TIME", value, metadata, True)
@@ -45,7 +46,7 @@ class EventLog:
 
     def time_ms(self) -> int:
         """Now, by the clock that events are stamped with: milliseconds since the epoch."""
-        return (self._clock_began_ns + _ticks_ns()) // 1_000_000
+        return self.clock.time_ms()
 
     def close(self) -> None:
         for sink in self._sinks:
@@ -78,8 +79,3 @@ class EventLog:
         if found is not None:
             key, fields = found
             self._send(replace(event, key=key, kind="POINT_IN_TIME", value=said, metadata=fields, mlperf=False))
-
-
-def _ticks_ns() -> int:
-    """A clock that nobody sets, and that goes on while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)

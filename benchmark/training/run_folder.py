@@ -151,7 +151,9 @@ class RunFolder:
         self.progress.restarts += choice.progress is not None
         if choice.progress is None:
             self._go_on_with_log(LogMark())
-        for line in choice.lines:
+        behind_s = self.events.clock.behind_s
+        late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's, whose time the log goes on from"
+        for line in (*choice.lines, *([late] if behind_s >= 1 else [])):
             self.events.note("message", line)
 
     def _go_on_with_log(self, mark: LogMark) -> None:
@@ -164,10 +166,11 @@ class RunFolder:
             self.events.note("message", f"{self.mlperf_log.name} {text}")
 
     def mark_log(self) -> None:
-        """Remember where the MLPerf log is, for the checkpoint about to be written."""
+        """Remember where the MLPerf log is, and its clock, for the checkpoint about to be written."""
         if self.mlperf_log is not None:
             mark = self.mlperf_log.mark(self.events.pending(self.mlperf_log))
             self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
+            self.progress.clock = self.events.clock.mark()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import JsonLines
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.events.prometheus_textfile import PrometheusTextfile
+from benchmark.events.run_clock import RunClock
 from benchmark.events.target_eta import TargetEta
 from benchmark.events.tensorboard import TensorBoard
 from benchmark.events.wandb_sink import WandbSink
@@ -32,7 +33,7 @@ def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> Eve
     if config.wandb != "off":
         sinks.append(WandbSink(folder, config.wandb))
     seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
-    events = EventLog(sinks, [TargetEta(config, seen)])
+    events = EventLog(sinks, [TargetEta(config, seen)], RunClock(progress.clock))
     if hook is not None:
         hook.notes = events
     return events

@@ -143,6 +143,7 @@ class TimedRun:
         self.folder.close_run(status)
         if self._evidence is not None:
             self._evidence.close(status, self.folder.mlperf_log)
+        self._speed.close()
 
     def step(self) -> StepResult:
         self.enter("data")

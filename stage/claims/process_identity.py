@@ -70,10 +70,11 @@ def next_own_name() -> str:
 
 @functools.cache
 def _identity_of(pid: int) -> ProcessIdentity:
-    return ProcessIdentity(socket.gethostname(), _boot(), _pid_namespace(), pid, _started(pid) or 0)
+    return ProcessIdentity(socket.gethostname(), this_boot(), _pid_namespace(), pid, _started(pid) or 0)
 
 
-def _boot() -> str:
+def this_boot() -> str:
+    """Of this machine, from one start of it to the next; empty where the system does not tell."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmark.config.run_config import Benchmark
+from benchmark.events.run_clock import ClockMark
 
 
 @dataclass
@@ -85,6 +86,8 @@ class Progress:
     """Length of the MLPerf log on the disk when the checkpoint was written ..."""
     mlperf_log_rest: list[str] = field(default_factory=list)
     """... and the lines behind it, which may not have been there yet; all else that is there never happened."""
+    clock: ClockMark | None = None
+    """Of the log's times, when the checkpoint was written; None: it was written by a version that did not keep it."""
     evidence_head: str = ""
     """Digest of the last link of the evidence then (guards/witness/evidence_log.py); empty without evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)
@@ -148,5 +151,7 @@ def progress_of(fields: Mapping[str, Any]) -> Progress:
         watch = fields["watch"]
         values = {name: WatchedValue(**watch[name]) for name in ("loss", "log_norm")}
         made["watch"] = SpikeWatch(**{**watch, **values})
+    if fields.get("clock") is not None:
+        made["clock"] = ClockMark(**fields["clock"])
     made["rollbacks"] = [Rollback(**one) for one in fields.get("rollbacks", ())]
     return Progress(**made)

@@ -66,7 +66,11 @@ class SpeedReports:
                 self._tell_of_change(change)
 
     def close(self) -> None:
-        if self._interval and self._health is not None:
+        """After the last step: no message stays under way, for whose memory nobody would care any more. Collective."""
+        if not self._interval:
+            return
+        self._table.receive()
+        if self._health is not None:
             self._health.close()
 
     def _exchange(self, iteration: int) -> None:
