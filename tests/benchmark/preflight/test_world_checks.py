@@ -70,14 +70,19 @@ def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".preflight-*"))
 
 
+def _waiting_alone(port: int) -> str:
+    place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    os.environ.update(place)
+    try:
+        with joined_world(PAIR, read_environment(), timedelta(seconds=3)):
+            return "met"
+    except InputError as error:
+        return str(error)
+
+
 @pytest.mark.slow
-def test_a_process_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_does_not_come() -> None:
+    """In a process of its own, whose number of threads is set."""
     with reserved_port() as port:
-        place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-        for name, value in place.items():
-            monkeypatch.setitem(os.environ, name, value)
-        with (
-            pytest.raises(InputError, match="not all 2 processes came to localhost"),
-            joined_world(PAIR, read_environment(), timedelta(seconds=3)),
-        ):
-            pass
+        (told,) = in_processes(1, _waiting_alone, port)
+    assert "not all 2 processes came to localhost" in told

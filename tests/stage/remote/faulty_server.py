@@ -1,7 +1,9 @@
 """A web server, and S3 server as far as reading goes, whose answers can be made to fail."""
 
+import contextlib
 import hashlib
 import re
+import socket
 import threading
 import time
 from collections import Counter
@@ -26,6 +28,8 @@ class FaultyServer:
         self.bytes_sent = 0
         self.stalled = threading.Event()
         """Set at the end: requests that were left waiting go."""
+        self.connections: set[socket.socket] = set()
+        """That clients hold open."""
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -42,6 +46,11 @@ class FaultyServer:
         self.stalled.set()
         self._server.shutdown()
         self._server.server_close()
+        for connection in tuple(
+            self.connections
+        ):  # or its thread waits for a next request as long as the process lives
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def count(self, key: str) -> int:
         with self._lock:
@@ -53,6 +62,14 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # or the second of two small packets waits for 40 ms
+
+        def setup(self) -> None:
+            super().setup()
+            server.connections.add(self.connection)
+
+        def finish(self) -> None:
+            server.connections.discard(self.connection)
+            super().finish()
 
         def do_HEAD(self) -> None:  # of the bucket: where S3 asks for its region
             self._answer(200, b"", {"x-amz-bucket-region": "us-east-1"})
