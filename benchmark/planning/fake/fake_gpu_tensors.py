@@ -92,7 +92,7 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         question = self._memory.question(func, args, kwargs)
         if question is None:
             return super()._cache_key(state, func, args, kwargs)
-        return _DispatchCacheKey(("by fake_gpu", *question))
+        return _DispatchCacheKey(("by fake_gpu", func, *question))  # kept longer than operators may live
 
     def _output_from_cache_entry(
         self, state: _CacheKeyState, entry: Any, key: _DispatchCacheKey, func: Any, args: Sequence[Any]
@@ -100,7 +100,7 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         result = super()._output_from_cache_entry(state, entry, key, func, args)
         found = FakeTensorMode.cache.get(key) is entry  # it also tries entries that it is about to keep
         if found and key.key[0] == "by fake_gpu" and func.namespace == "aten":
-            self._memory.keep(key.key[1:], func, args, result)
+            self._memory.keep(key.key[2:], func, args, result)
         return result
 
     def _collective(self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
