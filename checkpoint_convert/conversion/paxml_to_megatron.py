@@ -29,7 +29,7 @@ from checkpoint_convert.formats.array_table import (
 )
 from checkpoint_convert.formats.common_files import common_files
 from checkpoint_convert.formats.paxml_counters import counters_in, paxml_adam_step
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, absent_chunks_are_zeros, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
 from stage.limits.sizes import require_workers
@@ -84,12 +84,14 @@ class PaxmlToMegatronConversion:
         self, path: Path, shape: Sequence[int], kept: Sequence[int], files: SourceFiles, workers: int
     ) -> BlockSource:
         """An array of ``shape``, of which the chunks within ``kept`` are needed."""
-        missing_are_zeros = self.missing_chunks_are_zeros
+        missing_are_zeros = self.missing_chunks_are_zeros and absent_chunks_are_zeros(path)
         source = open_source(
             path, shape, like="the weights", readers=workers, files=files, missing_are_zeros=missing_are_zeros
         )
         if not missing_are_zeros:
             mend = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
+            if self.missing_chunks_are_zeros:
+                mend = "fetch it again (its fill_value says that it stands for something else than zeros)"
             require_chunks(path, kept, mend=mend)
         return source
 

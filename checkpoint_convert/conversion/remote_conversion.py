@@ -10,7 +10,7 @@ from checkpoint_convert.conversion.block_sources import BlockSource
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
 from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
-from checkpoint_convert.formats.zarr_arrays import open_array, read_metadata
+from checkpoint_convert.formats.zarr_arrays import absent_chunks_are_zeros, open_array, read_metadata
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from checkpoint_convert.remote.remote_paxml import (
     RemoteSource,
@@ -44,7 +44,8 @@ class RemotePaxmlConversion(PaxmlToMegatronConversion):
         if array.dtype.numpy_dtype != np.float32:
             raise InputError(f"{self.objects.address}/{path.name}: dtype {array.dtype.name}, expected float32")
         chunks = tuple(array.chunk_layout.read_chunk.shape)
-        return RemoteSource(path, chunks, read_metadata(path), self.objects, self.missing_chunks_are_zeros)
+        missing_are_zeros = self.missing_chunks_are_zeros and absent_chunks_are_zeros(path)
+        return RemoteSource(path, chunks, read_metadata(path), self.objects, missing_are_zeros)
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,11 @@ def read_metadata(path: Path) -> dict[str, Any]:
     return fields
 
 
+def absent_chunks_are_zeros(path: Path) -> bool:
+    """Whether a chunk without a file stands for zeros, as ``fill_value`` has it: for +0 or for nothing said."""
+    return repr(read_metadata(path).get("fill_value")) in ("None", "0", "0.0")
+
+
 def create_array(
     path: Path, shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
 ) -> Any:

@@ -177,7 +177,7 @@ class RemoteSource:
             return np.zeros(self.chunks, np.float32)
         raise InputError(
             f"{self.objects.address}/{key}: chunk is missing; the checkpoint is not whole there, or pass "
-            "--missing-chunks-are-zeros if PAXML left it out as zeros"
+            "--missing-chunks-are-zeros if PAXML left it out as zeros, and its fill_value does not say otherwise"
         )
 
     def _decoded(self, content: bytes) -> npt.NDArray[np.float32]:

@@ -16,6 +16,7 @@ BEYOND_THE_END = re.compile(r"(?:HTTP code |http_response_code=')416")
 """Of TensorStore's message. It says OUT_OF_RANGE of an answer that was cut, too, which is not the object's end."""
 RANGE_SENT = re.compile(r'Content-Range header received: "bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})"')
 """Of TensorStore's message on an answer of no bytes, by which some servers say the same."""
+FELL_SHORT = "OUT_OF_RANGE"
 LARGEST = 1 << 45
 """32 TiB. The largest objects that S3 and Google's storage take have 50 and 5 TiB."""
 
@@ -55,6 +56,10 @@ class BucketFile:
                 found = _answered(waiting, self.address)
             except EOFError:
                 raise changed(self.address, f"it no longer has {end:,} bytes") from None
+            except Passing as error:
+                if str(error).startswith(FELL_SHORT):  # of an answer that was cut, or of an object that is shorter now
+                    self._require_version(facts)
+                raise
             if _hex(found.stamp.generation) != facts.version:
                 raise changed(self.address, "its ETag or generation is another one")
             if len(found.value) != end - start:
@@ -77,6 +82,11 @@ class BucketFile:
             return _hex(_answered(self._asked(place, place + 1), self.address).stamp.generation)
         except EOFError:
             return None
+
+    def _require_version(self, facts: ObjectFacts) -> None:
+        """Raises Passing, too, where even that cannot be asked."""
+        if self._version_of_byte(0) != facts.version:
+            raise changed(self.address, "its ETag or generation is another one")
 
     def _has(self, place: int, version: str) -> bool:
         found = self._version_of_byte(place)

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.common_files import adam_step
 from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
-from stage.manifest import read_manifest
+from stage.manifest import manifest_path, read_manifest
 from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read
 from tests.support import GOLDEN, SHARED_GOLDEN, assert_refused, command, golden, needs_shared
 
@@ -182,5 +183,36 @@ def test_bad_usage_is_refused(make_once: MakePaxml, tmp_path: Path) -> None:
 
 
 @needs_shared
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(
+    ("fill_value", "is_zero"), [(None, True), (0, True), (0.0, True), (1.5, False), ("NaN", False)]
+)
+def test_missing_chunks_are_zeros_only_where_the_array_says_so(
+    fill_value: Any, is_zero: bool, order: str, tmp_path: Path
+) -> None:
+    """Chunks in C's order are read by us, others by TensorStore."""
+    source, name = tmp_path / "paxml", "mdl_vars.params.lm.softmax.logits_ffn.linear.w"
+    write_random_paxml(source, seed=1, sizes=ModelSizes(layers=1, hidden=4, heads=1, vocab=8, positions=4))
+    manifest_path(source).unlink()
+    _change_metadata(source, name, fill_value=fill_value, order=order)
+    min(path for path in (source / name).iterdir() if path.name != ".zarray").unlink()
+
+    def convert(*, zeros: bool) -> None:
+        paxml_to_megatron(
+            source, tmp_path / "out", dtype="fp32", workers=1, memory_limit=GIB, missing_chunks_are_zeros=zeros
+        )
+
+    with pytest.raises(InputError, match="is missing; fetch it again, or pass --missing-chunks-are-zeros"):
+        convert(zeros=False)
+    if not is_zero:
+        with pytest.raises(InputError, match=r"is missing; fetch it again \(its fill_value says that"):
+            convert(zeros=True)
+        return
+    convert(zeros=True)
+    embedding = read(tmp_path / "out" / "language_model.embedding.word_embeddings.weight")
+    assert (embedding == 0).any()
+    assert not (embedding == 0).all()
+
+
 def test_kept_generator_is_the_shared_one() -> None:
     assert (GOLDEN / "gen_paxml.py").read_bytes() == (SHARED_GOLDEN / "convert" / "gen_paxml.py").read_bytes()

@@ -40,6 +40,32 @@ def test_a_cut_answer_is_not_taken_for_the_end(every: int, address: str, tmp_pat
             described(source, asked.append)
 
 
+@pytest.mark.parametrize("left", [0, 1, 500, 1000, 2000])
+def test_an_object_that_is_replaced_is_told_at_once(left: int, address: str, tmp_path: Path) -> None:
+    """Also by a shorter one, of which an answer falls short like one that was cut."""
+    (tmp_path / "a").write_bytes(bytes(1000))
+    with FaultyServer(tmp_path) as server:
+        source = BucketFile(parse_address(address, server.url))
+        facts = source.describe()
+        (tmp_path / "a").write_bytes(b"x" * left)
+        with pytest.raises(InputError, match="ckpt/a: changed while it was read"):
+            list(source.pieces(0, facts))
+
+
+def test_an_answer_that_was_cut_is_not_taken_for_another_object(address: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(1000))
+    with FaultyServer(tmp_path) as server:
+        source = BucketFile(parse_address(address, server.url))
+        facts = source.describe()
+        first = server.requests["a"] + 1
+        server.fault = lambda key, number: "cut" if number == first else None
+        with pytest.raises(Passing, match="OUT_OF_RANGE"):
+            list(source.pieces(0, facts))
+        server.fault = lambda key, number: "cut"
+        with pytest.raises(Passing):
+            list(source.pieces(0, facts))
+
+
 class Saying:
     """A store that fails whatever it is asked, in TensorStore's words."""
 
