@@ -4,8 +4,10 @@ import contextlib
 import dataclasses
 import gc
 import io
+import os
 import re
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import tyro
@@ -13,6 +15,8 @@ import tyro
 from stage.errors import InputError
 
 Parsed = TypeVar("Parsed")
+NARROWEST, WIDEST = 40, 1000
+"""Columns of a terminal for which help and errors are laid out."""
 
 
 class Command(Protocol):
@@ -47,12 +51,29 @@ def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
     """Call tyro, and turn the box it draws around a usage error into one line."""
     captured = io.StringIO()
     try:
-        with contextlib.redirect_stderr(captured):
+        with contextlib.redirect_stderr(captured), _readable_width():
             return parse()
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
     raise InputError(f"{_without_box(captured.getvalue())} (see --help)")
+
+
+@contextlib.contextmanager
+def _readable_width() -> Iterator[None]:
+    """Tyro breaks lines at the width of the terminal: at a few columns without end, and at millions it rules lines that
+    take all memory. It has no option for it but the variable that it looks at."""
+    if NARROWEST <= shutil.get_terminal_size().columns <= WIDEST:
+        yield
+        return
+    told = os.environ.pop("COLUMNS", None)
+    os.environ["COLUMNS"] = str(min(max(NARROWEST, shutil.get_terminal_size().columns), WIDEST))
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if told is not None:
+            os.environ["COLUMNS"] = told
 
 
 def _without_box(drawn: str) -> str:

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import NoReturn
 
 SHOWN_PROBLEMS = 3
+NO_THREAD = "can't start new thread"
+"""In Python's words."""
+LIMITS = "(ulimit -u and -v, or the machine's); give more, or --workers less"
+STANDARD_OUTPUT = "standard output"
 LONGEST_MESSAGE = 1200
 """Characters; names of files and what is quoted of them may be of any length."""
 
@@ -31,14 +35,17 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and where a package that the
     project asks for is not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
-    if not faulthandler.is_enabled():  # a signal in native code has a word
-        faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
+    status = _status_of(command)
+    if _stream_in_hand() is not None:
+        _print_nothing_more(1)  # or Python tries it again, and says so
+    sys.exit(status)
+
+
+def _status_of(command: Callable[[], int | None]) -> int:
     try:
-        status = command() or 0
-        sys.stdout.flush()
+        status = _called(command)
+        _flush_output()
     except InputError as error:
         status = _print_error(str(error), 2)
     except CheckFailed as error:
@@ -53,14 +60,69 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     except KeyboardInterrupt:
         status = _print_error("interrupted", 130)
     except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_nothing_more(1)
         status = 1
+    except MemoryError:
+        status = _print_error(f"not enough memory {LIMITS}", 2)
+    except RuntimeError as error:
+        if str(error) != NO_THREAD:
+            raise
+        status = _print_error(f"{error} {LIMITS}", 2)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        where = _file_in_hand(error) if error.filename is None or isinstance(error.filename, int) else error.filename
+        nameless = error.filename is None or isinstance(error.filename, int)
+        where = _stream_in_hand() or _file_in_hand(error) if nameless else error.filename
         status = _print_error(f"{'' if where is None else f'{where}: '}{error.strerror or error}", 2)
-    sys.exit(status)
+    return status
+
+
+def _called(command: Callable[[], int | None]) -> int:
+    try:
+        return command() or 0
+    except SystemExit as leaving:  # of --help, whose text has to be written, too
+        if not isinstance(leaving.code, int | None):
+            raise
+        return leaving.code or 0
+
+
+def _prepare_streams() -> None:
+    """Standard streams that a program can rely on."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:  # closed (>&-): the next file would get its number, and what libraries print there
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w" if number else "r", closefd=False)))
+    if not faulthandler.is_enabled():  # a signal in native code has a word
+        faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flush_output() -> None:
+    """Raises BrokenPipeError, and OSError that names the stream where it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from error
+
+
+def _stream_in_hand() -> str | None:
+    """Standard output, where it cannot be written."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return STANDARD_OUTPUT
+    return None
+
+
+def _print_nothing_more(number: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def _file_in_hand(error: BaseException) -> str | None:
@@ -86,7 +148,10 @@ def _which_python(problems: Sequence[str]) -> str:
 def _print_error(message: str, status: int) -> int:
     line = _shortened(" ".join(message.split()))
     plain = "".join(letter if letter.isprintable() else _harmless(letter) for letter in line)
-    print(f"error: {plain}", file=sys.stderr)
+    try:
+        print(f"error: {plain}", file=sys.stderr, flush=True)
+    except OSError:  # nobody can be told, but by the status
+        _print_nothing_more(2)
     return status
 
 

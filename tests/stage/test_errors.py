@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stage.errors import CheckFailed, InputError, run_command
+from stage.errors import LIMITS, CheckFailed, InputError, run_command
 from tests.support import REPOSITORY
 
 
@@ -19,6 +19,8 @@ from tests.support import REPOSITORY
         (CheckFailed("a.bin differs"), 1, "error: a.bin differs\n"),
         (PermissionError(13, "Permission denied", "/data/x"), 2, "error: /data/x: Permission denied\n"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
+        (MemoryError(), 2, f"error: not enough memory {LIMITS}\n"),
+        (RuntimeError("can't start new thread"), 2, f"error: can't start new thread {LIMITS}\n"),
     ],
 )
 def test_errors_are_one_line_and_a_status(
@@ -164,3 +166,56 @@ def test_a_python_that_does_not_know_its_own_path_is_told_so_too(
     with pytest.raises(SystemExit):
         run_command(command)
     assert capsys.readouterr().err.startswith("error: this Python lacks a>=2, found 1.9: use .venv/bin/python")
+
+
+STREAMS = """
+import contextlib, os, sys
+from stage.errors import InputError, run_command
+
+def command() -> int:
+    with open(sys.argv[1], "w") as file:  # which must not get the number of a stream
+        for number in (1, 2):
+            with contextlib.suppress(OSError):
+                os.write(number, b"of a library")
+        file.write("whole")
+    print("said" * 99999)
+    if "help" in sys.argv:
+        raise SystemExit(0)
+    if "bad" in sys.argv:
+        raise InputError("bad")
+    return 0
+
+run_command(command)
+"""
+
+
+@pytest.mark.parametrize(
+    ("streams", "word", "status", "message"),
+    [
+        ("<&- >&- 2>&-", "", 0, ""),
+        (">&-", "", 0, "of a library"),
+        (">&-", "help", 0, "of a library"),
+        ("2>&-", "", 0, ""),
+        (">&- 2>&-", "bad", 2, ""),
+        (">/dev/null", "bad", 2, "of a libraryerror: bad\n"),
+        (">/dev/null 2>/dev/full", "bad", 2, ""),
+        (">/dev/full", "bad", 2, "of a libraryerror: standard output: No space left on device\n"),
+        (">/dev/full", "help", 2, "of a libraryerror: standard output: No space left on device\n"),
+        ("| exit", "", 1, "of a library"),
+        ("| exit", "help", 1, "of a library"),
+    ],
+)
+def test_streams_that_are_closed_full_or_gone(
+    streams: str, word: str, status: int, message: str, tmp_path: Path
+) -> None:
+    program = f'"$0" -c "$1" "$2" {word} {streams}; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(
+        ["bash", "-c", program, sys.executable, STREAMS, str(tmp_path / "file")],
+        cwd=REPOSITORY,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, message)
+    assert (tmp_path / "file").read_text() == "whole"
