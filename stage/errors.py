@@ -10,13 +10,15 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 SHOWN_PROBLEMS = 3
 NO_THREAD = "can't start new thread"
 """In Python's words."""
 LIMITS = "(ulimit -u and -v, or the machine's); give more, or --workers less"
-STANDARD_OUTPUT = "standard output"
 LONGEST_MESSAGE = 1200
 """Characters; names of files and what is quoted of them may be of any length."""
 
@@ -37,15 +39,17 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     """
     _prepare_streams()
     status = _status_of(command)
-    if _stream_in_hand() is not None:
-        _print_nothing_more(1)  # or Python tries it again, and says so
+    try:
+        sys.stdout.flush()
+    except OSError:  # told already, and Python would try it again
+        _print_nothing_more(1)
     sys.exit(status)
 
 
 def _status_of(command: Callable[[], int | None]) -> int:
     try:
         status = _called(command)
-        _flush_output()
+        sys.stdout.flush()
     except InputError as error:
         status = _print_error(str(error), 2)
     except CheckFailed as error:
@@ -72,7 +76,7 @@ def _status_of(command: Callable[[], int | None]) -> int:
         if error.filename is None and error.errno is None:
             raise
         nameless = error.filename is None or isinstance(error.filename, int)
-        where = _stream_in_hand() or _file_in_hand(error) if nameless else error.filename
+        where = _file_in_hand(error) if nameless else error.filename
         status = _print_error(f"{'' if where is None else f'{where}: '}{error.strerror or error}", 2)
     return status
 
@@ -97,28 +101,27 @@ def _prepare_streams() -> None:
             setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w" if number else "r", closefd=False)))
     if not faulthandler.is_enabled():  # a signal in native code has a word
         faulthandler.enable(sys.__stderr__ or sys.stderr, all_threads=False)
+    if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper):
+        raw = _StandardOutput(1, "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            raw if sys.stdout.write_through else io.BufferedWriter(raw),
+            encoding=sys.stdout.encoding,
+            line_buffering=sys.stdout.line_buffering,
+            write_through=sys.stdout.write_through,
+        )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files need not be text, nor of this locale
             stream.reconfigure(errors="backslashreplace")
 
 
-def _flush_output() -> None:
-    """Raises BrokenPipeError, and OSError that names the stream where it cannot be written."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from error
+class _StandardOutput(io.FileIO):
+    """Of which an error says so."""
 
-
-def _stream_in_hand() -> str | None:
-    """Standard output, where it cannot be written."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return STANDARD_OUTPUT
-    return None
+    def write(self, data: "Buffer", /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard output") from None
 
 
 def _print_nothing_more(number: int) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from checkpoint_convert.conversion.output_records import write_folder_manifest
 from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.paxml_counters import write_counters
-from checkpoint_convert.formats.zarr_arrays import create_array
+from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
 from stage.errors import InputError
 from stage.limits.replacing import must_be_made
@@ -115,7 +115,7 @@ def _write_arrays(
             values = _values(random, array, group.megatron[0], shape)
             try:
                 create_array(path, shape, "float32", chunks, GZIP if compress else None).write(values).result()
-            except ValueError as error:  # TensorStore's, of a full disk say
+            except TENSORSTORE_FAILS as error:  # TensorStore's, of a full disk say
                 raise InputError(f"{path}: cannot be written ({str(error).splitlines()[0][-200:]})") from error
 
 

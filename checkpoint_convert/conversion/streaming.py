@@ -25,6 +25,7 @@ from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile
 from checkpoint_convert.conversion.resuming.source_files import state_of
 from checkpoint_convert.conversion.workspace import FileWriter, Workspace
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
+from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS
 from stage.allocator import give_freed_memory_back
 from stage.errors import InputError
 from stage.progress import Meter, progress
@@ -186,7 +187,7 @@ def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[
     values = memory[: items_in(block)].reshape(shape_of(box))
     try:
         job.source.read(box, values)
-    except ValueError as error:
+    except TENSORSTORE_FAILS as error:
         raise InputError(f"{job.source.path}: a chunk cannot be read ({str(error).splitlines()[0]})") from error
     _require_possible(job, values, box)
     return values

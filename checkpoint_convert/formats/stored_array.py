@@ -11,7 +11,7 @@ import numpy as np
 from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
 from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.chunk_files import chunk_key, require_chunk
-from checkpoint_convert.formats.zarr_arrays import open_array
+from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, open_array
 from stage.errors import InputError
 from stage.publish import walked
 
@@ -98,7 +98,7 @@ class _DecodedChunks:
             require_chunk(self.path / chunk_key(chunk.numbers, self.separator))
         try:
             values: Values = self.opened[box].read().result() if box else self.opened.read().result()
-        except ValueError as error:  # what TensorStore raises for a damaged chunk
+        except TENSORSTORE_FAILS as error:  # what TensorStore raises for a damaged chunk
             reason = str(error).splitlines()[0]
             raise InputError(f"{self.path}: a chunk cannot be read ({reason}); verify the checkpoint") from error
         return values

@@ -17,6 +17,8 @@ METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20
 """Bytes; the checkpoint's have some 300."""
 DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
+TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedError)
+"""What TensorStore raises: the latter where a file system says "not implemented" (ENOSYS)."""
 LARGEST_ITEM = 16
 """Bytes of a value, complex ones included."""
 
@@ -34,6 +36,8 @@ def open_array(path: Path, *, readers: int | None = None, missing_are_zeros: boo
         return ts.open(spec, open=True, read=True).result()
     except ValueError as error:
         raise InputError(f"{path}: not a zarr array ({str(error).splitlines()[0][:200]})") from error
+    except NotImplementedError as error:
+        raise InputError(f"{path}: cannot be opened ({str(error).splitlines()[0][:200]})") from error
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

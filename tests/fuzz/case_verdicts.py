@@ -44,6 +44,8 @@ def problem_with(case: Case, done: "subprocess.CompletedProcess[str]", before: d
         return f"exit status {done.returncode}"
     if "Traceback" in done.stderr + done.stdout:
         return "a traceback"
+    if "not enough memory" in done.stderr:
+        return "a size that nobody has looked at before memory was taken"
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     if done.returncode == 2 and (len(errors) != 1 or not done.stderr.splitlines()[-1].startswith("error: ")):
         return "an error that is not one line"

@@ -30,6 +30,18 @@ def test_same_array_is_opened_again_and_another_is_not(tmp_path: Path) -> None:
         create_array(tmp_path / "a", (3,), "bfloat16", (2,))
 
 
+def test_a_file_system_that_cannot_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSYS is an error of its own kind to TensorStore."""
+    create_array(tmp_path / "a", (2,), "float32", (2,))
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError("Failed to open: Function not implemented")
+
+    monkeypatch.setattr("tensorstore.open", fails)
+    with pytest.raises(InputError, match=r"a: cannot be opened .*Function not implemented"):
+        open_array(tmp_path / "a")
+
+
 def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none: array is missing"):
         open_array(tmp_path / "none")
