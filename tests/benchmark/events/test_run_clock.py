@@ -39,12 +39,12 @@ def test_on_another_machine_it_is_the_time_of_day_unless_that_is_behind(
     with monkeypatch.context() as later:
         set_clock(later, HOUR_NS)
         ahead = RunClock(elsewhere)
-        assert ahead.time_ms() >= (marked_ns + HOUR_NS) // 1_000_000
+        assert ahead.time_ms() >= (marked_ns + HOUR_NS) // 1_000_000 - 60_000
         assert ahead.behind_s == 0.0
     set_clock(monkeypatch, -HOUR_NS)
     behind = RunClock(elsewhere)
     assert behind.time_ms() >= marked_ns // 1_000_000
-    assert 0 < behind.behind_s <= 3600
+    assert 3000 < behind.behind_s < 3660
 
 
 def test_a_machine_that_was_started_anew_has_other_ticks() -> None:
