@@ -51,7 +51,7 @@ def on_h100s(monkeypatch: pytest.MonkeyPatch, status: int, said: str) -> None:
         log.write_text(said)
         return status
 
-    monkeypatch.setattr(module, "device_facts", lambda device: H100)
+    monkeypatch.setattr(module, "device_facts", lambda *_: H100)
     monkeypatch.setattr(module, "chosen_layers", lambda *_: 2)
     monkeypatch.setattr(module, "fullest_bytes", lambda options, facts, layers: (28 + 16 * layers) * 10**9)
     monkeypatch.setattr(module, "run_ranks", ended)
