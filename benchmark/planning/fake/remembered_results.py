@@ -35,8 +35,10 @@ class Recipe:
     stride: tuple[int, ...] = ()
     offset: int = 0
     dtype: torch.dtype = torch.float32
+    device: torch.device | None = None
+    """That it pretends to be on."""
     attributes: Mapping[str, Any] | None = None
-    """What PyTorch's fake tensors remember in Python: their mode, the device that they pretend to be on."""
+    """What PyTorch's fake tensors remember in Python: their mode, their device, under a name that its version chose."""
 
     def make(self, args: Sequence[Any]) -> Any:
         if self.attributes is None:
@@ -46,7 +48,7 @@ class Recipe:
             if self.view_of is not None:
                 meta.set_(args[self.view_of].untyped_storage(), self.offset, self.shape, self.stride)
             made = Tensor._make_subclass(
-                FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=self.attributes["_fake_device"]
+                FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=self.device
             )
         torch._C._set_throw_on_mutable_data_ptr(made)
         vars(made).update(self.attributes)
@@ -108,7 +110,7 @@ class RememberedResults:
                     value.stride(),
                     value.storage_offset(),
                     value.untyped_storage().nbytes(),
-                    value._fake_device,
+                    value.fake_device,
                     value.requires_grad,
                     torch._C._dispatch_keys(value).raw_repr(),  # conjugates, negatives, inference
                 )
@@ -141,5 +143,6 @@ def _recipe(function: Any, args: Sequence[Any], result: Any) -> Recipe | None:
         stride=tuple(result.stride()),
         offset=int(result.storage_offset()),
         dtype=result.dtype,
+        device=result.fake_device,
         attributes=dict(vars(result)),
     )
