@@ -5,6 +5,8 @@ hundred per cent is not a limit for them (docs/facts/peers.md 1.0).
 import re
 from dataclasses import dataclass
 
+from stage.errors import InputError
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -35,7 +37,7 @@ ACCELERATORS = {
     "Gaudi 2": Accelerator(r"Gaudi\W*(?:\(R\))?\s*2", 432.0, "docs/facts/peers.md 1.0; from memory"),
     "TPU v5p": Accelerator(r"TPU.?v5p", 459.0, "docs/facts/peers.md 1.0; MaxText's documents"),
     "TPU v5e": Accelerator(r"TPU.?v5e", 197.0, "docs/facts/peers.md 1.0; from memory"),
-    "Trillium": Accelerator(r"(?i)trillium|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
+    "Trillium": Accelerator(r"(?i:trillium)|TPU.?v6e", 918.0, "docs/facts/peers.md 1.0; from memory"),
 }
 """By name; where several patterns match, the first is meant."""
 A_PART = re.compile(r"\bMIG\b")
@@ -47,3 +49,16 @@ def accelerator_named(model: str) -> str | None:
     if A_PART.search(model):
         return None
     return next((name for name, entry in ACCELERATORS.items() if re.search(entry.pattern, model)), None)
+
+
+def accelerator_called(text: str) -> str:
+    """The entry that a user means: its name, or a model that its pattern fits, in large or small letters.
+
+    Raises InputError where there is none.
+    """
+    named = (name for name in ACCELERATORS if name.casefold() == text.casefold())
+    fitting = (name for name, entry in ACCELERATORS.items() if re.search(rf"(?i:{entry.pattern})(?!\d)", text))
+    found = next(named, None) or next(fitting, None)
+    if found is None or A_PART.search(text):
+        raise InputError(f"accelerator {text:.80}: unknown; there are {', '.join(ACCELERATORS)}")
+    return found

@@ -5,7 +5,7 @@ from typing import Literal
 
 import tyro
 
-from benchmark.config.accelerators import ACCELERATORS
+from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
 from model.gpt3_config import Recompute
 from stage.errors import InputError
@@ -59,8 +59,8 @@ class System:
     def __post_init__(self) -> None:
         require_positive(self, "nodes", "devices_per_node", "micro_batch_size", "replicas")
         require_positive(self, "tensor_parallel", "pipeline_parallel", "pipeline_chunks")
-        if self.accelerator and self.accelerator not in ACCELERATORS:
-            raise InputError(f"accelerator {self.accelerator}: unknown; there are {', '.join(ACCELERATORS)}")
+        if self.accelerator:  # the one name of it, whatever a user calls it
+            object.__setattr__(self, "accelerator", accelerator_called(self.accelerator))
         if self.warm_up_steps < 0:
             raise InputError(f"warm_up_steps {self.warm_up_steps}: expected at least 0; change --warm-up-steps")
         if not self.device_mtbf_hours > 0:  # nan, too

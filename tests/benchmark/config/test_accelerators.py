@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.config.accelerators import ACCELERATORS, accelerator_called, accelerator_named
+from stage.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,28 @@ def test_the_first_pattern_that_is_found_names_it(model: str, name: str | None) 
 
 def test_every_entry_can_be_named() -> None:
     assert {accelerator_named(name) for name in ACCELERATORS} == set(ACCELERATORS)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        *((name, name) for name in ACCELERATORS),
+        ("H100", "H100 SXM"),
+        ("h100", "H100 SXM"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("gb200", "GB200"),
+        ("b200", "B200"),
+        ("a100 80gb", "A100-80GB"),
+        ("a100", "A100"),
+        ("tpu v5P", "TPU v5p"),
+        ("TRILLIUM", "Trillium"),
+    ],
+)
+def test_what_a_user_calls_it(text: str, name: str) -> None:
+    assert accelerator_called(text) == name
+
+
+@pytest.mark.parametrize("text", ["H1000", "V100", " ", "100", "H100 MIG 1g.10gb"])
+def test_what_nobody_sells(text: str) -> None:
+    with pytest.raises(InputError, match=f"^accelerator {text}: unknown; there are GB200, B200"):
+        accelerator_called(text)
