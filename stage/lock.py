@@ -7,6 +7,7 @@ and a claim (``lock.owner``), which every machine sees, but which waits for the 
 
 import errno
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,30 +34,63 @@ def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[Clai
     """Hold the lock file ``name`` in ``folder``, and the claim beside it, which is yielded.
 
     Before anything is published, ask the claim whether it is still held. Raises InputError, ending with ``mend``, when
-    another process keeps it for 20 s.
+    another process keeps it for 20 s, and where whoever had it has removed the folder.
     """
-    with (folder / name).open("w") as lock:
-        claim = _wait_for(lock, folder, name, mend)
-        try:
-            yield claim
-        finally:
-            claim.release()
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with _opened(folder, name) as lock:
+            claim = _wait_for(lock, folder, name, mend, deadline)
+            if claim is None:
+                continue
+            try:
+                yield claim
+            finally:
+                claim.release()
+            return
 
 
-def _wait_for(lock: TextIOWrapper, folder: Path, name: str, mend: str) -> Claim:
-    deadline, watch, path = time.monotonic() + PATIENCE_S, Watch(), owner_path(folder, name)
+def gone(folder: Path) -> InputError:
+    """For whoever worked, or wanted to work, in a folder that is not there any more."""
+    return InputError(
+        f"{folder}: gone meanwhile, for another process has finished or removed it; run the command again"
+    )
+
+
+def _opened(folder: Path, name: str) -> TextIOWrapper:
+    try:
+        return (folder / name).open("w")
+    except FileNotFoundError:
+        raise gone(folder) from None
+
+
+def _wait_for(lock: TextIOWrapper, folder: Path, name: str, mend: str, deadline: float) -> Claim | None:
+    """None: the lock file was removed or replaced by whoever had it, so that holding it keeps nobody out."""
+    watch, path = Watch(), owner_path(folder, name)
     locked: bool | None = False
     while True:
         holder: Claim | ProcessIdentity | None = None
         locked = locked or _lock(lock)
         if locked is not False:
-            holder = try_claim(path, watch, ended=_ended_as_the_lock_is_ours if locked else ProcessIdentity.has_ended)
+            if not _is_in_its_place(lock):
+                return None
+            try:
+                ended = _ended_as_the_lock_is_ours if locked else ProcessIdentity.has_ended
+                holder = try_claim(path, watch, ended=ended)
+            except FileNotFoundError:
+                raise gone(folder) from None
             if isinstance(holder, Claim):
                 return holder
         if time.monotonic() > deadline:
             who = holder or owner_of(path)
             raise InputError(f"{folder}: in use by another process{f' ({who})' if who else ''}; {mend}") from None
         time.sleep(BETWEEN_TRIES_S)
+
+
+def _is_in_its_place(lock: TextIOWrapper) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
+    except FileNotFoundError:
+        return False
 
 
 def _ended_as_the_lock_is_ours(owner: ProcessIdentity) -> bool | None:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from stage.claims.process_identity import next_own_name, this_process
+from stage.claims.process_identity import is_running, next_own_name, this_process
 from stage.errors import InputError
 
 PARTIAL = ".partial"
@@ -116,19 +116,9 @@ def remove_left_partials(path: Path) -> None:
         if match is None:
             continue
         left = path.with_name(name)
-        ended = not _is_running(int(match[2])) if match[1] == mine else _is_old(left)
+        ended = not is_running(int(match[2])) if match[1] == mine else _is_old(left)
         if ended and (path.exists() or not match[3]):  # what was moved aside may be the only one there is
             _remove(left)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 def _is_old(path: Path) -> bool:

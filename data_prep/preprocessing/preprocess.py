@@ -33,7 +33,7 @@ from stage.allocator import keep_freed_memory
 from stage.digest import md5_file
 from stage.errors import InputError
 from stage.limits.sizes import require_workers
-from stage.lock import only_one_in
+from stage.lock import gone, only_one_in
 from stage.manifest import is_current, manifest_path
 from stage.publish import beside
 from stage.task_shard import TaskShard
@@ -98,9 +98,7 @@ def preprocess(
     folder = beside(output_prefix, ".parts")
     inputs = described_inputs(inputs, numbers_of(len(inputs), None if manifest_path(output_prefix).exists() else shard))
     known = [as_input(path) for path in inputs]
-    anew = (
-        force and shard is None
-    )  # a task of several replaces nothing: one that comes after the join has nothing to do
+    anew = force and shard is None  # a task of several that comes after the join has nothing to do
     if not anew and is_current(output_prefix, stage="preprocess", options=options, inputs=[*known, tokenizer]):
         remove_parts(folder)
         return None
@@ -152,10 +150,12 @@ def _inputs_of_shard(inputs: Sequence[InputFile], shard: TaskShard | None) -> di
 @contextmanager
 def _removed_after_failure(folder: Path) -> Iterator[None]:
     """Remove the folder when the block fails and no part is whole; parts are for the next run. Who works there has a
-    claim there."""
+    claim there. Raises InputError where somebody else has removed it."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, FileNotFoundError) and not folder.exists():
+            raise gone(folder) from None
         if folder.is_dir() and not any(path.suffix in (".json", ".owner") for path in folder.iterdir()):
             remove_parts(folder)
         raise

@@ -11,6 +11,8 @@ from typing import Any
 
 STARTED_FIELD = 22
 """Of /proc/PID/stat (proc(5)): ticks from the machine's start to the process's."""
+ENDED = ("Z", "X")
+"""States in /proc/PID/stat: a zombie, a process that is being removed."""
 _numbers = itertools.count()
 
 
@@ -44,7 +46,10 @@ class ProcessIdentity:
         me = this_process()
         if (self.machine, self.pid_namespace) != (me.machine, me.pid_namespace):
             return None
-        return _started(self.pid) != self.started
+        started = _started(self.pid)
+        if started is None and is_running(self.pid):  # another user's, whom /proc does not show (hidepid)
+            return None
+        return started != self.started
 
 
 def this_process() -> ProcessIdentity:
@@ -88,11 +93,30 @@ def _pid_namespace() -> str:
         return ""
 
 
-def _started(pid: int) -> int | None:
-    """None where there is no such process, or it has ended and only its parent has not yet noticed."""
+def is_running(pid: int) -> bool:
+    """On this machine, in this container. A process that has ended and is not waited for by its parent is not."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    try:
+        return _stat(pid)[0] not in ENDED
+    except OSError:
+        return True
+
+
+def _started(pid: int) -> int | None:
+    """None where there is no such process, it has ended and only its parent has not yet noticed, or it is hidden."""
+    try:
+        fields = _stat(pid)
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name before it may hold anything
-    return None if fields[0] in "ZX" else int(fields[STARTED_FIELD - 3])
+    return None if fields[0] in ENDED else int(fields[STARTED_FIELD - 3])
+
+
+def _stat(pid: int) -> list[str]:
+    """From the state on, the third field. Raises OSError where /proc has no such process."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return text[text.rindex(")") + 2 :].split()  # the name before it may hold anything

@@ -6,6 +6,7 @@ import fcntl
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import threading
 import time
@@ -111,3 +112,35 @@ def test_a_disk_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(fcntl, "flock", broken)
     with pytest.raises(OSError, match=r"Input/output error: .*/lock"), only_one_in(tmp_path, "wait"):
         pass
+
+
+@pytest.mark.parametrize("removed", ["the lock file", "the folder", "the folder, which is made again"])
+def test_a_lock_that_was_removed_keeps_nobody_out(
+    removed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had it ends its work, and takes the lock away, while another one waits."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    holder = only_one_in(folder, "wait")
+    holder.__enter__()
+
+    def ends(_: float) -> None:
+        monkeypatch.setattr(time, "sleep", lambda _: None)
+        holder.__exit__(None, None, None)
+        if removed == "the lock file":
+            (folder / "lock").unlink()
+        else:
+            shutil.rmtree(folder)
+        if removed.endswith("again"):
+            folder.mkdir()
+
+    monkeypatch.setattr(time, "sleep", ends)
+    waiting = only_one_in(folder, "wait")
+    if removed == "the folder":
+        with pytest.raises(InputError, match=r"parts: gone meanwhile, .*; run the command again"), waiting:
+            pass
+    else:
+        with waiting as claim, (folder / "lock").open("w") as same:
+            claim.require_held()
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(same, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -21,7 +21,7 @@ from checkpoint_convert.conversion.output_records import sums_path
 from checkpoint_convert.conversion.resuming.journal import SUFFIX, Journal, read_journals, still_written
 from stage.claims.claim_file import Claim
 from stage.errors import InputError
-from stage.lock import only_one_in
+from stage.lock import gone, only_one_in
 from stage.manifest import manifest_path
 from stage.publish import own_partial_path, partial_path, remove_left_partials, replace_folder, sync_to_disk, write_text
 from stage.task_shard import TaskShard
@@ -62,10 +62,8 @@ def unfinished(output: Path, purpose: Mapping[str, Any], shard: TaskShard | None
             _exclude(folder, writer, stack)
             (folder / FILES).mkdir(exist_ok=True)
             journal = Journal(folder / (writer + SUFFIX), still_written(folder / FILES, read_journals(folder)))
-        except FileNotFoundError as error:
-            raise InputError(
-                f"{folder}: gone meanwhile, for another process has finished or removed it; run the command again"
-            ) from error
+        except FileNotFoundError:
+            raise gone(folder) from None
         try:
             yield UnfinishedConversion(folder, journal, claim)
         finally:

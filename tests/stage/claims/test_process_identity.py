@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 import pytest
 
-from stage.claims.process_identity import ProcessIdentity, identity_from, next_own_name, this_process
+from stage.claims import process_identity
+from stage.claims.process_identity import ProcessIdentity, identity_from, is_running, next_own_name, this_process
 
 
 def test_this_process_runs_and_its_child_has_ended() -> None:
@@ -36,8 +37,23 @@ def test_a_child_that_nobody_waited_for_has_ended() -> None:
         child.stdin.close()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert running.has_ended() is True
+        assert not is_running(child.pid)
     finally:
         child.wait()
+    assert not is_running(child.pid)
+    assert is_running(me.pid)
+
+
+def test_whom_proc_does_not_show_has_perhaps_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's process where /proc is mounted with hidepid."""
+    me = this_process()
+
+    def hidden(pid: int) -> list[str]:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(process_identity, "_stat", hidden)
+    assert is_running(me.pid)
+    assert me.has_ended() is None
 
 
 @pytest.mark.parametrize("fields", [{}, {"host": "a"}, [], None, {**asdict(this_process()), "pid": "7"}])
