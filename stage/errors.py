@@ -31,6 +31,11 @@ class CheckFailed(Exception):
     """A check that really ran did not pass. The message names what differs."""
 
 
+def first_line(error: BaseException) -> str:
+    """Of what a library says; its kind where it says nothing."""
+    return (str(error) or repr(error)).splitlines()[0]
+
+
 def run_command(command: Callable[[], int | None]) -> NoReturn:
     """Run ``command`` and leave the process with its exit status (None counts as 0).
 

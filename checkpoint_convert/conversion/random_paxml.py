@@ -17,7 +17,7 @@ from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Arr
 from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.limits.replacing import must_be_made
 from stage.limits.sizes import require_between
 from stage.publish import published_folder
@@ -116,7 +116,7 @@ def _write_arrays(
             try:
                 create_array(path, shape, "float32", chunks, GZIP if compress else None).write(values).result()
             except TENSORSTORE_FAILS as error:  # TensorStore's, of a full disk say
-                raise InputError(f"{path}: cannot be written ({str(error).splitlines()[0][-200:]})") from error
+                raise InputError(f"{path}: cannot be written ({first_line(error)[-200:]})") from error
 
 
 def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> Values:

@@ -27,7 +27,7 @@ from checkpoint_convert.conversion.workspace import FileWriter, Workspace
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS
 from stage.allocator import give_freed_memory_back
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.progress import Meter, progress
 from stage.task_shard import TaskShard
 
@@ -188,7 +188,7 @@ def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[
     try:
         job.source.read(box, values)
     except TENSORSTORE_FAILS as error:
-        raise InputError(f"{job.source.path}: a chunk cannot be read ({str(error).splitlines()[0]})") from error
+        raise InputError(f"{job.source.path}: a chunk cannot be read ({first_line(error)})") from error
     _require_possible(job, values, box)
     return values
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.limits.sizes import require_between
 
 METADATA = '{"sharded_backend": "zarr"}'
@@ -60,6 +60,6 @@ def adam_step(folder: Path) -> int | None:
         groups = optimizer.get("optimizer", optimizer)["param_groups"]
         step = int(groups[0]["step"])
     except Exception as error:  # torch.load raises what it likes for a damaged file
-        raise InputError(f"{path}: not a checkpoint's common.pt ({str(error).splitlines()[0]})") from error
+        raise InputError(f"{path}: not a checkpoint's common.pt ({first_line(error)})") from error
     require_between(step, 0, LARGEST_STEP, f"{path}: Adam's step")
     return step

@@ -12,7 +12,7 @@ from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
 from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.chunk_files import chunk_key, require_chunk
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, open_array
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.publish import walked
 
 LARGEST_CHUNK_BYTES = 1 << 30
@@ -99,7 +99,7 @@ class _DecodedChunks:
         try:
             values: Values = self.opened[box].read().result() if box else self.opened.read().result()
         except TENSORSTORE_FAILS as error:  # what TensorStore raises for a damaged chunk
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             raise InputError(f"{self.path}: a chunk cannot be read ({reason}); verify the checkpoint") from error
         return values
 

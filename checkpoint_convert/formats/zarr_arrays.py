@@ -9,7 +9,7 @@ from typing import Any
 import tensorstore as ts
 
 from checkpoint_convert.formats.chunk_files import MEND, open_regular
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.limits.bounded_reading import DAMAGED
 from stage.limits.sizes import require_array
 
@@ -35,9 +35,9 @@ def open_array(path: Path, *, readers: int | None = None, missing_are_zeros: boo
     try:
         return ts.open(spec, open=True, read=True).result()
     except ValueError as error:
-        raise InputError(f"{path}: not a zarr array ({str(error).splitlines()[0][:200]})") from error
+        raise InputError(f"{path}: not a zarr array ({first_line(error)[:200]})") from error
     except NotImplementedError as error:
-        raise InputError(f"{path}: cannot be opened ({str(error).splitlines()[0][:200]})") from error
+        raise InputError(f"{path}: cannot be opened ({first_line(error)[:200]})") from error
 
 
 def read_metadata(path: Path) -> dict[str, Any]:

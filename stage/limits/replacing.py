@@ -23,6 +23,8 @@ def require_apart(output: Path, inputs: Sequence[Path]) -> None:
         return found[path]
 
     for source in inputs:
+        if identity(output) == identity(manifest_path(source)):
+            raise InputError(f"{output}: is the manifest of the input {source}; choose another output")
         if any(identity(output) == identity(place) for place in _with_parents(source)):
             raise InputError(f"{output}: holds the input {source}; choose another output")
         if source.is_dir() and any(identity(source) == identity(place) for place in _with_parents(output)):

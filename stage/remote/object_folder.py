@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import tensorstore as ts
 
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.remote.object_address import ObjectAddress
 from stage.remote.patience import TRIES, RateLimit, pause_s
 
@@ -93,7 +93,7 @@ class ObjectFolder:
                 self._require_sum(key, content)
                 decoded = decode(content)
             except ValueError as error:
-                reason = str(error).splitlines()[0][:200]
+                reason = first_line(error)[:200]
                 continue
             self._note(ObjectRecord(key, len(content), _version(found.stamp.generation, content)))
             return decoded

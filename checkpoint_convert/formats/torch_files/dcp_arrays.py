@@ -23,7 +23,7 @@ from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.safetensors_arrays import arrays_in_file
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.formats.torch_files.dcp_metadata import DTYPES, read_metadata
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 
 METADATA = ".metadata"
 LOCAL_HEADER = 30
@@ -195,7 +195,7 @@ def _values_in_archive(shard: DcpShard, shape: tuple[int, ...], dtype: np.dtype[
         found = (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), tensor.is_contiguous())
         first = int(tensor.storage_offset()) * dtype.itemsize
     except Exception as error:  # torch.load raises what it likes for a damaged file
-        reason = (str(error) or repr(error)).splitlines()[0]
+        reason = first_line(error)
         raise InputError(f"{where} cannot be read ({reason})") from error
     size: int = math.prod(shape) * dtype.itemsize
     if found != (shape, dtype.name, True) or entry.compress_type or entry.file_size < first + size:

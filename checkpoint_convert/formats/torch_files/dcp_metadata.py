@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 
 LARGEST_METADATA = 1 << 30
 """Bytes; a shard of an array takes about 150."""
@@ -108,7 +108,7 @@ def read_metadata(path: Path) -> Any:
         check_sizes(content)
         return _Unpickler(io.BytesIO(content)).load()
     except Exception as error:  # a damaged pickle can raise anything
-        reason = (str(error) or repr(error)).splitlines()[0]
+        reason = first_line(error)
         raise InputError(f"{path}: not the metadata of a distributed checkpoint ({reason})") from error
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint_convert.formats.torch_files.dcp_metadata import check_sizes
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 
 LARGEST_PICKLE = 1 << 26
 """Bytes; Megatron's common.pt has some thousand."""
@@ -64,5 +64,5 @@ def read_plain_values(content: bytes, where: Path) -> Any:
         check_sizes(data)
         return _Unpickler(io.BytesIO(data)).load()
     except Exception as error:  # a damaged pickle can raise anything
-        reason = (str(error) or repr(error)).splitlines()[0]
+        reason = first_line(error)
         raise InputError(f"{where}: not what torch.save writes ({reason})") from error

@@ -31,6 +31,9 @@ def test_step_of_no_file_and_of_a_damaged_one(tmp_path: Path) -> None:
         torch.save(content, tmp_path / "common.pt")
         with pytest.raises(InputError, match=r"not a checkpoint's common\.pt"):
             adam_step(tmp_path)
+    (tmp_path / "common.pt").write_bytes(b"")  # of which PyTorch says nothing but that it ended
+    with pytest.raises(InputError, match=r"not a checkpoint's common\.pt \(EOFError"):
+        adam_step(tmp_path)
 
 
 def test_fp32_weights_are_the_master_copy_where_there_is_one(tmp_path: Path) -> None:

@@ -79,6 +79,8 @@ def test_inputs_and_what_holds_them_are_left_alone(tmp_path: Path) -> None:
     require_apart(tmp_path / "out", [file])
     with pytest.raises(InputError, match="holds the input"):
         require_apart(file, [file])
+    with pytest.raises(InputError, match=r"shard.json.manifest.json: is the manifest of the input .*shard.json"):
+        require_apart(tmp_path / "deep" / ".." / "shard.json.manifest.json", [file])
 
 
 def test_what_the_same_work_left_when_it_was_killed_is_gone_on_with(tmp_path: Path) -> None:
