@@ -1,8 +1,7 @@
-"""What all stages share.
+"""The floor that all commands stand on.
 
-A stage is a command that reads files and writes files with a manifest beside them: the manifest says what was read,
-with which options, and what was written, so that the next stage can refuse what is not whole and the same stage need
-not run twice (``manifest``). All of them publish files whole (``publish``), one at a time in a folder (``lock``), say
-how far they are (``progress``) and what is wrong in one line (``errors``), and take their options in one way (``cli``).
-The other modules hold what several stages need besides.
+A command reads files and writes an output with a manifest beside it (``manifest``). An output that takes long is made
+of pieces, by one process or several, and appears whole or not at all (``resumable_output``); a small file is written
+beside its place and renamed (``publish``). The rest is one-line errors (``errors``), command lines (``cli``), progress
+(``progress``), addresses (``addresses``) and small helpers.
 """

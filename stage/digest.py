@@ -64,6 +64,16 @@ def md5_samples(path: Path, samples: int = SAMPLES) -> str:
     return digest.hexdigest()
 
 
+def md5_head_and_tail(path: Path) -> str:
+    """Hex MD5 of the first and the last SAMPLE_BYTES of a file, and of as many in its middle."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        for place in (0, max(0, size - SAMPLE_BYTES) // 2, max(0, size - SAMPLE_BYTES)):
+            digest.update(os.pread(file.fileno(), SAMPLE_BYTES, place))
+    return digest.hexdigest()
+
+
 def md5_text(text: str) -> str:
     """Hex MD5 of a text in UTF-8."""
     return hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()

@@ -1,227 +1,246 @@
-"""The manifest beside a stage's output: what it read, with which options and versions, and what it wrote.
+"""What an output depends on, and the manifest beside it: the same record, with what was written.
 
-A folder counts as one record: the number of its files, the sum of their bytes, and the MD5 of its md5sum-style list
-(``checksums``). A stage (see the package's text) whose manifest still holds need not run again; the next stage refuses
-inputs whose manifest does not hold.
+A :class:`Recipe` is everything that changes a byte of an output: the command, its options, the contents of its inputs,
+and the versions of packages that have a say. The manifest of an output (``NAME.manifest.json``), the folder of one that
+is not finished, and whoever asks whether an output is made already compare the same record.
+
+A folder counts as one record: the number of its files, the sum of their bytes, and the MD5 of its md5sum-style list.
 """
 
+import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import stat
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stage.digest import md5_file
+import msgspec
+
+from stage.digest import md5_file, md5_head_and_tail, md5_text
 from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, read_small_json
+from stage.json_files import as_json, read_json
 from stage.publish import beside, walked, write_text
 
 ASKED_AT_ONCE = 16
-"""Files whose sizes are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted
+"""Files that are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted
 checkpoint of 175B parameters has 123,520 of them."""
 SMALL_BYTES = 16 << 20
-"""What is read in no time; a tokenizer has a megabyte."""
+"""A file up to this size is read in no time; a tokenizer has a megabyte."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input of an output."""
+
+    name: str
+    """Path or address as the user gave it; it may change without the content."""
+    files: int
+    """Number of files: 1, or those in a folder."""
+    bytes: int
+    """Their size together."""
+    identity: str
+    """Tells one content from another: "md5:…" of all bytes, "head:…" of size, time and ends, "etag:…" of a server."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that an output depends on."""
+
+    stage: str
+    """The command that makes it."""
+    options: Mapping[str, Any]
+    """Every option that changes a byte; JSON values only."""
+    inputs: Sequence[Source]
+    """In the order in which they count."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the packages that change bytes."""
+
+    def differences(self, other: "Recipe") -> list[str]:
+        """Return what differs, in words that name both sides, ``other`` second; nothing where both make the same."""
+        if self.stage != other.stage:
+            return [f"the command is {self.stage}, not {other.stage}"]
+        found = _differences("", self.options, other.options)
+        found += _differences("version of ", self.versions, other.versions)
+        if len(self.inputs) != len(other.inputs):
+            found.append(f"there are {len(self.inputs):,} inputs, not {len(other.inputs):,}")
+        found += [
+            f"the content of {mine.name} is not that of {theirs.name} as it was"
+            for mine, theirs in zip(self.inputs, other.inputs, strict=False)
+            if (mine.files, mine.bytes, mine.identity) != (theirs.files, theirs.bytes, theirs.identity)
+        ]
+        return found
+
+
+def _differences(kind: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Compare values as JSON has them: a tuple is a list."""
+    one, other = msgspec.json.decode(msgspec.json.encode([mine, theirs]))
+    return [
+        f"{kind}{name} is {_shown(one.get(name))}, not {_shown(other.get(name))}"
+        for name in sorted(one.keys() | other.keys())
+        if one.get(name) != other.get(name)
+    ]
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One input or output."""
+    """One output."""
 
     name: str
-    """Path: of an output relative to the manifest's folder, of an input as it was given."""
+    """Path relative to the manifest's folder."""
     files: int
     """Number of files: 1, or those in a folder."""
     bytes: int
     """Their size together."""
     md5: str | None
-    """MD5 of the file, or of the folder's md5sum-style list; None where nobody has read it all yet."""
+    """MD5 of the file, or of the folder's md5sum-style list; None where nobody has read it all."""
     mtime_ns: int
     """Latest modification, to see quickly that nothing changed."""
-    version: str | None = None
-    """Of what was read from elsewhere: what its server calls this content. Left out of the file where there is none."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """See the module's text."""
+    """What an output depends on, what was written, and by what."""
 
     stage: str
-    """The name by which the stage calls itself."""
     options: Mapping[str, Any]
-    """JSON values only."""
-    inputs: Sequence[Record]
+    inputs: Sequence[Source]
     outputs: Sequence[Record]
     versions: Mapping[str, str]
+    """Of the packages that change bytes."""
+    environment: Mapping[str, str]
+    """Other versions, for the reader."""
+    facts: Mapping[str, Any]
+    """Figures of the output that are worth keeping; JSON values."""
     wall_s: float
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(self.stage, self.options, self.inputs, self.versions)
 
 
 def manifest_path(output: Path) -> Path:
-    """Where the manifest of ``output`` (a file, a folder or a dataset prefix) lies."""
+    """Return where the manifest of ``output`` (a file, a folder or a dataset prefix) lies."""
     return beside(output, ".manifest.json")
 
 
-def record_of(path: Path, name: str, md5: str | None) -> Record:
-    """The record of a file or folder as it is on disk now."""
-    stats = _stats_below(path) if path.is_dir() else [path.stat()]
-    newest = max((stat.st_mtime_ns for stat in stats), default=0)
-    return Record(name, len(stats), sum(stat.st_size for stat in stats), md5, newest)
+def made_by(
+    recipe: Recipe, outputs: Sequence[Record], *, wall_s: float, facts: Mapping[str, Any] | None = None
+) -> Manifest:
+    """Return the manifest of outputs that this process has made by ``recipe`` in ``wall_s`` seconds."""
+    environment = {"python": platform.python_version()}
+    return Manifest(
+        recipe.stage,
+        recipe.options,
+        recipe.inputs,
+        outputs,
+        recipe.versions,
+        environment,
+        facts or {},
+        round(wall_s, 3),
+    )
 
 
-def _stats_below(folder: Path) -> list[os.stat_result]:
-    """Of all files in ``folder`` and its folders. Each is asked for once, and several at a time."""
-    folders = ((inner, names) for inner, names in walked(folder) if names)
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return [found for some in pool.map(_stats_of, folders) for found in some]
+def versions_of(*packages: str) -> dict[str, str]:
+    """Return the installed versions of ``packages``."""
+    return {package: importlib.metadata.version(package) for package in packages}
 
 
-def _stats_of(files: tuple[str, Iterable[str]]) -> list[os.stat_result]:
-    folder, names = files
-    found = []
-    for name in names:
-        try:
-            one = Path(folder, name).stat()
-        except FileNotFoundError:
-            continue  # a link that leads nowhere, or a file that is gone: it is missing in the number of files
-        if stat.S_ISREG(one.st_mode):
-            found.append(one)
-    return found
-
-
-def write_manifest(
-    output: Path,
-    *,
-    stage: str,
-    options: Mapping[str, Any],
-    inputs: Sequence[Record],
-    outputs: Sequence[Record],
-    packages: Sequence[str],
-    started: float,
-) -> None:
-    """Write the manifest of ``output``; ``started`` is ``time.monotonic()`` at the stage's beginning."""
-    versions = {"python": platform.python_version()}
-    versions.update({package: importlib.metadata.version(package) for package in packages})
-    manifest = Manifest(stage, options, inputs, outputs, versions, round(time.monotonic() - started, 3))
-    fields = asdict(manifest)
-    for record in (*fields["inputs"], *fields["outputs"]):
-        if record["version"] is None:
-            del record["version"]
-    write_text(manifest_path(output), json.dumps(fields, indent=1) + "\n")
+def write_manifest(output: Path, manifest: Manifest) -> None:
+    write_text(manifest_path(output), as_json(manifest))
 
 
 def read_manifest(output: Path) -> Manifest | None:
-    """The manifest of ``output``, or None where there is none. Raises InputError where it is not readable."""
+    """Read the manifest of ``output``; None where there is none. Raises InputError where it is not readable."""
     path = manifest_path(output)
     try:
-        fields = read_small_json(path)
-        fields["inputs"] = [_record(record) for record in fields["inputs"]]
-        fields["outputs"] = [_record(record) for record in fields["outputs"]]
-        manifest = Manifest(**fields)
-        if not isinstance(manifest.stage, str) or not isinstance(manifest.options, dict):
-            raise TypeError("stage and options are not a name and an object")
-        return manifest
+        return read_json(path, Manifest, mend=f"remove it and make {output.name} again")
     except FileNotFoundError:
         return None
-    except DAMAGED as error:
-        raise InputError(f"{path}: not a manifest ({error}); delete it and make {output.name} again") from error
-
-
-def _record(fields: Mapping[str, Any]) -> Record:
-    record = Record(**fields)
-    numbers = (record.files, record.bytes, record.mtime_ns)
-    if not isinstance(record.name, str) or not all(type(number) is int for number in numbers):
-        raise TypeError(f"a record of {str(record.name)[:80]!r}")
-    return record
 
 
 def require_intact(output: Path) -> Manifest | None:
-    """The manifest of ``output`` after comparing sizes and file counts with what is on disk, and of single files up to
-    SMALL_BYTES the MD5: what costs nothing and is never left out.
+    """Read the manifest of ``output`` and compare file counts and sizes with the disk, and the MD5 of single files up
+    to SMALL_BYTES: comparisons that cost nothing and are never left out.
 
     Returns None when there is no manifest. Raises InputError naming the file that is missing or differs. All contents
     are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
     """
     manifest = read_manifest(output)
     for record in manifest.outputs if manifest else ():
-        _require_as_recorded(output, record)
+        if problem := record_problem(output.parent / record.name, record):
+            raise InputError(f"{problem}, {manifest_path(output).name} says otherwise; make it again")
     return manifest
 
 
-def _require_as_recorded(output: Path, record: Record) -> None:
-    path = output.parent / record.name
+def record_problem(path: Path, record: Record) -> str | None:
+    """Return how ``path`` differs from its record, beginning with its name; None where it does not."""
     if not path.exists():
-        raise InputError(f"{path}: missing, but listed in {manifest_path(output)}; make it again")
+        return f"{path}: missing"
     now = record_of(path, record.name, None)
     if (now.files, now.bytes) != (record.files, record.bytes):
-        raise InputError(
-            f"{path}: {now.files} files of {now.bytes} bytes, but {manifest_path(output).name} says "
-            f"{record.files} files of {record.bytes} bytes; make it again"
-        )
+        return f"{path}: {now.files:,} files of {now.bytes:,} bytes instead of {record.files:,} of {record.bytes:,}"
     if record.md5 is not None and now.bytes <= SMALL_BYTES and path.is_file() and md5_file(path) != record.md5:
-        raise InputError(f"{path}: its MD5 is not that in {manifest_path(output).name}; make it again")
+        return f"{path}: its MD5 is another"
+    return None
 
 
-def is_current(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path | Record]) -> bool:
-    """Whether ``output`` was made by this stage, with these options, from these inputs, and is still intact.
-
-    An input that lies elsewhere by now is the same one where its contents are (MD5 of a file, manifest of a folder).
-    One on a server is given as it would be recorded now, without its MD5.
-    """
-    try:
-        manifest = require_intact(output)
-    except InputError:
-        return False
-    return manifest is not None and _is_of(manifest, stage, options, inputs)
+def record_of(path: Path, name: str, md5: str | None) -> Record:
+    """Return the record of a file or folder as it is on disk now."""
+    stats = [found for _, found in files_below(path)] if path.is_dir() else [path.stat()]
+    newest = max((found.st_mtime_ns for found in stats), default=0)
+    return Record(name, len(stats), sum(found.st_size for found in stats), md5, newest)
 
 
-def is_unfinished(output: Path, *, stage: str, options: Mapping[str, Any], inputs: Sequence[Path | Record]) -> bool:
-    """Whether the same work was ended while it published: its manifest is there, for that is written first, and of its
-    outputs some are missing, while those that are there are as it says."""
-    try:
-        manifest = read_manifest(output)
-        if manifest is None or not _is_of(manifest, stage, options, inputs):
-            return False
-        there = [record for record in manifest.outputs if os.path.lexists(output.parent / record.name)]
-        for record in there:
-            _require_as_recorded(output, record)
-    except InputError:
-        return False
-    return len(there) < len(manifest.outputs)
+def source_of(path: Path, name: str | None = None) -> Source:
+    """Return the input ``path``, a file or a folder, as it is on disk now."""
+    name = str(path) if name is None else name
+    if not path.is_dir():
+        found = path.stat()
+        return Source(name, 1, found.st_size, identity_of(path, found))
+    below = sorted(files_below(path), key=lambda item: item[0])
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        identities = pool.map(lambda item: identity_of(path / item[0], item[1]), below)
+        lines = [f"{identity}  {inner}\n" for (inner, _), identity in zip(below, identities, strict=True)]
+    return Source(name, len(below), sum(found.st_size for _, found in below), f"md5:{md5_text(''.join(lines))}")
 
 
-def _is_of(manifest: Manifest, stage: str, options: Mapping[str, Any], inputs: Sequence[Path | Record]) -> bool:
-    """Whether this stage made it with these options from these inputs."""
-    if manifest.stage != stage or dict(manifest.options) != dict(options) or len(manifest.inputs) != len(inputs):
-        return False
-    return all(_is_same(record, path) for record, path in zip(manifest.inputs, inputs, strict=True))
+def identity_of(path: Path, found: os.stat_result) -> str:
+    """Return what tells the content of a file from another: the MD5 of small files, of large ones that of the size, the
+    time of modification and both ends, where gzip and zip keep sums of everything."""
+    if found.st_size <= 1 << 20:
+        return f"md5:{md5_file(path)}"
+    head = hashlib.md5(f"{found.st_size} {found.st_mtime_ns}\n".encode(), usedforsecurity=False)
+    head.update(md5_head_and_tail(path).encode())
+    return f"head:{head.hexdigest()}"
 
 
-def _is_same(record: Record, path: Path | Record) -> bool:
-    if isinstance(path, Record):
-        told = (path.name, path.bytes, path.version)
-        return path.version is not None and told == (record.name, record.bytes, record.version)
-    if not path.exists():
-        return False
-    now = record_of(path, os.fspath(path), None)
-    if (now.files, now.bytes) != (record.files, record.bytes):
-        return False
-    if (now.name, now.mtime_ns) == (record.name, record.mtime_ns):
-        return True
-    return record.md5 is not None and _md5_of(path) == record.md5
+def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
+    """Return all regular files below ``folder``, links followed: path relative to it, and what the disk says. Several
+    are asked for at a time."""
+    folders = ((inner, names) for inner, names in walked(folder) if names)
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = [one for some in pool.map(_stats_of, folders) for one in some]
+    return [(os.path.relpath(path, folder), one) for path, one in found]
 
 
-def _md5_of(path: Path) -> str | None:
-    """Of a file by reading it, of a folder by its own manifest; None where it has none."""
-    if path.is_file():
-        return md5_file(path)
-    try:
-        manifest = require_intact(path)
-    except InputError:
-        return None
-    outputs = manifest.outputs if manifest else ()
-    return next((output.md5 for output in outputs if output.name == path.name), None)
+def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result]]:
+    folder, names = files
+    found = []
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            one = os.stat(path)  # noqa: PTH116  # a Path for each of 100,000 files takes longer than asking the disk
+        except FileNotFoundError:
+            continue  # a link that leads nowhere, or a file that is gone: it is missing in the number of files
+        if stat.S_ISREG(one.st_mode):
+            found.append((path, one))
+    return found

@@ -1,15 +1,18 @@
-"""One of several tasks that share a stage's work, as in an array of Slurm: ``--shard K/N``."""
+"""The share of one of several tasks, as in an array of Slurm jobs: ``--shard K/N``."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from stage.errors import InputError
 
+Item = TypeVar("Item")
 MOST_TASKS = 100_000
 
 
 @dataclass(frozen=True)
-class TaskShard:
+class Shard:
     """The share number ``index``, from 0 on, of ``count``."""
 
     index: int
@@ -18,11 +21,15 @@ class TaskShard:
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"
 
+    def of(self, items: Sequence[Item]) -> list[Item]:
+        """Return this share of ``items``: every ``count``-th one."""
+        return list(items[self.index :: self.count])
 
-def parse_shard(text: str) -> TaskShard:
+
+def parse_shard(text: str) -> Shard:
     """Read "K/N", with tasks counted from 0 to N-1 or from 1 to N, as arrays of jobs are: N/N is the share that 0/N is,
     so that all of either cover everything. Raises InputError for anything else."""
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if match is None or not 0 < int(match[2]) <= MOST_TASKS or int(match[1]) > int(match[2]):
         raise InputError(f"--shard {text[:40]}: expected K/N with K from 0 to N-1 or from 1 to N, such as 3/16")
-    return TaskShard(int(match[1]) % int(match[2]), int(match[2]))
+    return Shard(int(match[1]) % int(match[2]), int(match[2]))

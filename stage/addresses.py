@@ -1,0 +1,266 @@
+"""Objects that lie elsewhere: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``, read by obstore.
+
+Credentials are those of the usual chains (environment, profiles, the machine's role). An address may hold secrets, a
+user's name and password or a signed query; they are kept out of all that is printed or written.
+
+obstore has threads, and a process that has used it cannot be forked: whoever forks workers asks for facts with
+:func:`facts_of_all`, which does so in a process of its own.
+"""
+
+import multiprocessing
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from stage.errors import InputError, first_line
+from stage.manifest import Source
+
+SCHEMES = ("gs", "s3", "http", "https")
+HIDDEN = "…"
+TRIES = 5
+SILENCE_S = 20
+"""A server that says nothing for so long is asked again."""
+PIECE_BYTES = 1 << 20
+ASKED_AT_ONCE = 16
+Answer = TypeVar("Answer")
+
+
+def is_address(text: str) -> bool:
+    """Whether ``text`` names something elsewhere: a name with ``://`` in it is no local path."""
+    return "://" in text
+
+
+@dataclass(frozen=True)
+class Address:
+    """An object, or a folder of objects."""
+
+    url: str
+    """Whole, with its secrets."""
+    endpoint_url: str | None = None
+    """Another S3 server than Amazon's."""
+
+    def __str__(self) -> str:
+        """The address without secrets, for messages and manifests."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, whose ending tells the kind of a file."""
+        return urlsplit(self.url).path.rstrip("/").rpartition("/")[2]
+
+    def below(self, key: str) -> "Address":
+        """Return the address of ``key`` in the folder that this address names."""
+        parts = urlsplit(self.url)
+        return replace(self, url=urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{key}")))
+
+    def without_secrets(self, text: str) -> str:
+        """Return what a library says, which may have the whole address in it, without secrets."""
+        parts = urlsplit(self.url)
+        user = parts.netloc.rpartition("@")[0]
+        for secret in sorted(
+            {parts.query, user, *user.split(":"), *parts.query.split("&")} - {""}, key=len, reverse=True
+        ):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+def parse_address(text: str, endpoint_url: str | None = None) -> Address:
+    """Read an address; ``endpoint_url`` is that of ``--endpoint-url``. Raises InputError, without its secrets."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"--input: not an address that can be read ({error})") from error
+    scheme = parts.scheme.lower()
+    if scheme not in SCHEMES:
+        raise InputError(f"--input {scheme}://{HIDDEN}: expected a local path, gs://, s3://, http:// or https://")
+    if not parts.hostname or parts.fragment:
+        raise InputError(f"--input {scheme}://{parts.hostname or ''}{HIDDEN}: expected {scheme}://HOST/PATH")
+    if scheme in ("gs", "s3") and ("@" in parts.netloc or parts.port is not None or parts.query):
+        raise InputError(
+            f"--input {scheme}://{parts.hostname}{HIDDEN}: expected {scheme}://BUCKET/PATH, nothing besides"
+        )
+    if endpoint_url is not None and (scheme != "s3" or not re.match(r"https?://[^/@?#]+/?$", endpoint_url)):
+        raise InputError("--endpoint-url: expected http(s)://HOST, and an --input of s3://BUCKET/PATH")
+    return Address(urlunsplit(parts._replace(scheme=scheme)), endpoint_url)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """An object as its server describes it."""
+
+    bytes: int
+    version: str
+    """The ETag or generation, else the time of modification; empty where the server tells neither."""
+
+
+class RemoteFolder:
+    """Objects below an address, or the one object at it (key ""). Threads may share it."""
+
+    def __init__(
+        self, address: Address, *, bytes_per_s: float | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """``bytes_per_s``: at most so much is read, on average, by all threads together."""
+        self.address = address
+        self._store = _store(address)
+        self._rate, self._sleep = bytes_per_s, sleep
+        self._lock, self._free_at = threading.Lock(), 0.0
+
+    def facts(self, key: str = "") -> Facts | None:
+        """Ask for an object; None where there is none. Raises InputError where the server gives no answer."""
+        import obstore
+
+        try:
+            return _facts(self._patiently(key, lambda: obstore.head(self._store, key)))
+        except FileNotFoundError:
+            return None
+
+    def read(self, key: str = "", *, expected: Facts | None = None) -> bytes | None:
+        """Return an object's content; None where there is no such object. Raises InputError where it cannot be had, or
+        is not the one of ``expected``."""
+        import obstore
+
+        def whole() -> bytes:
+            found = obstore.get(self._store, key)
+            self._require_same(key, _facts(found.meta), expected)
+            return bytes(found.bytes())
+
+        try:
+            content = self._patiently(key, whole)
+        except FileNotFoundError:
+            return None
+        self._spend(len(content))
+        return content
+
+    def stream(self, key: str = "", *, expected: Facts | None = None) -> Iterator[bytes]:
+        """Yield an object's bytes, once each and in order, a MiB or so at a time; a connection that breaks is gone on
+        with where it broke off. Raises InputError as :meth:`read` does, and where there is no such object."""
+        position, failures = 0, 0
+        while True:
+            try:
+                for piece in self._from(key, position, expected):
+                    self._spend(len(piece))
+                    position, failures = position + len(piece), 0
+                    yield piece
+                return
+            except FileNotFoundError:
+                raise InputError(f"{self._where(key)}: no such object") from None
+            except _passing() as error:
+                failures += 1
+                self._wait_or_raise(key, error, failures)
+
+    def _from(self, key: str, position: int, expected: Facts | None) -> Iterator[bytes]:
+        import obstore
+        from obstore.exceptions import NotSupportedError
+
+        skip = 0
+        try:
+            found = obstore.get(self._store, key, options={"range": {"offset": position}} if position else {})
+        except NotSupportedError:  # a server without ranges
+            found, skip = obstore.get(self._store, key), position
+        self._require_same(key, _facts(found.meta), expected)
+        for buffer in found.stream(min_chunk_size=PIECE_BYTES):
+            piece = bytes(buffer)
+            if skip < len(piece):
+                yield piece[skip:]
+            skip = max(0, skip - len(piece))
+
+    def _require_same(self, key: str, found: Facts, expected: Facts | None) -> None:
+        if expected is not None and found != expected:
+            raise InputError(f"{self._where(key)}: changed since it was first asked for; run the command again")
+
+    def _patiently(self, key: str, ask: Callable[[], Answer]) -> Answer:
+        """Ask several times where the server fails; FileNotFoundError passes through."""
+        failures = 0
+        while True:
+            try:
+                return ask()
+            except FileNotFoundError:
+                raise
+            except _passing() as error:
+                failures += 1
+                self._wait_or_raise(key, error, failures)
+
+    def _wait_or_raise(self, key: str, error: Exception, failures: int) -> None:
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        reason = self.address.without_secrets(first_line(error))[:300]
+        final = isinstance(error, (PermissionDeniedError, UnauthenticatedError))
+        if final or failures == TRIES:
+            raise InputError(
+                f"{self._where(key)}: cannot be read, tried {failures} times ({reason}); check the address, the "
+                "credentials and the network, and run the command again, it goes on from here"
+            ) from None
+        pause = 2.0**failures
+        print(f"{self._where(key)}: {reason}; trying again in {pause:.0f} s", file=sys.stderr, flush=True)
+        self._sleep(pause)
+
+    def _spend(self, count: int) -> None:
+        """Wait until ``count`` bytes more are within the rate."""
+        if self._rate is None:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now) + count / self._rate
+            wait = self._free_at - now
+        self._sleep(wait)
+
+    def _where(self, key: str) -> str:
+        return str(self.address.below(key)) if key else str(self.address)
+
+
+def facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
+    """Ask for many objects at a time, in a process of its own, so that this one can still be forked.
+
+    Raises InputError for the first that is not there or cannot be had.
+    """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as apart:
+        return apart.submit(_facts_of_all, addresses).result()
+
+
+def _facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
+    def ask(address: Address) -> Facts:
+        found = RemoteFolder(address).facts()
+        if found is None:
+            raise InputError(f"{address}: no such object")
+        return found
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return list(pool.map(ask, addresses))
+
+
+def source_at(address: Address, facts: Facts) -> Source:
+    """Return the record of an input that lies elsewhere."""
+    return Source(str(address), 1, facts.bytes, f"etag:{facts.version}")
+
+
+def _facts(meta: Any) -> Facts:
+    when = meta["last_modified"].isoformat() if meta.get("last_modified") else ""
+    return Facts(meta["size"], meta.get("e_tag") or meta.get("version") or when)
+
+
+def _passing() -> tuple[type[Exception], ...]:
+    """Errors that trying again may mend. obstore raises its own; a body that breaks off raises an OSError."""
+    from obstore.exceptions import BaseError
+
+    return (BaseError, OSError)
+
+
+def _store(address: Address) -> Any:
+    from obstore.store import HTTPStore, S3Store, from_url
+
+    client: Any = {"allow_http": True, "read_timeout": f"{SILENCE_S}s", "timeout": "1h"}
+    once: Any = {"max_retries": 0}  # RemoteFolder asks again itself, and says so
+    parts = urlsplit(address.url)
+    if parts.scheme not in ("http", "https"):
+        where: Any = {"endpoint": address.endpoint_url} if address.endpoint_url else {}
+        kind = S3Store.from_url if parts.scheme == "s3" else from_url
+        return kind(address.url, client_options=client, retry_config=once, **where)
+    return HTTPStore.from_url(address.url, client_options=client, retry_config=once)

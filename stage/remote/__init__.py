@@ -1,1 +1,0 @@
-"""Objects in buckets and on web servers: where they are, and reading them patiently."""
