@@ -1,5 +1,6 @@
 """Recipes and manifests: what an output depends on, what was made, and whether that still holds."""
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -103,3 +104,13 @@ def test_a_folder_is_one_record(tmp_path: Path) -> None:
     os.utime(tmp_path / "sub" / "b", ns=(7, 7))
     assert record_of(tmp_path, "in", None) == Record("in", 2, 8, None, 7)
     assert record_of(tmp_path / "a", "a", "md5") == Record("a", 1, 5, "md5", 5)
+
+
+def test_a_manifest_of_an_earlier_version_still_says_what_was_made(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("abc")
+    record = {"name": "out", "files": 1, "bytes": 3, "md5": None, "mtime_ns": 1}
+    fields = {"stage": "copy", "options": {}, "inputs": [{**record, "name": "in"}], "outputs": [record], "versions": {}}
+    (tmp_path / "out.manifest.json").write_text(json.dumps({**fields, "wall_s": 1.5}))
+    manifest = require_intact(tmp_path / "out")
+    assert manifest is not None
+    assert Recipe("copy", {}, [source_of(tmp_path / "out")]).differences(manifest.recipe)
