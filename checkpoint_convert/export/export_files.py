@@ -72,8 +72,10 @@ class HashingFile:
 
     def write(self, data: Any) -> int:
         """Append bytes. Raises OSError, which names the file, as when the disk is full."""
-        view = memoryview(data).cast("B")
-        written = 0
+        view, written = memoryview(data), 0
+        if not view.nbytes:
+            return 0
+        view = view.cast("B")
         try:
             while written < len(view):
                 written += self._file.write(view[written:]) or 0
