@@ -18,16 +18,20 @@ PATIENCE_S = 20.0
 
 
 @contextmanager
-def only_one_in(folder: Path, mend: str, *, name: str = "lock", patience_s: float = PATIENCE_S) -> Iterator[None]:
+def only_one_in(
+    folder: Path, mend: str | None, *, name: str = "lock", patience_s: float = PATIENCE_S
+) -> Iterator[None]:
     """Hold the lock file ``name`` in ``folder``.
 
-    Raises InputError, ending with ``mend``, when another process keeps it for ``patience_s`` seconds.
+    When another process keeps it for ``patience_s`` seconds, raises InputError, ending with ``mend``, or goes on
+    without the lock where ``mend`` is None. Raises FileNotFoundError where the folder is removed meanwhile.
     """
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:
         lock.acquire(timeout=patience_s)
     except filelock.Timeout:
-        raise InputError(f"{folder}: in use by another process; {mend}") from None
+        if mend is not None:
+            raise InputError(f"{folder}: in use by another process; {mend}") from None
     except FileNotFoundError:
         raise
     except (OSError, NotImplementedError):  # a file system without locks
