@@ -19,16 +19,17 @@ PATIENCE_S = 20.0
 
 @contextmanager
 def only_one_in(
-    folder: Path, mend: str | None, *, name: str = "lock", patience_s: float = PATIENCE_S
+    folder: Path, mend: str | None, *, name: str = "lock", patience_s: float | None = None
 ) -> Iterator[None]:
     """Hold the lock file ``name`` in ``folder``.
 
-    When another process keeps it for ``patience_s`` seconds, raises InputError, ending with ``mend``, or goes on
-    without the lock where ``mend`` is None. Raises FileNotFoundError where the folder is removed meanwhile.
+    When another process keeps it for ``patience_s`` seconds (None: PATIENCE_S), raises InputError, ending with
+    ``mend``, or goes on without the lock where ``mend`` is None. Raises FileNotFoundError where the folder is removed
+    meanwhile.
     """
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:
-        lock.acquire(timeout=patience_s)
+        lock.acquire(timeout=PATIENCE_S if patience_s is None else patience_s)
     except filelock.Timeout:
         if mend is not None:
             raise InputError(f"{folder}: in use by another process; {mend}") from None

@@ -324,13 +324,14 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
     for _ in range(3):
         if not os.path.lexists(folder):
             own = unique_partial(output)
-            for inner in ("journal", "pieces", "writing"):
-                (own / inner).mkdir(parents=True)
-            write_text(own / RECIPE, as_json(recipe))
             try:
-                own.rename(folder)
-            except OSError:  # another process was faster
-                shutil.rmtree(own)
+                for inner in ("journal", "pieces", "writing"):
+                    (own / inner).mkdir(parents=True)
+                write_text(own / RECIPE, as_json(recipe))
+                with suppress(OSError):  # another process was faster
+                    own.rename(folder)
+            finally:
+                shutil.rmtree(own, ignore_errors=True)
             continue
         try:
             found = read_json(folder / RECIPE, Recipe, mend="remove the folder")

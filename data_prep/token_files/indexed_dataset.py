@@ -171,8 +171,8 @@ class IndexedDataset:
             if len(bad):
                 place = bad[0]
                 return (
-                    f"document {start + place} has {sizes[place]} tokens from byte {pointers[place]} on, expected at "
-                    f"least {least_tokens} and byte {starts[place]}, where the document before it ends"
+                    f"document {start + place} has {sizes[place]} tokens from byte {pointers[place]} on, expected "
+                    f"{least_tokens} or more from byte {starts[place]} on, where the document before it ends"
                 )
             position = int(ends[-1])
         return None
