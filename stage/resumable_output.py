@@ -148,8 +148,18 @@ class ResumableOutput:
 
         ``outputs``: by final path, which lies beside OUTPUT, where it lies below OUTPUT.partial, and its MD5 (of a
         folder: of its list of sums). ``inputs_now``: the inputs as they are at the end. Raises InputError, with
-        nothing published, where an input has changed since the beginning.
+        nothing published, where an input has changed since the beginning, or the folder is gone.
         """
+        try:
+            return self._publish_all(outputs, inputs_now, facts)
+        except FileNotFoundError:
+            if self.folder.exists():
+                raise
+            raise _gone(self.folder) from None
+
+    def _publish_all(
+        self, outputs: Mapping[Path, tuple[Path, str | None]], inputs_now: Sequence[Source], facts: Mapping[str, Any]
+    ) -> Manifest:
         changed = self.recipe.differences(
             Recipe(self.recipe.stage, self.recipe.options, inputs_now, self.recipe.versions)
         )
@@ -167,7 +177,10 @@ class ResumableOutput:
             raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
         renames = [(str(place.relative_to(self.folder)), final.name) for final, (place, _) in outputs.items()]
-        write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
+        announced = self.new_path()
+        announced.write_text(as_json(Publication(manifest, renames)), encoding="utf-8", errors="surrogateescape")
+        sync_to_disk(announced)
+        announced.rename(self.folder / PUBLISH)
         _publish(self.folder, self.output)
         return manifest
 
@@ -182,15 +195,17 @@ def resumable_output(
     shard: Shard | None = None,
     force: bool = False,
     by_input: bool = False,
+    alone: bool = True,
     option: str = "--output",
 ) -> Iterator[ResumableOutput | None]:
     """Yield the folder in which ``output`` is made, with all that earlier processes finished; None where ``output`` is
     there already, made by the same recipe.
 
     ``made``: the paths that get their names in the end (None: ``output`` itself). ``inputs``: local files and folders
-    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. Raises
-    InputError for what would overwrite anything that this command did not make, for a folder begun by another recipe,
-    and where another process does the same work.
+    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. ``alone``:
+    whether a process that does the same work at the same time ends this one; else it is waited for a while, and then
+    both make the output, which the faster one publishes. Raises InputError for what would overwrite anything that this
+    command did not make, for a folder begun by another recipe, and where another process does the same work.
 
     ``by_input``: each piece is made of one input, whose content its name tells. Then the command without shard goes on
     where some inputs have changed since, as one that was damaged and is mended: only their pieces are made anew.
@@ -213,12 +228,12 @@ def resumable_output(
     folder = _open(output, recipe, begin_anew=force, by_input=by_input and shard is None)
     with ExitStack() as held:
         try:
-            courtesy = only_one_in(folder, "another process makes the same; wait for it", name=f"{_writer(shard)}.lock")
-            held.enter_context(courtesy)
-        except FileNotFoundError:
-            raise _gone(folder) from None
-        if not (folder / RECIPE).exists():  # whoever held the lock has finished
-            raise _gone(folder)
+            held.enter_context(_turn(folder, shard, alone=alone))
+        except FileNotFoundError:  # another process has published meanwhile, or given up
+            if not _is_made(output, recipe, made, option):
+                raise _gone(folder) from None
+            yield None
+            return
         try:
             yield ResumableOutput(output, recipe)
         except OSError as error:
@@ -231,8 +246,19 @@ def resumable_output(
                 _remove(folder, recipe)
 
 
-def _writer(shard: Shard | None) -> str:
-    return "whole" if shard is None else f"shard-{shard.index}-of-{shard.count}"
+@contextmanager
+def _turn(folder: Path, shard: Shard | None, *, alone: bool) -> Iterator[None]:
+    """Hold the lock of the shard, or of the whole. Raises FileNotFoundError where the folder is published or removed
+    before this process has it."""
+    name = "whole.lock" if shard is None else f"shard-{shard.index}-of-{shard.count}.lock"
+    mend = "another process makes the same; wait for it to end" if alone else None
+    with only_one_in(folder, mend, name=name):
+        if not (folder / RECIPE).exists():  # then the lock has made the folder anew
+            (folder / name).unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+            raise FileNotFoundError(folder)
+        yield
 
 
 def _gone(folder: Path) -> InputError:
@@ -317,13 +343,14 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> 
     for _ in range(3):
         if not os.path.lexists(folder):
             own = unique_partial(output)
-            for inner in ("journal", "pieces", "writing"):
-                (own / inner).mkdir(parents=True)
-            write_text(own / RECIPE, as_json(recipe))
             try:
-                own.rename(folder)
-            except OSError:  # another process was faster
-                shutil.rmtree(own)
+                for inner in ("journal", "pieces", "writing"):
+                    (own / inner).mkdir(parents=True)
+                write_text(own / RECIPE, as_json(recipe))
+                with suppress(OSError):  # another process was faster
+                    own.rename(folder)
+            finally:
+                shutil.rmtree(own, ignore_errors=True)
             continue
         try:
             found = read_json(folder / RECIPE, Recipe, mend="remove the folder")

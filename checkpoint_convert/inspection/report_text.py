@@ -15,7 +15,7 @@ def array_table(names: Sequence[str], head: Sequence[str], rows: Sequence[Sequen
             shown.append([heading, *[""] * len(head)])
         last = heading
         shown.append([f"  {rest}", *row])
-    return table_text(["", *head], shown)
+    return table_text(["", *head], shown, right=range(1, 1 + len(head)))
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -11,20 +11,21 @@ from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_tok
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
-from stage.limits.replacing import require_apart, require_same_kind
-from stage.limits.sizes import require_between
 from stage.manifest import require_intact
 from stage.progress import progress
-from stage.publish import published_file
+from stage.publish import published_file, require_same_kind
+from stage.resumable_output import require_apart
+from stage.sizes import require_between
 
 NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """Which samples of which order."""
+    """The samples that are asked for."""
 
     data_path: Sequence[str]
+    """A prefix, weights and prefixes in turn, or the file of a blend."""
     sequence_length: int
     num_samples: int
     """-1: one whole epoch."""
@@ -37,23 +38,25 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class Samples:
-    """What a request stands for."""
+    """The samples of a request, in an order that is open."""
 
     windows: TokenWindows
     first: int
     count: int
     width: int
+    """Tokens per sample."""
     files: Sequence[Path]
-    """That are read."""
+    """Files of the datasets."""
 
     def documents(self) -> Iterator[tuple[int, str]]:
-        """Number of each sample and what it is made of, in words."""
+        """Yield the number of each sample, and in words what it is made of."""
         for sample in range(self.first, self.first + self.count):
             parts = self.windows.documents(sample)
             yield sample, "; ".join(f"{p.prefix} document {p.document} tokens {p.begin} to {p.end - 1}" for p in parts)
 
     def texts(self, model: Tokenizer) -> Iterator[tuple[int, int, str]]:
-        """Number of each sample, number of its tokens, and text. Raises InputError for a token beyond the model."""
+        """Yield the number of each sample, its number of tokens, and its text. Raises InputError for a token beyond the
+        model."""
         for sample in range(self.first, self.first + self.count):
             window = self.windows.window(sample)
             tokens = window[window != PADDING]
@@ -66,7 +69,7 @@ class Samples:
 
 
 def open_samples(request: SampleRequest) -> Samples:
-    """Build the order, and find the samples in it. Raises InputError for samples that it does not have, and for
+    """Open the order, and find the samples in it. Raises InputError for samples that it does not have, and for
     a dataset that is not as its manifest says."""
     prefixes = [Path(prefix) for prefix in parse_data_path(request.data_path)[1]]
     for prefix in prefixes:
@@ -92,7 +95,8 @@ def open_samples(request: SampleRequest) -> Samples:
 def write_samples(samples: Samples, output: Path) -> tuple[int, int]:
     """Write int64 [count, sequence_length (+1)] to ``output``; returns that shape.
 
-    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data.
+    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data, or
+    something else than a ``.npy`` file.
     """
     require_apart(output, samples.files)
     require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))
