@@ -24,7 +24,7 @@ from checkpoint_convert.formats.zarr_arrays import create_array, read_metadata
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
 from stage.child_processes import reserved_port
-from stage.manifest import record_of, write_manifest
+from stage.manifest import Recipe, made_by, record_of, write_manifest
 from tests.forked import fork_server
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -111,10 +111,8 @@ def write_inputs(folder: Path) -> Inputs:
                 steps = random.choice([1, 2, 5], size=random.integers(5, 80))
                 writer.add_documents(np.cumsum(steps) % 100, [len(steps)])
         outputs = [record_of(folder / f"{name}.{kind}", f"{name}.{kind}", None) for kind in ("bin", "idx")]
-        options = {"vocab_size": 100, "dtype": "uint16"}
-        write_manifest(
-            folder / name, stage="preprocess", options=options, inputs=[], outputs=outputs, packages=[], started=0.0
-        )
+        recipe = Recipe("preprocess", {"vocab_size": 100, "dtype": "uint16"}, [])
+        write_manifest(folder / name, made_by(recipe, outputs, wall_s=0.0))
     sizes = ModelSizes(layers=4, hidden=40, heads=4, vocab=128, positions=32)
     write_random_paxml(folder / "paxml", seed=3, sizes=sizes)
     paxml_to_megatron(folder / "paxml", folder / "checkpoint", dtype="bf16", workers=2, memory_limit=1 << 30)

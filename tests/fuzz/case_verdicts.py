@@ -82,7 +82,7 @@ def wrongly_published(case: Case, done: "subprocess.CompletedProcess[str]") -> s
 
 def _is_text(path: Path) -> bool:
     """Whether less or more of it is as good as before."""
-    return path.name.endswith((".json", ".gz", ".zst", ".txt", ".hashes")) and not path.name.endswith("blend.json")
+    return path.name.endswith((".json", ".gz", ".zst", ".hashes")) and not path.name.endswith("blend.json")
 
 
 def preprocess_differs(case: Case) -> str | None:
@@ -91,7 +91,7 @@ def preprocess_differs(case: Case) -> str | None:
     if output is None or not output.with_name(output.name + ".manifest.json").exists():
         return None
     options = case.words
-    not_plain = ("--shard", "--text-key", "--filter")
+    not_plain = ("--shard", "--text-key")
     if any(option in options for option in not_plain) or len(options) != len(set(options)):
         return None
     served = case.served_paths
@@ -173,9 +173,9 @@ def _after_fault(case: Case, fault: FailingCall, status: int, expected: dict[str
         if found != expected and not (changes_input and status == 0):
             differ = sorted(name for name in found.keys() | expected if found.get(name) != expected.get(name))
             return f"run again, {differ[:3]} differ"
-        left = [path.name for path in case.there.iterdir() if path.name.endswith((".partial", "lock", ".owner"))]
+        left = [path.name for path in case.there.iterdir() if path.name.endswith((".partial", "lock"))]
         if fault.kind == "remove":  # what could not be removed when all was made
-            left = [name for name in left if not name.endswith((".lock", ".owner"))]
+            left = [name for name in left if not name.endswith(".lock")]
         if left and "--shard" not in case.words:
             return f"run again, {left} is left"
     except AssertionError as error:

@@ -22,7 +22,7 @@ DIFFERS = ("common.pt", ".manifest.json", ".md5", ".metadata")
 ODD_OUTPUTS = ("b c", "n\nl", "\udcfe", "back\\slash", "a" * 240)
 NOT_PLAIN = ("--plan", "--verify-input", "--bandwidth-limit")
 """With which a command makes nothing, or refuses good files: without a manifest, or of this machine."""
-NOT_OUTPUT = ("mine", "lock", ".owner", ".partial", ".parts", ".source", ".jsonl")
+NOT_OUTPUT = ("mine", "lock", ".partial")
 THERE = ("folder", "file", "loop", "dangling", "pipe", "link to theirs", "other name of theirs", "partial", "parts")
 """What the user has where the output is to be, or what is written on the way to it."""
 
@@ -97,8 +97,7 @@ class Case:
         count = self.draw.choice([1, 1, 2, 3]) if option in self.command.several else 1
         by_address = option in self.command.by_address and self.draw.random() < 0.25
         taken = [self._one(pattern, by_address=by_address) for _ in range(count)]
-        ending = self.command.endings.get(option, "")
-        return ([option] if option.strip() else []) + [f"{name}{ending}" for name in taken]
+        return ([option] if option.strip() else []) + taken
 
     def _one(self, pattern: str, *, by_address: bool) -> str:
         if self.hostile and self.draw.random() < 0.05:

@@ -28,7 +28,7 @@ from tests.fuzz.failing_calls import preload
 from tests.fuzz.fuzz_case import Case
 from tests.fuzz.fuzzed_commands import COMMANDS, FuzzedCommand, prepare
 from tests.fuzz.served_files import ServedFiles
-from tests.stage.remote.faulty_server import FaultyServer
+from tests.stage.faulty_server import FaultyServer
 from tests.support import REPOSITORY
 
 

@@ -5,19 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import zstandard
 
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.export.to_dcp import to_dcp
 from checkpoint_convert.export.to_huggingface import to_huggingface
 from checkpoint_convert.export.to_torch_dist import to_torch_dist
 from checksums.md5_list import digest_folder, format_list
-from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
@@ -58,8 +55,6 @@ class FuzzedCommand:
     sometimes_reads: Mapping[str, str] = field(default_factory=dict)
     by_address: Sequence[str] = ()
     """Of the options that read, those that take addresses, too."""
-    endings: Mapping[str, str] = field(default_factory=dict)
-    """What follows a file's name in an option."""
 
 
 CONVERTING = {"--workers": ["1", "2"], "--memory-limit": ["1GiB", "8MiB"]}
@@ -77,9 +72,8 @@ COMMANDS = (
             "--text-key": ["text"],
             "--bandwidth-limit": ["50MB"],
         },
-        sometimes_reads={"--filter": "filter.py", "--md5-list": "texts.md5"},
+        sometimes_reads={"--md5-list": "texts.md5"},
         by_address=("--input",),
-        endings={"--filter": ":keep"},
         flags=("--force", "--append-eod", "--json"),
     ),
     FuzzedCommand(
@@ -245,27 +239,11 @@ COMMANDS = (
     ),
     FuzzedCommand(
         "checkpoint_convert",
-        "to-dcp",
-        reads={"--input": "mega*"},
-        writes="--output",
-        options={"--workers": ["1"]},
-        flags=("--force", "--json"),
-    ),
-    FuzzedCommand(
-        "checkpoint_convert",
         "to-torch-dist",
         reads={"--input": "mega*"},
         writes="--output",
         options={"--workers": ["1"]},
         sometimes={"--dtype": ["bf16", "fp32"]},
-        flags=("--force", "--json"),
-    ),
-    FuzzedCommand(
-        "checkpoint_convert",
-        "torch-dist-to-megatron",
-        reads={"--input": "torch_dist"},
-        writes="--output",
-        options={"--dtype": ["bf16", "fp32"], **CONVERTING},
         flags=("--force", "--json"),
     ),
     FuzzedCommand(
@@ -289,7 +267,6 @@ COMMANDS = (
         sometimes={"--tolerance": ["0.5"], **CONVERTING},
         flags=("--json",),
     ),
-    FuzzedCommand("checkpoint_convert", "compare", reads={"": "dcp_1", " ": "dcp_1"}),
     FuzzedCommand("checkpoint_convert", "compare", reads={"": "hf_1", " ": "hf_1"}),
     FuzzedCommand("checkpoint_convert", "compare", reads={"": "torch_dist", " ": "torch_dist"}),
     FuzzedCommand(
@@ -331,12 +308,8 @@ def _prepare_texts(folder: Path) -> None:
         (folder / f"{number}.json").write_bytes(lines)
         (folder / f"{number}.json.gz").write_bytes(gzip.compress(lines[:999]) + gzip.compress(lines[999:]))
         (folder / f"{number}.jsonl.zst").write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(lines))
-        texts = [text for _, text in documents_of(shard)]
-        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), folder / f"{number}.parquet")
-        (folder / f"{number}.txt").write_text("\n".join(text.replace("\n", " ") for text in texts[:9]) + "\n")
     hashes = [md5_text(text) for _, text in documents_of(folder / "0.json")]
     (folder / "list.hashes").write_text("\n".join(hashes[3:7]) + "\n")
-    (folder / "filter.py").write_text("def keep(text):\n    return len(text) % 3 > 0\n")
     inputs = sorted(path for path in folder.iterdir() if path.name.startswith(("0.", "1.")))
     (folder / "texts.md5").write_text(format_list({path.name: md5_file(path) for path in inputs}))
 
@@ -357,7 +330,6 @@ def _prepare_checkpoints(folder: Path) -> None:
     for dtype in ("fp32", "bf16"):
         paxml_to_megatron(folder / "paxml_1", folder / f"mega_{dtype}", dtype=dtype, workers=1, memory_limit=GIB)
     megatron_to_paxml(folder / "mega_fp32", folder / "paxml_again", heads=1, workers=1, memory_limit=GIB)
-    to_dcp(folder / "mega_bf16", folder / "dcp_1")
     to_torch_dist(folder / "mega_bf16", folder / "torch_dist")
     to_huggingface(folder / "mega_bf16", folder / "hf_1", heads=1)
 
@@ -374,8 +346,6 @@ def _prepare_origin(folder: Path) -> None:
     lists = {
         "md5": format_list(digests),
         "tag": "".join(f"MD5 ({name}) = {digest}\n" for name, digest in digests.items()),
-        "nul": "".join(f"{digest}  {name}\0" for name, digest in digests.items()),
-        "openssl": "".join(f"MD5({name})= {digest}\n" for name, digest in digests.items()),
         "above": "".join(f"{digest}  /data/origin/{name}\n" for name, digest in digests.items()),
     }
     for ending, text in lists.items():

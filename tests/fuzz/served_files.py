@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.stage.remote.faulty_server import Fault, FaultyServer
+from tests.stage.faulty_server import Fault, FaultyServer
 
 PASSING = ("unavailable", "dropped", "truncated", "other_range", "part_unsaid", "cut", "slow")
 """Of the first requests for an object; one that went on would be waited for, for a minute."""
