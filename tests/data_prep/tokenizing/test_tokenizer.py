@@ -79,5 +79,5 @@ def test_a_model_that_differs_from_its_manifest(corpus: Path, tmp_path: Path) ->
     content = bytearray((tmp_path / "m").read_bytes())
     content[content.index(b"the")] ^= 1
     (tmp_path / "m").write_bytes(content)
-    with pytest.raises(InputError, match=r"its MD5 is not that in m.manifest.json"):
+    with pytest.raises(InputError, match=r"m: its MD5 is another, m.manifest.json says otherwise"):
         Tokenizer(tmp_path / "m")
