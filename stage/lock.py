@@ -5,6 +5,8 @@ Nothing depends on it. Whatever two processes make at once has unique names unti
 nothing is lost.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,17 +26,17 @@ def only_one_in(
     """Hold the lock file ``name`` in ``folder``.
 
     When another process keeps it for ``patience_s`` seconds (None: PATIENCE_S), raises InputError, ending with
-    ``mend``, or goes on without the lock where ``mend`` is None. Raises FileNotFoundError where the folder is removed
-    meanwhile.
+    ``mend``, or goes on without the lock where ``mend`` is None. Raises FileNotFoundError where there is no such
+    folder.
     """
+    if not folder.is_dir():  # the library would make it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:
         lock.acquire(timeout=PATIENCE_S if patience_s is None else patience_s)
     except filelock.Timeout:
         if mend is not None:
             raise InputError(f"{folder}: in use by another process; {mend}") from None
-    except FileNotFoundError:
-        raise
     except (OSError, NotImplementedError):  # a file system without locks
         pass
     try:

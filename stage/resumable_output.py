@@ -89,6 +89,8 @@ class ResumableOutput:
 
     def __init__(self, output: Path, recipe: Recipe) -> None:
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
+        self._inode = _inode(self.folder)
+        """Tells this folder from one that another process makes in its place, once it has been published."""
         self.done: dict[str, Piece] = _still_there(self.folder / "pieces", _journalled(self.folder / "journal"))
         """Finished pieces by name, those of other processes as they were when this one began."""
         self._started = time.monotonic()
@@ -116,17 +118,25 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                found, place = piece.path.stat(), self.path(piece.name)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                piece.path.rename(place)
+                found = piece.path.stat()
+                self._move(piece)
                 one = Piece(piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
-        except FileNotFoundError:
-            if self.folder.exists():
-                raise
+        except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
+
+    def _move(self, piece: NewPiece) -> None:
+        """Give a piece its name, in a folder of its own where the name has slashes. ``pieces/`` itself is never made
+        anew: where it is missing, all that was in it is published. Raises FileNotFoundError then."""
+        place = self.path(piece.name)
+        try:
+            piece.path.rename(place)
+        except FileNotFoundError:
+            for parent in reversed(Path(piece.name).parents[:-1]):
+                self.path(str(parent)).mkdir(exist_ok=True)
+            piece.path.rename(place)
 
     def _note(self, lines: bytes) -> None:
         process, handle = self._journal
@@ -149,16 +159,6 @@ class ResumableOutput:
         folder: of its list of sums). ``inputs_now``: the inputs as they are at the end. Raises InputError, with
         nothing published, where an input has changed since the beginning, or the folder is gone.
         """
-        try:
-            return self._publish_all(outputs, inputs_now, facts)
-        except FileNotFoundError:
-            if self.folder.exists():
-                raise
-            raise _gone(self.folder) from None
-
-    def _publish_all(
-        self, outputs: Mapping[Path, tuple[Path, str | None]], inputs_now: Sequence[Source], facts: Mapping[str, Any]
-    ) -> Manifest:
         changed = self.recipe.differences(
             Recipe(self.recipe.stage, self.recipe.options, inputs_now, self.recipe.versions)
         )
@@ -168,15 +168,17 @@ class ResumableOutput:
                 "command again with --force when nobody writes there"
             )
         records = []
-        for final, (place, md5) in outputs.items():
-            sync_folder(place) if place.is_dir() else sync_to_disk(place)
-            records.append(record_of(place, final.name, md5))
+        try:
+            for final, (place, md5) in outputs.items():
+                sync_folder(place) if place.is_dir() else sync_to_disk(place)
+                records.append(record_of(place, final.name, md5))
+            if _inode(self.folder) != self._inode:
+                raise _gone(self.folder)
+        except FileNotFoundError:
+            raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
         renames = [(str(place.relative_to(self.folder)), final.name) for final, (place, _) in outputs.items()]
-        announced = self.new_path()
-        announced.write_text(as_json(Publication(manifest, renames)), encoding="utf-8", errors="surrogateescape")
-        sync_to_disk(announced)
-        announced.rename(self.folder / PUBLISH)
+        write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
         _publish(self.folder, self.output)
         return manifest
 
@@ -220,8 +222,11 @@ def resumable_output(
     folder = _open(output, recipe, begin_anew=force)
     with ExitStack() as held:
         try:
-            held.enter_context(_turn(folder, shard, alone=alone))
-        except FileNotFoundError:  # another process has published meanwhile, or given up
+            mend = None if not alone else "another process makes the same; wait for it"
+            held.enter_context(only_one_in(folder, mend, name=f"{_writer(shard)}.lock"))
+            if not (folder / RECIPE).exists():
+                raise FileNotFoundError(folder)
+        except FileNotFoundError:  # whoever held the lock has finished
             if not _is_made(output, recipe, made, option):
                 raise _gone(folder) from None
             yield None
@@ -233,19 +238,16 @@ def resumable_output(
                 _remove(folder, recipe)
 
 
-@contextmanager
-def _turn(folder: Path, shard: Shard | None, *, alone: bool) -> Iterator[None]:
-    """Hold the lock of the shard, or of the whole. Raises FileNotFoundError where the folder is published or removed
-    before this process has it."""
-    name = "whole.lock" if shard is None else f"shard-{shard.index}-of-{shard.count}.lock"
-    mend = "another process makes the same; wait for it to end" if alone else None
-    with only_one_in(folder, mend, name=name):
-        if not (folder / RECIPE).exists():  # then the lock has made the folder anew
-            (folder / name).unlink(missing_ok=True)
-            with suppress(OSError):
-                folder.rmdir()
-            raise FileNotFoundError(folder)
-        yield
+def _writer(shard: Shard | None) -> str:
+    return "whole" if shard is None else f"shard-{shard.index}-of-{shard.count}"
+
+
+def _inode(folder: Path) -> int:
+    """Return the number of a folder on its file system. Raises InputError where it is gone."""
+    try:
+        return folder.stat().st_ino
+    except FileNotFoundError:
+        raise _gone(folder) from None
 
 
 def _gone(folder: Path) -> InputError:
@@ -336,6 +338,9 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
         try:
             found = read_json(folder / RECIPE, Recipe, mend="remove the folder")
         except (FileNotFoundError, NotADirectoryError):
+            if folder.is_dir() and all(path.suffix == ".lock" for path in folder.iterdir()):
+                shutil.rmtree(folder)  # a removal was cut short
+                continue
             raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
         differences = recipe.differences(found)
         if not differences:
