@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,7 @@ def resumable_output(
     shard: Shard | None = None,
     force: bool = False,
     alone: bool = True,
+    by_input: bool = False,
     option: str = "--output",
 ) -> Iterator[ResumableOutput | None]:
     """Yield the folder in which ``output`` is made, with all that earlier processes finished; None where ``output`` is
@@ -203,6 +204,9 @@ def resumable_output(
     whether a process that does the same work at the same time ends this one; else it is waited for a while, and then
     both make the output, which the faster one publishes. Raises InputError for what would overwrite anything that this
     command did not make, for a folder begun by another recipe, and where another process does the same work.
+
+    ``by_input``: each piece is made of one input, whose content its name tells. Then the command without shard goes on
+    where some inputs have changed since, as one that was damaged and is mended: only their pieces are made anew.
     """
     made = [output] if made is None else made
     if shard is not None and force:
@@ -219,7 +223,7 @@ def resumable_output(
         return
     if force:
         _require_ours(output, recipe.stage, made)
-    folder = _open(output, recipe, begin_anew=force)
+    folder = _open(output, recipe, begin_anew=force, by_input=by_input and shard is None)
     with ExitStack() as held:
         try:
             mend = None if not alone else "another process makes the same; wait for it"
@@ -319,8 +323,9 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
-    """Return OUTPUT.partial of this recipe, the one that is there or a new one, which appears with its recipe in it."""
+def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> Path:
+    """Return OUTPUT.partial of this recipe, the one that is there or a new one, which appears with its recipe in it;
+    with ``by_input`` one of a recipe with other inputs becomes that of this one."""
     folder = partial_path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(3):
@@ -344,6 +349,9 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
             raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
         differences = recipe.differences(found)
         if not differences:
+            return folder
+        if by_input and not begin_anew and not recipe.differences(replace(found, inputs=recipe.inputs)):
+            write_text(folder / RECIPE, as_json(recipe))
             return folder
         if not begin_anew and _journalled(folder / "journal"):
             raise InputError(

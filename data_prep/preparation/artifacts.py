@@ -8,7 +8,7 @@ from typing import Literal
 
 import checksums
 from checksums.md5_list import read_list
-from data_prep.corpus.text_blocks import documents_of
+from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
 from data_prep.tokenizing.tokenizer import VOCAB_SIZE, Tokenizer
 from stage.digest import md5_file

@@ -1,24 +1,21 @@
 """The SentencePiece tokenizer: encoding as the reference does, and training with the reference's options."""
 
+import hashlib
 import io
 import itertools
 import math
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
-from data_prep.corpus.input_files import InputFile, require_files
-from data_prep.corpus.named_inputs import as_input, described_inputs, local_of, record_of_input
-from data_prep.corpus.text_blocks import documents_of
-from stage.digest import md5_file
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.input_files import InputFile, Place, described, local_paths
 from stage.errors import InputError
-from stage.limits.replacing import must_be_made
-from stage.limits.sizes import require_between
-from stage.manifest import record_of, require_intact, write_manifest
-from stage.publish import published_file
+from stage.manifest import Recipe, require_intact, versions_of
+from stage.resumable_output import resumable_output
+from stage.sizes import require_between
 
 TRAINING_OPTIONS: dict[str, Any] = {
     # docs/facts/reference.md a.5, without train_extremely_large_corpus: SentencePiece now ignores it with a warning.
@@ -93,56 +90,49 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    inputs: Sequence[InputFile],
+    inputs: Sequence[Place],
     output: Path,
     *,
     vocab_size: int = VOCAB_SIZE,
     documents: int = DOCUMENTS,
+    bandwidth_limit: str | None = None,
     force: bool = False,
 ) -> bool:
     """Train a model on the first ``documents`` of C4 files; False if ``output`` is already the model they give.
 
     The same inputs give the same bytes: neither paths nor times enter the model. Each line of a document is a
-    sentence, as in the file the reference's model was trained on.
+    sentence, as in the file the reference's model was trained on. Raises InputError for bad input, and where
+    SentencePiece cannot make such a model of it.
     """
-    started = time.monotonic()
-    options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
-    made_with = {**options, "documents": documents}
-    require_files(local_of(inputs))
     require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
-    inputs = described_inputs(inputs)
-    sources = [as_input(path) for path in inputs]
-    if not must_be_made(output, stage="train-tokenizer", options=made_with, inputs=sources, force=force):
-        return False
-    model = _trained_model(inputs, documents, options)
-    with published_file(output) as partial:
-        partial.write_bytes(model)
-        write_manifest(
-            output,
-            stage="train-tokenizer",
-            options=made_with,
-            inputs=[record_of_input(path, md5_file(path) if isinstance(path, Path) else None) for path in inputs],
-            outputs=[record_of(partial, output.name, md5_file(partial))],
-            packages=["sentencepiece"],
-            started=started,
-        )
+    files = described(inputs, bandwidth_limit=bandwidth_limit)
+    options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
+    made_with = {**options, "documents": documents}
+    recipe = Recipe("train-tokenizer", made_with, [file.source for file in files], versions_of("sentencepiece"))
+    with resumable_output(output, recipe, inputs=local_paths(files), force=force) as job:
+        if job is None:
+            return False
+        model, place = _trained_model(files, documents, options), job.new_path()
+        place.write_bytes(model)
+        md5 = hashlib.md5(model, usedforsecurity=False).hexdigest()
+        job.publish({output: (place, md5)}, [file.source_now() for file in files], {})
     return True
 
 
-def _trained_model(inputs: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
-    """The bytes of a model. Raises InputError where SentencePiece cannot make one of this text."""
+def _trained_model(files: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
+    """Return the bytes of a model. Raises InputError where SentencePiece cannot make one of this text."""
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(inputs, documents), model_writer=model, minloglevel=2, **options
+            sentence_iterator=_sentences(files, documents), model_writer=model, minloglevel=2, **options
         )
     except RuntimeError as error:
         raise InputError(f"training a tokenizer of {options['vocab_size']} pieces failed: {error}") from error
     return model.getvalue()
 
 
-def _sentences(inputs: Sequence[InputFile], documents: int) -> Iterator[str]:
-    texts = (text for path in inputs for _, text in documents_of(path))
+def _sentences(files: Sequence[InputFile], documents: int) -> Iterator[str]:
+    texts = (text for file in files for _, text in documents_of(file))
     for text in itertools.islice(texts, documents):
         yield from filter(None, text.split("\n"))

@@ -17,7 +17,7 @@ from checkpoint_convert.export.to_huggingface import to_huggingface
 from checkpoint_convert.export.to_torch_dist import to_torch_dist
 from checksums.md5_list import digest_folder, format_list
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
-from data_prep.corpus.text_blocks import documents_of
+from data_prep.corpus.c4 import documents_of
 from data_prep.preprocessing.preprocess import Reading, preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
