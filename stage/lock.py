@@ -26,7 +26,8 @@ def only_one_in(
     """Hold the lock file ``name`` in ``folder``.
 
     When another process keeps it for ``patience_s`` seconds (None: PATIENCE_S), raises InputError, ending with
-    ``mend``, or goes on without the lock where ``mend`` is None. Raises FileNotFoundError where there is no such folder.
+    ``mend``, or goes on without the lock where ``mend`` is None. Raises FileNotFoundError where there is no such
+    folder.
     """
     if not folder.is_dir():  # the library would make it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))

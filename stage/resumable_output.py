@@ -13,7 +13,6 @@ Nothing here needs a lock. A piece is renamed to its place when it is whole and 
 and the disk agree on it, so processes that are killed, or started twice, cost their own work and nothing else.
 """
 
-import errno
 import os
 import secrets
 import shutil
@@ -49,8 +48,6 @@ from stage.publish import partial_path, replace_path, sync_all, sync_folder, syn
 from stage.shards import Shard
 
 RECIPE, PUBLISH = "recipe.json", "publish.json"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a disk, a quota or a limit on the size of files that leaves no room."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +89,8 @@ class ResumableOutput:
 
     def __init__(self, output: Path, recipe: Recipe) -> None:
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
+        self._inode = _inode(self.folder)
+        """Tells this folder from one that another process makes in its place, once it has been published."""
         self.done: dict[str, Piece] = _still_there(self.folder / "pieces", _journalled(self.folder / "journal"))
         """Finished pieces by name, those of other processes as they were when this one began."""
         self._started = time.monotonic()
@@ -119,15 +118,25 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                found, place = piece.path.stat(), self.path(piece.name)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                piece.path.rename(place)
+                found = piece.path.stat()
+                self._move(piece)
                 one = Piece(piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
         except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
+
+    def _move(self, piece: NewPiece) -> None:
+        """Give a piece its name, in a folder of its own where the name has slashes. ``pieces/`` itself is never made
+        anew: where it is missing, all that was in it is published. Raises FileNotFoundError then."""
+        place = self.path(piece.name)
+        try:
+            piece.path.rename(place)
+        except FileNotFoundError:
+            for parent in reversed(Path(piece.name).parents[:-1]):
+                self.path(str(parent)).mkdir(exist_ok=True)
+            piece.path.rename(place)
 
     def _note(self, lines: bytes) -> None:
         process, handle = self._journal
@@ -150,16 +159,6 @@ class ResumableOutput:
         folder: of its list of sums). ``inputs_now``: the inputs as they are at the end. Raises InputError, with
         nothing published, where an input has changed since the beginning, or the folder is gone.
         """
-        try:
-            return self._publish_all(outputs, inputs_now, facts)
-        except FileNotFoundError:
-            if self.folder.exists():
-                raise
-            raise _gone(self.folder) from None
-
-    def _publish_all(
-        self, outputs: Mapping[Path, tuple[Path, str | None]], inputs_now: Sequence[Source], facts: Mapping[str, Any]
-    ) -> Manifest:
         changed = self.recipe.differences(
             Recipe(self.recipe.stage, self.recipe.options, inputs_now, self.recipe.versions)
         )
@@ -173,14 +172,13 @@ class ResumableOutput:
             for final, (place, md5) in outputs.items():
                 sync_folder(place) if place.is_dir() else sync_to_disk(place)
                 records.append(record_of(place, final.name, md5))
+            if _inode(self.folder) != self._inode:
+                raise _gone(self.folder)
         except FileNotFoundError:
             raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
         renames = [(str(place.relative_to(self.folder)), final.name) for final, (place, _) in outputs.items()]
-        announced = self.new_path()
-        announced.write_text(as_json(Publication(manifest, renames)), encoding="utf-8", errors="surrogateescape")
-        sync_to_disk(announced)
-        announced.rename(self.folder / PUBLISH)
+        write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
         _publish(self.folder, self.output)
         return manifest
 
@@ -194,8 +192,8 @@ def resumable_output(
     inputs: Sequence[Path] = (),
     shard: Shard | None = None,
     force: bool = False,
-    by_input: bool = False,
     alone: bool = True,
+    by_input: bool = False,
     option: str = "--output",
 ) -> Iterator[ResumableOutput | None]:
     """Yield the folder in which ``output`` is made, with all that earlier processes finished; None where ``output`` is
@@ -228,37 +226,32 @@ def resumable_output(
     folder = _open(output, recipe, begin_anew=force, by_input=by_input and shard is None)
     with ExitStack() as held:
         try:
-            held.enter_context(_turn(folder, shard, alone=alone))
-        except FileNotFoundError:  # another process has published meanwhile, or given up
+            mend = None if not alone else "another process makes the same; wait for it"
+            held.enter_context(only_one_in(folder, mend, name=f"{_writer(shard)}.lock"))
+            if not (folder / RECIPE).exists():
+                raise FileNotFoundError(folder)
+        except FileNotFoundError:  # whoever held the lock has finished
             if not _is_made(output, recipe, made, option):
                 raise _gone(folder) from None
             yield None
             return
         try:
             yield ResumableOutput(output, recipe)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            where = f"{error.filename or folder}: {error.strerror}"
-            raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
         finally:
             if shard is None and not _journalled(folder / "journal"):
                 _remove(folder, recipe)
 
 
-@contextmanager
-def _turn(folder: Path, shard: Shard | None, *, alone: bool) -> Iterator[None]:
-    """Hold the lock of the shard, or of the whole. Raises FileNotFoundError where the folder is published or removed
-    before this process has it."""
-    name = "whole.lock" if shard is None else f"shard-{shard.index}-of-{shard.count}.lock"
-    mend = "another process makes the same; wait for it to end" if alone else None
-    with only_one_in(folder, mend, name=name):
-        if not (folder / RECIPE).exists():  # then the lock has made the folder anew
-            (folder / name).unlink(missing_ok=True)
-            with suppress(OSError):
-                folder.rmdir()
-            raise FileNotFoundError(folder)
-        yield
+def _writer(shard: Shard | None) -> str:
+    return "whole" if shard is None else f"shard-{shard.index}-of-{shard.count}"
+
+
+def _inode(folder: Path) -> int:
+    """Return the number of a folder on its file system. Raises InputError where it is gone."""
+    try:
+        return folder.stat().st_ino
+    except FileNotFoundError:
+        raise _gone(folder) from None
 
 
 def _gone(folder: Path) -> InputError:
@@ -267,17 +260,17 @@ def _gone(folder: Path) -> InputError:
 
 def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], option: str) -> bool:
     """Whether the recipe's output is there. Raises InputError where something else has one of its names."""
-    there = next(filter(_is_taken, made), None)
+    there = next((path for path in made if os.path.lexists(path)), None)
     manifest = read_manifest(output)
     if there is None and (manifest is None or manifest.stage == recipe.stage):
         return False
-    if manifest is None:
-        raise InputError(f"{there} exists and no manifest says what it is; remove it or choose another {option}")
-    try:
-        require_intact(output)
-        why = "; ".join(recipe.differences(manifest.recipe)[:3])
-    except InputError as damaged:
-        why = str(damaged)
+    why = "no manifest says what it is" if manifest is None else ""
+    if manifest is not None:
+        try:
+            require_intact(output)
+            why = "; ".join(recipe.differences(manifest.recipe)[:3])
+        except InputError as damaged:
+            why = str(damaged)
     if why:
         raise InputError(
             f"{there or manifest_path(output)} exists and was made otherwise ({why}); choose another {option} or pass "
@@ -286,14 +279,9 @@ def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], option: str) ->
     return True
 
 
-def _is_taken(path: Path) -> bool:
-    """Whether something has this name; an empty folder, which its user has made beforehand, is nothing to be lost."""
-    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
-
-
 def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
     """Raise InputError unless all that has the output's names is what the manifest says that this command made."""
-    there = list(filter(_is_taken, made))
+    there = [path for path in made if os.path.lexists(path)]
     try:
         manifest = read_manifest(output)
     except InputError:

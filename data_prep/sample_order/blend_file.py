@@ -17,7 +17,7 @@ from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.json_files import as_json, read_json
-from stage.publish import require_same_kind, write_text
+from stage.publish import PARTIAL, require_same_kind, write_text
 from stage.regular_files import UnfitFile, read_regular
 from stage.sizes import require_between
 from stage.tables import table_text
@@ -66,7 +66,7 @@ def discover(folders: Sequence[Path]) -> list[Path]:
             found[folder] = None
             continue
         indices = (path for path in sorted(folder.rglob("*.idx")) if path.with_suffix(".bin").is_file())
-        here = [path.with_suffix("") for path in indices]
+        here = [path.with_suffix("") for path in indices if PARTIAL not in {above.suffix for above in path.parents}]
         if not here:
             raise InputError(f"{folder}: no dataset there (a .idx beside its .bin); name a folder or a prefix")
         found.update(dict.fromkeys(here))

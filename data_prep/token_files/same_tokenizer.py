@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data_prep.token_files.indexed_dataset import read_header
 from stage.errors import InputError
-from stage.manifest import Manifest, read_manifest
+from stage.manifest import read_manifest
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Tokenized:
     """Identity of the tokenizer's content, as :class:`stage.manifest.Source` has it."""
 
     def as_options(self) -> dict[str, object]:
-        """Return what is known, as options of a recipe; ``tokenized`` reads them again."""
+        """Return what is known, as options of a recipe: those that preprocess, too, records."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -37,14 +37,7 @@ def tokenized(prefix: Path) -> Tokenized:
     if manifest is None:
         return Tokenized(dtype)
     options = manifest.options
-    return Tokenized(dtype, options.get("vocab_size"), options.get("append_eod"), _tokenizer(manifest))
-
-
-def _tokenizer(manifest: Manifest) -> str | None:
-    """The last input of preprocess is the tokenizer; merge keeps the identity as an option."""
-    if manifest.stage == "preprocess" and manifest.inputs:
-        return manifest.inputs[-1].identity
-    return manifest.options.get("tokenizer")
+    return Tokenized(dtype, options.get("vocab_size"), options.get("append_eod"), options.get("tokenizer"))
 
 
 def require_same_tokenizer(prefixes: Sequence[Path]) -> Tokenized:
