@@ -12,7 +12,6 @@ from zarr.dtype import DataTypeValidationError
 from checkpoint_convert.formats.zarr_bfloat16 import BFloat16
 from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
 
-
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
