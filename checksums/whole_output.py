@@ -31,7 +31,7 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
         raise InputError(f"{folder}: no such folder")
     places = {record.name: (folder / record.name, record) for record in manifest.outputs}
     if name in places and not any(place.exists() for place, _ in places.values()):
-        places = {name: (folder, places[name][1])}
+        places = {".": (folder, places[name][1])}
     found: dict[str, list[str]] = {"matching": [], "changed": [], "missing": []}
     for record_name, (place, record) in places.items():
         if record.md5 is None or os.path.normpath(record_name).split("/")[0] in ("", ".."):

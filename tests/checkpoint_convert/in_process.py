@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from unittest import mock
 
+import pytest
+
 from checkpoint_convert.commands.export_commands import ToHuggingfaceCommand, ToTorchDistCommand
 from checkpoint_convert.commands.inspection_commands import CompareCheckpointsCommand, InspectCheckpointCommand
 from checksums.list_commands import CreateListCommand, VerifyListCommand
@@ -42,12 +44,15 @@ def run(*words: object) -> Done:
     """Run one of COMMANDS."""
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     arguments = ["command", *(str(word) for word in words)]
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), mock.patch.object(sys, "argv", arguments):
-        try:
-            run_command(lambda: run_subcommand("checkpoint_convert", None, COMMANDS))
-        except SystemExit as leaving:
-            status = int(leaving.code or 0)
+    with (
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(errors),
+        mock.patch.object(sys, "argv", arguments),
+        mock.patch("faulthandler.enable"),  # wants a file of the system's
+        pytest.raises(SystemExit) as leaving,
+    ):
+        run_command(lambda: run_subcommand("checkpoint_convert", None, COMMANDS))
     for stream in (out, errors):
         stream.flush()
         stream.seek(0)
-    return Done(status, out.read(), errors.read())
+    return Done(int(leaving.value.code or 0), out.read(), errors.read())

@@ -148,7 +148,7 @@ def test_several_processes_write_and_one_may_be_killed(place: Path, monkeypatch:
     pids = {line.split()[1] for line in (place / "log").read_text().splitlines()}
     assert str(os.getpid()) not in pids
     written(place)
-    assert export(place, workers=2)
+    assert export(place)
     assert "b" in written(place)
     require_whole(place)
 
