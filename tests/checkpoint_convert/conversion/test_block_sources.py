@@ -1,98 +1,101 @@
 """Chunks of the source are read whole or refused, and none may be missing."""
 
 import gzip
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorstore as ts
 
-from checkpoint_convert.conversion.block_sources import (
-    BlockSource,
-    PlainSource,
-    StoredSource,
-    open_source,
-    require_chunks,
-)
-from checkpoint_convert.conversion.resuming.source_files import SourceFiles
+from checkpoint_convert.conversion.block_sources import BlockSource, open_source
+from checkpoint_convert.conversion.source_files import LocalFiles
 from stage.errors import InputError
 
-WHOLE = (slice(0, 100), slice(0, 30))
+SHAPE = (5, 20, 33)
+WHOLE = (slice(0, 5), slice(0, 20), slice(0, 33))
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_chunks_of_the_wrong_size_are_refused(packed: bool, tmp_path: Path) -> None:
-    values = np.arange(3000, dtype="<f4")
-    read = np.empty((100, 30), np.float32)
+def opened(folder: Path, kept: tuple[int, ...] = SHAPE, *, zeros: bool = False) -> BlockSource:
+    files = LocalFiles(folder, ["a"])
+    return open_source(folder / "a", kept, SHAPE, files, like="b", mend="mend it", absent_are_zeros=zeros)
 
-    def write(data: bytes) -> PlainSource:
-        (tmp_path / "0.0").write_bytes(gzip.compress(data) if packed else data)
-        return PlainSource(tmp_path, (100, 30), ".", packed, SourceFiles(tmp_path.parent, [tmp_path.name]))
 
-    source = write(values.tobytes())
-    source.read(WHOLE, read)
-    np.testing.assert_array_equal(read, values.reshape(100, 30))
-    part = np.empty((7, 30), np.float32)
-    source.read((slice(3, 10), slice(0, 30)), part)
-    np.testing.assert_array_equal(part, read[3:10])
-    for data in (values.tobytes()[:-4], values.tobytes() + b"more", b""):
-        source = write(data)
-        with pytest.raises(ValueError, match=r"chunk 0\.0: it (does not unpack to 12000 bytes|has \d+ bytes)"):
-            source.read(WHOLE, read)
+def write(folder: Path, values: np.ndarray[Any, Any], **fields: object) -> None:
+    metadata = {"dtype": "<f4", "shape": list(SHAPE), "chunks": [2, 8, 33], "compressor": None, **fields}
+    kvstore = {"driver": "file", "path": str(folder / "a")}
+    ts.open({"driver": "zarr", "kvstore": kvstore, "metadata": metadata}, create=True).result().write(values).result()
 
 
 @pytest.mark.parametrize("separator", [".", "/"])
-@pytest.mark.parametrize(
-    ("compressor", "kind"),
-    [(None, PlainSource), ({"id": "gzip", "level": 1}, PlainSource), ({"id": "zstd", "level": 1}, StoredSource)],
-    ids=["plain", "gzip", "zstd"],
-)
-def test_any_box_of_any_chunks(
-    compressor: dict[str, object] | None, kind: type[PlainSource | StoredSource], separator: str, tmp_path: Path
-) -> None:
-    values = np.random.default_rng(0).standard_normal((5, 20, 33)).astype(np.float32)
-    spec = {
-        "driver": "zarr",
-        "kvstore": {"driver": "file", "path": str(tmp_path / "a")},
-        "metadata": {"dtype": "<f4", "shape": [5, 20, 33], "chunks": [2, 8, 33], "compressor": compressor},
-        "create": True,
-    }
-    spec["metadata"] |= {"dimension_separator": separator}  # type: ignore[operator]
-    ts.open(spec).result().write(values).result()
-
-    def opened(*, zeros: bool = False) -> BlockSource:
-        files = SourceFiles(tmp_path, ["a"])
-        return open_source(tmp_path / "a", (5, 20, 33), like="nothing", readers=1, files=files, missing_are_zeros=zeros)
-
-    source = opened()
-    assert isinstance(source, kind)
+@pytest.mark.parametrize("compressor", [None, "gzip", "zstd", "blosc"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_any_box_of_any_chunks(compressor: str | None, separator: str, order: str, tmp_path: Path) -> None:
+    values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    packing = None if compressor is None else {"id": compressor}
+    write(tmp_path, values, compressor=packing, dimension_separator=separator, order=order)
+    source = opened(tmp_path)
     for box in (
-        (slice(0, 5), slice(0, 20), slice(0, 33)),
+        WHOLE,
         (slice(2, 4), slice(8, 16), slice(0, 33)),  # one whole chunk
         (slice(1, 5), slice(3, 17), slice(5, 6)),
     ):
         found = np.empty([part.stop - part.start for part in box], np.float32)
         source.read(box, found)
         np.testing.assert_array_equal(found, values[box])
-    require_chunks(tmp_path / "a", (5, 20, 33), mend="mend it")
-    lost = tmp_path / "a" / separator.join("120")
-    lost.unlink()
-    with pytest.raises(InputError, match=f"a: chunk {re.escape(separator.join('120'))} is missing; mend it"):
-        require_chunks(tmp_path / "a", (5, 20, 33), mend="mend it")
-    require_chunks(tmp_path / "a", (5, 16, 33), mend="mend it")  # the lost one is not kept
-    box = (slice(2, 4), slice(16, 20), slice(0, 33))
-    for gone in (source, opened()):  # while it is converted, and before
-        with pytest.raises(InputError, match="is missing; the checkpoint is not whole"):
-            gone.read(box, np.ones((2, 4, 33), np.float32))
-    opened(zeros=True).read(box, zeros := np.ones((2, 4, 33), np.float32))
-    assert not zeros.any()
-    os.mkfifo(lost)
-    with pytest.raises(InputError, match="not a regular file"):
-        opened().read(box, zeros)
-    lost.unlink()
-    changed = tmp_path / "a" / separator.join("000")
-    changed.write_bytes(changed.read_bytes())
-    with pytest.raises(InputError, match="changed while it was converted"):
-        source.read((slice(0, 2), slice(0, 8), slice(0, 33)), np.ones((2, 8, 33), np.float32))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_chunks_of_the_wrong_size_are_refused(packed: bool, tmp_path: Path) -> None:
+    values = np.arange(5 * 20 * 33, dtype="<f4").reshape(SHAPE)
+    write(tmp_path, values, compressor={"id": "gzip", "level": 1} if packed else None, chunks=list(SHAPE))
+    chunk, read = tmp_path / "a" / "0.0.0", np.empty(SHAPE, np.float32)
+    for data in (values.tobytes()[:-4], values.tobytes() + b"more", b""):
+        chunk.write_bytes(gzip.compress(data) if packed else data)
+        with pytest.raises(ValueError, match=r"chunk 0\.0\.0: it (does not unpack to 13200 bytes|has \d+ bytes)"):
+            opened(tmp_path).read(WHOLE, read)
+    chunk.write_bytes(b"\x1f\x8bdamaged")
+    with pytest.raises(ValueError, match=r"chunk 0\.0\.0"):
+        opened(tmp_path).read(WHOLE, read)
+
+
+@pytest.mark.parametrize("separator", [".", "/"])
+def test_a_chunk_that_is_missing(separator: str, tmp_path: Path) -> None:
+    write(tmp_path, np.ones(SHAPE, np.float32), dimension_separator=separator)
+    box, zeros = (slice(2, 4), slice(16, 20), slice(0, 33)), np.ones((2, 4, 33), np.float32)
+    key = separator.join("120")
+    before = opened(tmp_path)
+    (tmp_path / "a" / key).unlink()
+    with pytest.raises(InputError, match=f"a: chunk {re.escape(key)} is missing; mend it"):
+        opened(tmp_path)
+    opened(tmp_path, (5, 16, 33))  # the missing one is not kept
+    with pytest.raises(InputError, match="is missing; the checkpoint is not whole"):
+        before.read(box, zeros)  # it vanished meanwhile
+    source = opened(tmp_path, zeros=True)
+    source.read(box, zeros)
+    assert (source.zero_chunks, zeros.any()) == (1, False)
+    os.mkfifo(tmp_path / "a" / key)
+    with pytest.raises(InputError, match="is missing"):
+        opened(tmp_path)
+
+
+def test_zeros_are_not_taken_where_the_fill_value_is_another(tmp_path: Path) -> None:
+    write(tmp_path, np.ones(SHAPE, np.float32), fill_value=1.5)
+    min(path for path in (tmp_path / "a").iterdir() if path.name != ".zarray").unlink(missing_ok=True)
+    with pytest.raises(InputError, match=r"is missing; fetch it again \(its fill_value says"):
+        opened(tmp_path, zeros=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [({"shape": [5, 20, 34]}, r"shape \[5, 20, 34\], expected \[5, 20, 33\] like b"), ({"dtype": "<f8"}, "float64")],
+)
+def test_another_shape_or_dtype_is_refused(fields: dict[str, object], complaint: str, tmp_path: Path) -> None:
+    write(tmp_path, np.ones(SHAPE, np.float32))
+    path = tmp_path / "a" / ".zarray"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    with pytest.raises(InputError, match=complaint):
+        opened(tmp_path)

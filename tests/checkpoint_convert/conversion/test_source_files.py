@@ -1,0 +1,71 @@
+"""The source is what it was: a file that comes, goes or changes is noticed; a chmod or a hard link is no change."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from checkpoint_convert.conversion.source_files import LocalFiles
+from stage.errors import InputError
+
+LARGE = 3 << 20
+"""Bytes; the identity covers all of a small file, and both ends of a large one."""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    for name in ("a/.zarray", "a/0.0", "b/0/1", "other/0", "single"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"12345")
+    (tmp_path / "a/0.1").write_bytes(bytes(LARGE))
+    return tmp_path
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Replace the content, and set the time back."""
+    before = path.stat()
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "longer": lambda source: (source / "a/0.0").write_bytes(b"123456"),
+    "touched": lambda source: os.utime(source / "a/0.1", (1, 1)),
+    "rewritten": lambda source: rewrite(source / "b/0/1", b"54321"),
+    "large one rewritten": lambda source: rewrite(source / "a/0.1", bytes(LARGE - 1) + b"x"),
+    "gone": lambda source: (source / "b/0/1").unlink(),
+    "come": lambda source: (source / "a/0.2").touch(),
+    "single": lambda source: (source / "single").write_bytes(b"54321"),
+}
+NO_CHANGES: dict[str, Callable[[Path], object]] = {
+    "chmod": lambda source: (source / "a/0.0").chmod(0o444),
+    "hard link": lambda source: (source / "elsewhere").hardlink_to(source / "a/0.1"),
+    "not one of them": lambda source: (source / "other/0").unlink(),
+    "moved": lambda source: source.rename(source.with_name("moved")),
+}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *NO_CHANGES])
+def test_the_identity_is_that_of_the_content(change: str, source: Path) -> None:
+    names = ["a", "b", "never there", "single"]
+    before = LocalFiles(source, names).source()
+    assert (before.files, before.bytes) == (5, 20 + LARGE)
+    {**CHANGES, **NO_CHANGES}[change](source)
+    now = LocalFiles(source if source.exists() else source.with_name("moved"), names).source()
+    assert (now.identity != before.identity) == (change in CHANGES)
+
+
+def test_what_is_read_is_what_was_there(source: Path) -> None:
+    files = LocalFiles(source, ["a", "b"])
+    assert [files.has(name) for name in ("b/0/1", "b/0/2", "other/0")] == [True, False, False]
+    with files.open("a/0.0") as file:
+        assert file.read() == b"12345"
+    (source / "a/0.0").write_bytes(b"123456")
+    with pytest.raises(InputError, match=r"a/0\.0: changed while it was converted .* nothing was published"), files.open(
+        "a/0.0"
+    ):
+        pass
+    (source / "a/0.0").unlink()
+    with pytest.raises(InputError, match=r"a: chunk 0\.0 is missing"), files.open("a/0.0"):
+        pass
