@@ -18,7 +18,7 @@ import numpy.typing as npt
 from checkpoint_convert.conversion.block_choice import BlockChoice
 from checkpoint_convert.conversion.block_sources import BlockSource
 from checkpoint_convert.conversion.blocks import Cut
-from checkpoint_convert.conversion.chunk_writer import ChunkWriter, Workspace, md5_of
+from checkpoint_convert.conversion.chunk_writer import ChunkWriter, Workspace, give_freed_memory_back, md5_of
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS
 from stage.errors import InputError, first_line
@@ -101,6 +101,7 @@ def run_tasks(tasks: Sequence[BlockTask], work: ResumableOutput) -> None:
     """
     if not tasks:
         return
+    give_freed_memory_back()
     arena = Workspace(max(task.job.blocks.at_once * task.job.blocks.workspace_bytes for task in tasks))
     files = sum(len(task.names) for task in tasks)
     with (

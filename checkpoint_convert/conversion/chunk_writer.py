@@ -1,5 +1,6 @@
 """Memory that blocks are converted in, and writing output chunks out of it as pieces of the output."""
 
+import ctypes
 import errno
 import hashlib
 import mmap
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from stage.resumable_output import NewPiece, ResumableOutput
 
+M_MMAP_THRESHOLD = -3
 PAGE = mmap.PAGESIZE
 NO_DIRECT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """Errors by which file systems refuse to write past the page cache."""
@@ -38,6 +40,14 @@ class Workspace:
             return [np.empty(count, np.float32) for count in counts]
         starts = [place + workspace_bytes(counts[:number]) for number in range(len(counts))]
         return [np.ndarray(count, np.float32, self._memory, start) for count, start in zip(counts, starts, strict=True)]
+
+
+def give_freed_memory_back() -> None:
+    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing. Its heaps would
+    keep what several threads have freed, a tenth of all memory that a conversion takes."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
 def workspace_bytes(counts: Sequence[int]) -> int:

@@ -9,6 +9,12 @@ from unittest import mock
 
 import pytest
 
+from checkpoint_convert.commands.conversion_commands import (
+    ConversionPlanCommand,
+    MegatronToPaxmlCommand,
+    PaxmlToMegatronCommand,
+    RandomPaxmlCommand,
+)
 from checkpoint_convert.commands.export_commands import ToHuggingfaceCommand, ToTorchDistCommand
 from checkpoint_convert.commands.inspection_commands import CompareCheckpointsCommand, InspectCheckpointCommand
 from checksums.list_commands import CreateListCommand, VerifyListCommand
@@ -16,6 +22,10 @@ from stage.cli import Command, run_subcommand
 from stage.errors import run_command
 
 COMMANDS: Mapping[str, type[Command]] = {
+    "paxml-to-megatron": PaxmlToMegatronCommand,
+    "megatron-to-paxml": MegatronToPaxmlCommand,
+    "plan": ConversionPlanCommand,
+    "random-paxml": RandomPaxmlCommand,
     "inspect": InspectCheckpointCommand,
     "compare": CompareCheckpointsCommand,
     "to-huggingface": ToHuggingfaceCommand,

@@ -1,277 +1,262 @@
-"""A conversion that is killed, fails, or meets another one: it goes on to the same bytes, and nothing is half there."""
+"""Conversions that are killed, shared, changed under or refused: the same bytes come out, or nothing, and no work of
+others is touched."""
 
-import json
 import os
-import resource
 import shutil
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-import stage.lock
+from checkpoint_convert.conversion import run_conversion
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.resuming import unfinished as module
-from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile, read_journals
+from checkpoint_convert.conversion.run_conversion import Converted
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
-from stage.lock import only_one_in
-from stage.manifest import manifest_path
-from stage.task_shard import TaskShard
+from stage.manifest import manifest_path, read_manifest
+from stage.resumable_output import ResumableOutput
+from stage.shards import Shard
+from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
-from tests.forked import fork_server, run_forked, run_module
-from tests.support import REPOSITORY, assert_refused, command
+
+SIZES = ModelSizes(layers=1, hidden=5, heads=1, vocab=10, positions=4)
+"""8 divides none of them, which makes few chunks."""
+BIAS = "mdl_vars.params.lm.final_ln.bias"
+COUNTER = "opt_states_0.no_prefix_2.count"
 
 
 @pytest.fixture(scope="module")
-def paxml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("paxml") / "checkpoint"
-    write_random_paxml(folder, seed=1, sizes=ModelSizes(layers=3, hidden=36, heads=4, vocab=256))
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("paxml") / "paxml"
+    write_random_paxml(folder, seed=1, sizes=SIZES)
     return folder
 
 
+@pytest.fixture
+def paxml(made: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    return shutil.copytree(made, tmp_path / "paxml")
+
+
 @pytest.fixture(scope="module")
-def expected(paxml: Path) -> dict[str, str]:
-    output = paxml.parent / "expected"
-    paxml_to_megatron(paxml, output, dtype="bf16", workers=1, memory_limit=GIB)
-    return read_list(output.with_name("expected.md5"))
+def expected(made: Path) -> dict[str, str]:
+    convert(made, made.with_name("expected"))
+    return published(made.with_name("expected"))
 
 
-def test_list_is_that_of_the_files(paxml: Path, expected: dict[str, str]) -> None:
-    assert expected == digest_folder(paxml.parent / "expected")
+def convert(
+    source: Path, output: Path, shard: str = "", *, dtype: str = "bf16", zeros: bool = False, force: bool = False
+) -> Converted | None:
+    share = Shard(*map(int, shard.split("/"))) if shard else None
+    return paxml_to_megatron(
+        source,
+        output,
+        dtype=dtype,
+        workers=2,
+        memory_limit=GIB,
+        missing_chunks_are_zeros=zeros,
+        shard=share,
+        force=force,
+    )
 
 
-def convert_words(paxml: Path, output: Path) -> list[object]:
-    return ["checkpoint_convert", "paxml-to-megatron", "--input", paxml, "--output", output, "--dtype", "bf16"]
-
-
-def convert_until_killed(paxml: Path, output: Path, files: int) -> None:
-    """Convert; once so many files are noted, the process is killed, wherever its threads are."""
-    note = Journal.note
-
-    def note_and_die(journal: Journal, name: str, written: WrittenFile) -> None:
-        note(journal, name, written)
-        if len(journal.written) >= files:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    Journal.note = note_and_die  # type: ignore[assignment, method-assign]
-    paxml_to_megatron(paxml, output, dtype="bf16", workers=2, memory_limit=GIB)
-
-
-def convert_with_small_files(words: list[str]) -> None:
-    """The command where no file can have more than 30 KiB, as on a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30 << 10, 30 << 10))
-    run_module(words)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_killed_and_run_again(share: float, paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    output, journal = tmp_path / "out", tmp_path / "out.partial" / "whole.journal"
-    files = int(share * len(expected))
-    process = fork_server().Process(target=convert_until_killed, args=(paxml, output, files))
-    process.start()
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-    assert not output.exists()
-    noted = journal.read_text().count("\n")
-    assert noted >= files
-    with journal.open("a") as file:
-        file.write("0123456789abcdef 12 a line that the kill has cut sh")
-    other_cut = ["--workers", 1, "--memory-limit", "2MB", "--json"]
-    done = command(*convert_words(paxml, output), *other_cut)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["resumed_files"] == noted
+def published(output: Path) -> dict[str, str]:
+    """What lies under the output's name, which its list says, too; nothing else of the conversion is left."""
     found = digest_folder(output)
-    assert {name: md5 for name, md5 in found.items() if name != "common.pt"} == {
-        name: md5 for name, md5 in expected.items() if name != "common.pt"
-    }
-    assert read_list(tmp_path / "out.md5") == found
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5"]
+    assert found == read_list(output.with_name(f"{output.name}.md5"))
+    assert not list(output.parent.glob("*.partial"))
+    return found
+
+
+def chunk_of(folder: Path) -> Path:
+    return min(path for path in folder.iterdir() if path.name != ".zarray")
+
+
+def rewrite(path: Path) -> None:
+    """Change a byte that gzip does not look at, its own time, and set the file's time back."""
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[4] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.mark.slow
-def test_a_file_that_was_lost_is_written_again(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    broken = tmp_path / "source"
-    shutil.copytree(paxml, broken)
-    last = broken / "opt_states_0.p#96#i-1_2.v.params.lm.transformer.repeat.sub.x_layers_0.ff_layer.ffn_layer2.bias.b"
-    (last / "0.0").write_bytes(b"damaged")
-    with pytest.raises(InputError, match="a chunk cannot be read"):
-        paxml_to_megatron(broken, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
-    files = sorted((tmp_path / "out.partial" / "files").glob("*/*"))
-    files[3].unlink()
-    files[5].write_bytes(files[5].read_bytes()[:-100])
-    stat = (paxml / last.name / "0.0").stat()
-    (last / "0.0").write_bytes((paxml / last.name / "0.0").read_bytes())
-    os.utime(last / "0.0", ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    converted = paxml_to_megatron(broken, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
-    assert converted is not None
-    found = read_list(tmp_path / "out.md5")
-    assert {**found, "common.pt": ""} == {**expected, "common.pt": ""}
-    assert digest_folder(tmp_path / "out") == found
-
-
-def test_what_was_begun_for_something_else_is_not_gone_on_with(paxml: Path, tmp_path: Path) -> None:
-    """An older conversion, of other options, that was stopped."""
-    with pytest.raises(InputError):
-        paxml_to_megatron_stopped(paxml, tmp_path / "out", "bf16")
-    assert read_journals(tmp_path / "out.partial")
-    converted = paxml_to_megatron(paxml, tmp_path / "out", dtype="fp32", workers=2, memory_limit=GIB)
-    assert converted is not None
-    assert converted.resumed_files == 0
-    assert read_list(tmp_path / "out.md5") == digest_folder(tmp_path / "out")
-
-
-def paxml_to_megatron_stopped(paxml: Path, output: Path, dtype: str) -> None:
-    """A conversion that ends with an error after some files."""
-    with pytest.MonkeyPatch.context() as patch:
-        note = Journal.note
-
-        def note_some(journal: Journal, name: str, written: WrittenFile) -> None:
-            if len(journal.written) >= 20:
-                raise InputError("stopped")
-            note(journal, name, written)
-
-        patch.setattr(Journal, "note", note_some)
-        paxml_to_megatron(paxml, output, dtype=dtype, workers=2, memory_limit=GIB)
-
-
-@pytest.mark.slow
-def test_disk_full_leaves_what_can_be_continued(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    words = [str(word) for word in convert_words(paxml, tmp_path / "out")]
-    done = run_forked(convert_with_small_files, words, folder=REPOSITORY, timeout=60)  # not the position table
-    assert_refused(done, "make room and run the command again")
+@pytest.mark.parametrize("shard", [[], ["--shard", "0/2"]])
+def test_killed_and_run_again(shard: list[str], tmp_path: Path) -> None:
+    write_random_paxml(tmp_path / "paxml", seed=2, sizes=ModelSizes(layers=2, hidden=24, heads=2, vocab=64))
+    words = ["paxml-to-megatron", "--input", tmp_path / "paxml", "--output", tmp_path / "out", "--dtype", "bf16"]
+    process = subprocess.Popen([sys.executable, "-m", "checkpoint_convert", *map(str, words), *shard])
+    while process.poll() is None and len(list((tmp_path / "out.partial" / "pieces").rglob("*.*"))) < 500:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     assert not (tmp_path / "out").exists()
-    assert read_journals(tmp_path / "out.partial")
-    converted = paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=2, memory_limit=GIB)
-    assert converted is not None
-    assert converted.resumed_files > 0
-    assert {**read_list(tmp_path / "out.md5"), "common.pt": ""} == {**expected, "common.pt": ""}
-
-
-def test_two_at_once_are_refused(paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 0.3)
-    with pytest.raises(InputError, match="stopped"):
-        paxml_to_megatron_stopped(paxml, tmp_path / "out", "bf16")
-    for name, shard, dtype in (
-        ("whole", None, "bf16"),
-        ("whole", TaskShard(0, 2), "bf16"),
-        ("shard-0-of-2", TaskShard(0, 2), "bf16"),
-        ("shard-0-of-2", None, "bf16"),
-        ("shard-0-of-2", None, "fp32"),  # would begin anew
-    ):
-        with (
-            only_one_in(tmp_path / "out.partial", "", name=f"{name}.lock"),
-            pytest.raises(InputError, match="another conversion is writing it; wait for it to end"),
-        ):
-            paxml_to_megatron(paxml, tmp_path / "out", dtype=dtype, workers=1, memory_limit=GIB, shard=shard)
-    with only_one_in(tmp_path / "out.partial", "", name="shard-0-of-2.lock"):
-        paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB, shard=TaskShard(1, 2))
-
-
-def test_output_that_holds_the_source_is_not_replaced(paxml: Path, tmp_path: Path) -> None:
-    source = tmp_path / "folder" / "source"
-    shutil.copytree(paxml, source)
-    for output in (source, tmp_path / "folder"):
-        for force in (True, False):
-            with pytest.raises(InputError, match="holds the input"):
-                paxml_to_megatron(source, output, dtype="fp32", workers=1, memory_limit=GIB, force=force)
-    assert digest_folder(source) == digest_folder(paxml)
-    bystander = tmp_path / "mine"
-    bystander.mkdir()
-    (bystander / "file").touch()
-    with pytest.raises(InputError, match="no manifest says what it is"):
-        paxml_to_megatron(source, bystander, dtype="fp32", workers=1, memory_limit=GIB, force=True)
-    assert (bystander / "file").exists()
+    if shard:
+        assert convert(tmp_path / "paxml", tmp_path / "out", "0/2") is not None
+    done = convert(tmp_path / "paxml", tmp_path / "out")
+    assert done is not None
+    assert 0 < done.resumed_files < done.files
+    convert(tmp_path / "paxml", tmp_path / "at_once")
+    assert published(tmp_path / "out") == published(tmp_path / "at_once")
 
 
 def test_shards_are_joined_to_the_same_bytes(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    files = []
-    for index in (2, 0):  # the last is left to the join
-        done = command(*convert_words(paxml, tmp_path / "out"), "--shard", f"{index}/3", "--json")
-        assert done.returncode == 0, done.stderr
-        files.append(json.loads(done.stdout)["files"])
+    shards = [convert(paxml, tmp_path / "out", shard) for shard in ("2/3", "0/3")]  # the last is left to the join
     assert not (tmp_path / "out").exists()
-    assert min(files) > len(expected) / 10
-    partial = tmp_path / "out.partial" / "files"
-    zeroed = max((path for path in partial.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
-    zeroed.write_bytes(bytes(zeroed.stat().st_size))  # as after a crash of a machine
-    (zeroed.parent / f"{zeroed.name}.00000000-1-0.partial").write_bytes(b"half of a file")
-    done = command(*convert_words(paxml, tmp_path / "out"), "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["resumed_files"] == sum(files) - 1
-    found = read_list(tmp_path / "out.md5")
-    assert {**found, "common.pt": ""} == {**expected, "common.pt": ""}
-    assert found == digest_folder(tmp_path / "out")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5"]
-    again = command(*convert_words(paxml, tmp_path / "out"), "--shard", "1/3")
-    assert (again.returncode, "already made" in again.stdout) == (0, True)
+    pieces = [path for path in (tmp_path / "out.partial" / "pieces").rglob("*") if path.is_file()]
+    pieces[0].write_bytes(bytes(pieces[0].stat().st_size))  # as after a crash of a machine
+    paxml.rename(tmp_path / "moved")
+    (tmp_path / "moved" / BIAS / "0").chmod(0o400)
+    (tmp_path / "link").hardlink_to(chunk_of(tmp_path / "moved" / BIAS))
+    joined = convert(tmp_path / "moved", tmp_path / "out")
+    assert joined is not None
+    assert joined.resumed_files == sum(shard.files for shard in shards if shard) - 1
+    assert published(tmp_path / "out") == expected
+    assert convert(tmp_path / "moved", tmp_path / "out", "1/3") is None  # it comes too late
 
 
-def test_it_goes_on_with_its_source_moved(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    shutil.copytree(paxml, tmp_path / "before")
-    for name, shard in (("before", TaskShard(0, 2)), ("moved", None)):
-        if name == "moved":
-            (tmp_path / "before").rename(tmp_path / name)
-        done = paxml_to_megatron(
-            tmp_path / name, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB, shard=shard
-        )
+def test_the_manifest_says_what_it_depends_on(made: Path, expected: dict[str, str]) -> None:
+    manifest = read_manifest(made.with_name("expected"))
+    assert manifest is not None
+    assert manifest.options == {"dtype": "bf16", "heads": 1, "missing_chunks_are_zeros": False}
+    assert manifest.facts == {"adam_step": 4000, "has_counters": True, "zero_chunks": 0}
+    (source,) = manifest.inputs
+    assert source.files == len(digest_folder(made))
+    assert [(one.name, one.files) for one in manifest.outputs] == [("expected", len(expected)), ("expected.md5", 1)]
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], dict[str, object], str]] = {
+    "dtype": (lambda paxml: None, {"dtype": "fp32"}, "dtype is fp32, not bf16"),
+    "zeros": (lambda paxml: None, {"zeros": True}, "missing_chunks_are_zeros is True, not False"),
+    "chunk": (lambda paxml: rewrite(chunk_of(paxml / BIAS)), {}, "the content of"),
+}
+
+
+@pytest.mark.parametrize("joins", [True, False])
+@pytest.mark.parametrize("change", ["dtype", "zeros", "chunk"])
+def test_what_was_begun_for_another_output_is_kept(change: str, joins: bool, paxml: Path, tmp_path: Path) -> None:
+    """A shard of another dtype once removed the work of all others without a word; a join took what it found."""
+    convert(paxml, tmp_path / "out", "0/2")
+    before = digest_folder(tmp_path / "out.partial" / "pieces")
+    change_source, options, says = CHANGES[change]
+    change_source(paxml)
+    shard = "" if joins else "1/2"
+    with pytest.raises(InputError, match=f"begun for another output: {says}"):
+        convert(paxml, tmp_path / "out", shard, **options)  # type: ignore[arg-type]
+    assert digest_folder(tmp_path / "out.partial" / "pieces") == before
+    assert not (tmp_path / "out").exists()
+    done = convert(paxml, tmp_path / "out", force=True, **options)  # type: ignore[arg-type]
     assert done is not None
-    assert 0 < done.resumed_files < done.files
-    assert read_list(tmp_path / "out.md5") == expected
+    assert done.resumed_files == 0
+
+
+@pytest.mark.parametrize("change", ["dtype", "zeros", "chunk"])
+def test_what_is_published_is_not_taken_for_another(change: str, paxml: Path, tmp_path: Path) -> None:
+    convert(paxml, tmp_path / "out")
+    assert convert(paxml, tmp_path / "out") is None
+    change_source, options, says = CHANGES[change]
+    change_source(paxml)
+    with pytest.raises(InputError, match=f"exists and was made otherwise .*{says}"):
+        convert(paxml, tmp_path / "out", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("when", ["read", "end", "gone"])
 def test_a_source_that_changes_meanwhile_is_not_published(
     when: str, paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tmp_path / "source"
-    shutil.copytree(paxml, source)
-    last = source / "opt_states_0.p#96#i-1_2.v.params.lm.transformer.repeat.sub.x_layers_0.ff_layer.ffn_layer2.bias.b"
-    note = Journal.note
-
-    def change_and_note(journal: Journal, name: str, written: WrittenFile) -> None:
-        note(journal, name, written)
-        if len(journal.written) == (200 if when == "end" else 5):
-            chunk = min(path for path in last.iterdir() if path.name[0].isdigit())
-            if when == "gone":
-                chunk.unlink()
-            else:
-                before = chunk.stat()
-                chunk.write_bytes(bytes(len(chunk.read_bytes())))
-                os.utime(chunk, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-    monkeypatch.setattr(Journal, "note", change_and_note)
-    with pytest.raises(InputError, match="is missing" if when == "gone" else "changed while it was converted"):
-        paxml_to_megatron(source, tmp_path / "out", dtype="fp32", workers=1, memory_limit=GIB)
+    last = paxml / "opt_states_0.no_prefix_2.v.params.lm.final_ln.bias"
+    if when == "end":
+        monkeypatch.setattr(ResumableOutput, "reload", lambda work: rewrite(chunk_of(paxml / BIAS)))
+    else:
+        monkeypatch.setattr(run_conversion, "tasks_of", _changing(run_conversion.tasks_of, last, when))
+    with pytest.raises(InputError, match="is missing" if when == "gone" else "changed (while|meanwhile)|input changed"):
+        convert(paxml, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.md5").exists()
 
 
-def test_a_source_that_is_not_what_its_manifest_says_is_refused(paxml: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    shutil.copytree(paxml, source)
-    text = manifest_path(paxml).read_text()
-    manifest_path(source).write_text(text.replace(f'"name": "{paxml.name}"', '"name": "source"'))
-    array = source / "mdl_vars.params.lm.final_ln.bias"
-    chunk = min(path for path in array.iterdir() if path.name[0].isdigit())
-    data = chunk.read_bytes()
-    chunk.write_bytes(bytes(len(data)))
-    words = convert_words(source, tmp_path / "out")
-    assert_refused(command(*words, "--verify-input"), "but source.manifest.json says")
-    chunk.write_bytes(data + b"x")
-    assert_refused(command(*words), "source.manifest.json says")
+def _changing(real: Callable[..., object], array: Path, when: str) -> Callable[..., object]:
+    def change(*arguments: object) -> object:
+        chunk = chunk_of(array)
+        chunk.unlink() if when == "gone" else chunk.write_bytes(chunk.read_bytes() + b"x")
+        return real(*arguments)
+
+    return change
 
 
-def test_killed_between_folder_and_manifest_is_finished(
-    paxml: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_counters_are_told_before_anything_is_converted(paxml: Path, tmp_path: Path) -> None:
+    (paxml / COUNTER / "0").write_bytes(np.int32(3999).tobytes())
+    with pytest.raises(InputError, match="counters of the optimizer's steps differ"):
+        convert(paxml, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["paxml"]
+
+
+def test_zero_chunks_are_counted(paxml: Path, tmp_path: Path) -> None:
+    chunk_of(paxml / BIAS).unlink()
+    words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "fp32"]
+    run(*words).refused("is missing; fetch it again, or pass --missing-chunks-are-zeros")
+    done = run(*words, "--missing-chunks-are-zeros")
+    assert (done.returncode, "1 input chunks had no file and are zeros" in done.stdout) == (0, True)
+    manifest = read_manifest(tmp_path / "out")
+    assert manifest is not None
+    assert manifest.facts["zero_chunks"] == 1
+
+
+@pytest.mark.parametrize("force", [True, False])
+@pytest.mark.parametrize("name", ["out.md5", "out", "out.partial", "out.manifest.json"])
+def test_files_of_the_users_are_never_overwritten(name: str, force: bool, paxml: Path, tmp_path: Path) -> None:
+    for other in ("out.source", "out.lock", "out.objects.jsonl", name):
+        (tmp_path / other).write_text("mine")
+    with pytest.raises(InputError, match=name):
+        convert(paxml, tmp_path / "out", force=force)
+    for path in tmp_path.iterdir():
+        assert path == paxml or path.read_text() == "mine"
+
+
+def test_notes_in_an_output_are_not_removed_by_force(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
+    convert(paxml, tmp_path / "out", dtype="fp32")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="changed it since; remove it yourself"):
+        convert(paxml, tmp_path / "out", force=True)
+    (tmp_path / "out" / "notes.txt").unlink()
+    convert(paxml, tmp_path / "out", force=True)
+    assert published(tmp_path / "out") == expected
+
+
+def test_an_output_that_holds_the_source_is_refused(paxml: Path, tmp_path: Path) -> None:
+    for output in (paxml, tmp_path):
+        for force in (True, False):
+            with pytest.raises(InputError, match="holds the input"):
+                convert(paxml, output, force=force)
+
+
+def test_an_empty_folder_is_filled(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    convert(paxml, tmp_path / "out")
+    assert published(tmp_path / "out") == expected
+
+
+def test_too_little_room_is_told_before_anything_is_written(
+    paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for force in (False, True):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(module, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-            paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=2, memory_limit=GIB, force=force)
-        assert paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=2, memory_limit=GIB) is None
-        assert {**read_list(tmp_path / "out.md5"), "common.pt": ""} == {**expected, "common.pt": ""}
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5"]
+    found = os.statvfs(tmp_path)
+    nearly_full = os.statvfs_result((*found[:4], 1, *found[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: nearly_full)
+    with pytest.raises(InputError, match=r"bytes are still to be written, and the disk has 4,096"):
+        convert(paxml, tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["paxml"]
+
+
+def test_a_source_that_is_not_what_its_manifest_says_is_refused(made: Path, paxml: Path, tmp_path: Path) -> None:
+    shutil.copy(manifest_path(made), manifest_path(paxml))
+    rewrite(chunk_of(paxml / BIAS))
+    words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "fp32"]
+    run(*words, "--verify-input").refused("paxml.manifest.json says")
+    chunk_of(paxml / BIAS).write_bytes(b"longer")
+    run(*words).refused("paxml.manifest.json says")
