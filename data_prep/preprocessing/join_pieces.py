@@ -1,7 +1,7 @@
 """All pieces one after the other, checked while they are read, as one dataset."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from stage.progress import Meter, progress
 from stage.resumable_output import Piece, ResumableOutput
 
 BLOCK_BYTES = 1 << 22
+LENGTH = np.dtype("<i4")
 
 
 @dataclass(frozen=True)
@@ -54,24 +55,25 @@ def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]
 
 
 def _append(writer: IndexedDatasetWriter, path: Path, piece: Piece, hashing: ThreadPoolExecutor, meter: Meter) -> None:
-    """Copy one piece. Its MD5 is made by a thread, beside that of the dataset."""
+    """Copy one piece. A thread makes its MD5, beside that of the dataset."""
     facts, digest = facts_of(piece), hashlib.md5(usedforsecurity=False)
-    no_ids, no_lengths = np.empty(0, writer.dtype), np.empty(0, "<i4")
-    hashed: Future[None] = Future()
-    hashed.set_result(None)
+    waiting: list[Future[None]] = []
+
+    def blocks(dtype: np.dtype[Any], count: int) -> Iterator[np.ndarray[Any, Any]]:
+        while len(found := np.fromfile(file, dtype, min(count, BLOCK_BYTES // dtype.itemsize))):
+            if waiting:
+                waiting.pop().result()  # so that no more than two blocks are in memory
+            waiting.append(hashing.submit(digest.update, found.data))
+            yield found
+            count -= len(found)
+            meter(found.nbytes)
+
     with path.open("rb", buffering=0) as file:
-        left = facts.tokens
-        while len(ids := np.fromfile(file, writer.dtype, min(left, BLOCK_BYTES // writer.dtype.itemsize))):
-            hashed.result()  # so that no more than two blocks are in memory
-            hashed = hashing.submit(digest.update, ids.data)
-            writer.append(ids, no_lengths)
-            left -= len(ids)
-            meter(ids.nbytes)
-        lengths = np.fromfile(file, "<i4")
-    hashed.result()
-    digest.update(lengths.data)
-    writer.append(no_ids, lengths)
-    meter(lengths.nbytes)
+        for ids in blocks(writer.dtype, facts.tokens):
+            writer.append(ids, np.empty(0, LENGTH))
+        for lengths in blocks(LENGTH, facts.documents):
+            writer.append(np.empty(0, writer.dtype), lengths)
+        hashing.submit(digest.update, file.read(1)).result()  # nothing, unless the piece is longer than it was
     if digest.hexdigest() != piece.md5:
         path.unlink()
         raise InputError(

@@ -85,7 +85,8 @@ class PieceMaker:
         """Write the piece; return its facts and its MD5."""
         digest = hashlib.md5(usedforsecurity=False)
         skipped: list[tuple[int, str]] = []
-        lengths, tokens, told = [np.empty(0, "<i4")], 0, 0
+        lengths: list[np.ndarray[Any, Any]] = []
+        tokens = told = 0
 
         def write(array: np.ndarray[Any, Any]) -> None:
             try:
@@ -109,8 +110,9 @@ class PieceMaker:
                 tell.spent(TOKENISING, time.perf_counter() - started)
                 tell(source.position - told)
                 told = source.position
-        write(all_lengths := np.concatenate(lengths))
-        return PieceFacts(source.md5.hexdigest(), len(all_lengths), tokens, skipped), digest.hexdigest()
+        for sizes in lengths:
+            write(sizes)
+        return PieceFacts(source.md5.hexdigest(), sum(map(len, lengths)), tokens, skipped), digest.hexdigest()
 
     def _documents(self, block: LineBlock, file: InputFile, skipped: list[tuple[int, str]]) -> list[bytes]:
         """Return the documents of a block, and add the lines that hold none to ``skipped``."""

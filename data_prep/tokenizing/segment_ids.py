@@ -4,7 +4,6 @@ import itertools
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_prep.tokenizing.cut_rules import SPACE, SPACE_SYMBOL, CutRules
 from data_prep.tokenizing.packed_spans import Ids, Int64, Spans, pack_spans, read_spans, spans_moved
@@ -25,8 +24,8 @@ class SegmentIds:
     """Segment to token ids, each encoded by SentencePiece once.
 
     A key is the segment's bytes and its length, in two 64-bit numbers. Its value is the span of a pool of ids where the
-    segment's are (``packed_spans``). Segments too long for a key are looked up in a dictionary. The pool begins with the
-    ids of the segments that are kept; recent ones and long ones follow, up to their forgetting.
+    segment's are (``packed_spans``). Segments too long for a key are looked up in a dictionary. The pool begins with
+    the ids of the segments that are kept; recent ones and long ones follow, until they are forgotten.
     """
 
     def __init__(self, tokenizer: Tokenizer, rules: CutRules, dtype: np.dtype[Any]) -> None:

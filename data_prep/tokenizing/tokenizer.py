@@ -59,27 +59,27 @@ class Tokenizer:
 
     @property
     def serialized(self) -> bytes:
-        """The model as it is in its file."""
+        """The bytes of the model's file."""
         return bytes(self._model.serialized_model_proto())
 
     def end_of_document(self) -> int:
-        """The end-of-sequence token. Raises InputError where the model has none."""
+        """Return the end-of-sequence token. Raises InputError where the model has none."""
         token = int(self._model.eos_id())
         if token < 0:
             raise InputError(f"{self.path}: has no end-of-sequence token; leave out --append-eod")
         return token
 
     def encode(self, text: str) -> list[int]:
-        """Token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
+        """Return token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
         text.encode("utf-8")
         return self._model.encode(text)  # type: ignore[no-any-return]
 
     def encode_batch(self, texts: list[bytes]) -> list[list[int]]:
-        """Token ids of each text in UTF-8, in this thread."""
+        """Return the token ids of each text, given as UTF-8; no other thread is used."""
         return self._model.encode(texts, num_threads=1)  # type: ignore[no-any-return]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
+        """Return the text of ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
         return str(self._model.decode(list(ids)))
 
     def piece(self, token: int) -> str:
@@ -121,18 +121,25 @@ def train_tokenizer(
 
 
 def _trained_model(files: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
-    """Return the bytes of a model. Raises InputError where SentencePiece cannot make one of this text."""
-    model = io.BytesIO()
+    """Return the bytes of a model. Raises InputError for bad input, and where SentencePiece cannot make such a model of
+    this text."""
+    model, unreadable = io.BytesIO(), list[InputError]()
+
+    def sentences() -> Iterator[str]:
+        texts = (text for file in files for _, text in documents_of(file))
+        try:
+            for text in itertools.islice(texts, documents):
+                yield from filter(None, text.split("\n"))
+        except InputError as error:  # SentencePiece would quote it with its traceback
+            unreadable.append(error)
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(files, documents), model_writer=model, minloglevel=2, **options
+            sentence_iterator=sentences(), model_writer=model, minloglevel=2, **options
         )
     except RuntimeError as error:
+        for reason in unreadable:
+            raise reason from None
         raise InputError(f"training a tokenizer of {options['vocab_size']} pieces failed: {error}") from error
     return model.getvalue()
-
-
-def _sentences(files: Sequence[InputFile], documents: int) -> Iterator[str]:
-    texts = (text for file in files for _, text in documents_of(file))
-    for text in itertools.islice(texts, documents):
-        yield from filter(None, text.split("\n"))

@@ -38,6 +38,16 @@ def test_tokens_are_sentencepieces_own(shards: list[Path], tokenizer: Path, tmp_
     assert IndexedDataset(tmp_path / "x").dtype == np.uint16
 
 
+def test_large_vocabularies_have_wide_ids(
+    shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    preprocess(shards[:2], tokenizer, tmp_path / "x", workers=1)
+    monkeypatch.setattr("data_prep.preprocessing.preprocess.token_dtype", lambda _: np.dtype("<i4"))
+    preprocess(shards[:2], tokenizer, tmp_path / "y", workers=2)
+    assert IndexedDataset(tmp_path / "y").dtype == np.int32
+    assert documents(tmp_path / "y") == documents(tmp_path / "x")
+
+
 @pytest.mark.parametrize("workers", [2, 3, 7])
 def test_any_number_of_workers(
     workers: int,

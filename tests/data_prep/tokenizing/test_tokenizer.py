@@ -49,6 +49,9 @@ def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"text": "tree"}\n')
     with pytest.raises(InputError, match="training a tokenizer of 50 pieces failed: "):
         train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=50)
+    (tmp_path / "x.json").write_text('{"text": "tree"}\nno\n')
+    with pytest.raises(InputError, match=r"x.json:2: not a JSON object .Expecting value: line 1 column 1 .char 0..$"):
+        train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=300)
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
