@@ -16,12 +16,14 @@ from typing import Any
 from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, What
 from data_prep.preparation.hub import Hub, HubFile
 from stage.errors import CheckFailed, InputError
+from stage.json_files import read_json
 from stage.manifest import (
     Manifest,
     Recipe,
     Source,
     files_below,
     made_by,
+    manifest_path,
     read_manifest,
     record_of,
     source_of,
@@ -148,12 +150,10 @@ def _linked(job: ResumableOutput, name: str, found: Path, md5: str | None) -> Ne
 
 def _download_all(output: Path, names: Sequence[str], revision: str | None, *, force: bool) -> None:
     """Download the files that are not there, or all of ``revision``, comparing with what the hub says of them."""
-    there = {name: manifest for name in names if (manifest := checked(output / name)) is not None}
-    absent = [name for name in names if name not in there or revision is not None or force]
+    absent = [name for name in names if revision is not None or force or checked(output / name) is None]
     if not absent:
         return
-    commits = (manifest.options.get("commit") for manifest in there.values() if manifest.stage == STAGE)
-    hub = Hub(REPOSITORY, revision or next(filter(None, commits), DEFAULT_REVISION))
+    hub = Hub(REPOSITORY, revision or _earlier_commit(output) or DEFAULT_REVISION)
     remote = hub.describe(absent)
     with (
         progress("fetch", sum(file.bytes for file in remote.values()), "bytes", files=len(absent)) as meter,
@@ -167,6 +167,18 @@ def _download_all(output: Path, names: Sequence[str], revision: str | None, *, f
         except BaseException:
             pool.shutdown(cancel_futures=True)  # downloads that have begun end first
             raise
+
+
+def _earlier_commit(output: Path) -> str | None:
+    """Return the commit that files were brought from before, perhaps others than those wanted now."""
+    for folder in {
+        (output / name).parent for artifact in ARTIFACTS.values() if artifact.public for name in artifact.files
+    }:
+        for path in sorted(folder.glob(manifest_path(Path("*")).name)):
+            manifest = read_json(path, Manifest)
+            if manifest.stage == STAGE and "commit" in manifest.options:
+                return str(manifest.options["commit"])
+    return None
 
 
 def _download(hub: Hub, target: Path, name: str, expected: HubFile, force: bool) -> None:

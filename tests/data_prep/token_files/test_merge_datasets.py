@@ -109,11 +109,11 @@ def test_only_what_was_merged_is_replaced(parts: list[Path], tmp_path: Path) -> 
         with pytest.raises(InputError, match=complaint):
             merge_datasets(parts, output, force=True)
     manifest_path(tmp_path / "theirs").write_text("not ours")  # fault: somebody else's manifest was overwritten
-    with pytest.raises(InputError, match="theirs.manifest.json"):
+    with pytest.raises(InputError, match=r"theirs\.manifest\.json"):
         merge_datasets(parts, tmp_path / "theirs", force=True)
     assert manifest_path(tmp_path / "theirs").read_text() == "not ours"
     merge_datasets(parts[:1], tmp_path / "merged")
-    with pytest.raises(InputError, match="there are 6 inputs, not 2.*--output-prefix or pass --force"):
+    with pytest.raises(InputError, match=r"there are 6 inputs, not 2.*--output-prefix or pass --force"):
         merge_datasets(parts, tmp_path / "merged")
     merge_datasets(parts, tmp_path / "merged", force=True)
     assert sums(tmp_path / "merged") == sums(tmp_path / "all")
