@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import checksums
@@ -31,7 +31,7 @@ DOWNLOADS = "https://training.mlcommons-storage.org/metadata/"
 HOW_TO_GET_IN = f"""\
 ({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
 and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
-folder that is to hold the file. Unpack what came and pass --from FOLDER.)"""
+folder that is to hold the file, or give the script by --downloader. Unpack what came and pass --from FOLDER.)"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,11 @@ class Download:
     """The address that the command is given, below DOWNLOADS."""
 
     @property
+    def name(self) -> str:
+        """Name of the folder that it is brought to, and of the list of sums that comes along."""
+        return PurePosixPath(self.metadata).stem
+
+    @property
     def command(self) -> str:
         """The command that is published, for bash."""
         return f"bash <(curl -s {DOWNLOADER}) {DOWNLOADS}{self.metadata}"
@@ -53,6 +58,8 @@ class Download:
 DATASET_TAR = Download("dataset_c4_spm.tar", "gpt-3-megatron-preprocessed-dataset.uri")
 FP32_CHECKPOINT_TAR = Download("checkpoint_megatron_fp32.tar", "gpt-3-megatron-fp32-checkpoint.uri")
 BF16_CHECKPOINT = Download("checkpoint_nemo_bf16", "gpt-3-megatron-bf16-checkpoint.uri")
+DownloadName = Literal["dataset_c4_spm.tar", "checkpoint_megatron_fp32.tar", "checkpoint_nemo_bf16"]
+DOWNLOADS_BY_FILE = {download.file: download for download in (DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT)}
 
 
 @dataclass(frozen=True)

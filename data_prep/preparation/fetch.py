@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, What
+from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, Download, What
+from data_prep.preparation.downloader import bring
 from data_prep.preparation.hub import Hub, HubFile
 from stage.errors import CheckFailed, InputError
+from stage.json_files import read_json
 from stage.manifest import (
     Manifest,
     Recipe,
     Source,
     files_below,
     made_by,
+    manifest_path,
     read_manifest,
     record_of,
     source_of,
@@ -32,6 +35,8 @@ from stage.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.tables import table_text
 
 STAGE = "fetch"
+DOWNLOADED = "downloads"
+"""Below the output folder, with one for each download of MLCommons' script."""
 DOWNLOADS_AT_ONCE = 4
 LINKS_AT_ONCE = 1000
 DEFAULT_REVISION = "main"
@@ -66,10 +71,12 @@ def fetch(
     wanted: Sequence[Wanted],
     *,
     source: Path | None = None,
+    downloader: tuple[Path, Sequence[Download]] | None = None,
     revision: str | None = None,
     force: bool = False,
 ) -> None:
-    """Bring the files of ``wanted`` that can be had to ``output``: from the folder ``source``, or else from the hub.
+    """Bring the files of ``wanted`` that can be had to ``output``: from the folder ``source``, by the user's script of
+    ``downloader``, which is run for what is named with it, or else from the hub.
 
     ``revision`` None: what is there stays, and the rest comes from the commit that it came from, or the newest.
     ``force``: files that fetch brought from another commit or folder are replaced. Raises InputError when the hub
@@ -77,13 +84,20 @@ def fetch(
     """
     if source is not None and not source.is_dir():
         raise InputError(f"--from {source}: no such folder")
-    public = [file for file in wanted if file.artifact.public and source is None]
+    public = [file for file in wanted if file.artifact.public and source is None and downloader is None]
     for file in wanted:
         path = output / file.name
         if file not in public and path.exists() and checked(path) is None:
             _record(path, Recipe(STAGE, {}, [source_of(path)]), md5=file.artifact.check(path))
     if source is not None:
         _take_all(output, source, wanted, force=force)
+    elif downloader is not None:
+        for download in downloader[1]:
+            folder = output / DOWNLOADED / download.name
+            if checked(folder) is None:
+                md5 = bring(downloader[0], download, folder)
+                _record(folder, Recipe(STAGE, {"download": download.file}, []), md5=md5)
+            _take_all(output, folder, wanted, force=force)
     else:
         _download_all(output, [file.name for file in public], revision, force=force)
 
@@ -148,12 +162,10 @@ def _linked(job: ResumableOutput, name: str, found: Path, md5: str | None) -> Ne
 
 def _download_all(output: Path, names: Sequence[str], revision: str | None, *, force: bool) -> None:
     """Download the files that are not there, or all of ``revision``, comparing with what the hub says of them."""
-    there = {name: manifest for name in names if (manifest := checked(output / name)) is not None}
-    absent = [name for name in names if name not in there or revision is not None or force]
+    absent = [name for name in names if revision is not None or force or checked(output / name) is None]
     if not absent:
         return
-    commits = (manifest.options.get("commit") for manifest in there.values() if manifest.stage == STAGE)
-    hub = Hub(REPOSITORY, revision or next(filter(None, commits), DEFAULT_REVISION))
+    hub = Hub(REPOSITORY, revision or _earlier_commit(output) or DEFAULT_REVISION)
     remote = hub.describe(absent)
     with (
         progress("fetch", sum(file.bytes for file in remote.values()), "bytes", files=len(absent)) as meter,
@@ -167,6 +179,18 @@ def _download_all(output: Path, names: Sequence[str], revision: str | None, *, f
         except BaseException:
             pool.shutdown(cancel_futures=True)  # downloads that have begun end first
             raise
+
+
+def _earlier_commit(output: Path) -> str | None:
+    """Return the commit that files were brought from before, perhaps others than those wanted now."""
+    for folder in {
+        (output / name).parent for artifact in ARTIFACTS.values() if artifact.public for name in artifact.files
+    }:
+        for path in sorted(folder.glob(manifest_path(Path("*")).name)):
+            manifest = read_json(path, Manifest)
+            if manifest.stage == STAGE and "commit" in manifest.options:
+                return str(manifest.options["commit"])
+    return None
 
 
 def _download(hub: Hub, target: Path, name: str, expected: HubFile, force: bool) -> None:

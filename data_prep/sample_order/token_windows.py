@@ -174,7 +174,7 @@ def open_token_windows(
         for part, dataset in zip(read_blend(Path(data_path[0])), datasets, strict=True):
             require_as_blended(part, dataset, Path(data_path[0]))
     if blended:
-        require_same_tokenizer([dataset.prefix for dataset in datasets])
+        require_same_tokenizer([dataset.prefix for dataset in datasets], any_dtype=True)
     requests = samples_per_dataset(num_samples, normalized(weights)) if blended else [num_samples]
     kept = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
     parts = [

@@ -40,10 +40,11 @@ def tokenized(prefix: Path) -> Tokenized:
     return Tokenized(dtype, options.get("vocab_size"), options.get("append_eod"), options.get("tokenizer"))
 
 
-def require_same_tokenizer(prefixes: Sequence[Path]) -> Tokenized:
+def require_same_tokenizer(prefixes: Sequence[Path], *, any_dtype: bool = False) -> Tokenized:
     """Return how all datasets were made, what one manifest lacks filled in from another's.
 
-    Raises InputError for the first dataset that was made otherwise than one before it.
+    ``any_dtype``: ids may be as wide as they like, for whoever reads them one sample at a time. Raises InputError for
+    the first dataset that was made otherwise than one before it.
     """
     found: dict[str, tuple[Path, object]] = {}
     for prefix in prefixes:
@@ -51,7 +52,7 @@ def require_same_tokenizer(prefixes: Sequence[Path]) -> Tokenized:
         for name in (field.name for field in fields(this)):
             value = getattr(this, name)
             before, known = found.get(name, (prefix, value))
-            if value is not None and known != value:
+            if value not in (None, known) and not (any_dtype and name == "dtype"):
                 shown = "" if name == "tokenizer" else f" ({value} and {known})"
                 raise InputError(
                     f"{prefix} and {before}: datasets with different {TITLES.get(name, name)}{shown} do not belong "
