@@ -7,15 +7,15 @@ import pytest
 
 from checkpoint_convert.commands.printed_outputs import print_converted, print_exported
 from checkpoint_convert.conversion.run_conversion import Converted
-from stage.task_shard import TaskShard
+from stage.shards import Shard
 
-CONVERTED = Converted(files=1200, bytes=5_000_000, wall_s=2.0, resumed_files=200)
+CONVERTED = Converted(files=1200, bytes=5_000_000, wall_s=2.0, resumed_files=200, zero_chunks=0)
 OUTPUT = Path("ckpt")
 
 
 def test_a_conversion_tells_its_rate_and_what_is_next(capsys: pytest.CaptureFixture[str]) -> None:
     print_converted(OUTPUT, CONVERTED, False)
-    print_converted(OUTPUT, CONVERTED, False, TaskShard(1, 4))
+    print_converted(OUTPUT, CONVERTED, False, Shard(1, 4))
     whole, shard = capsys.readouterr().out.splitlines()
     assert whole == (
         "ckpt: 1,200 files, 200 of them by earlier calls, 5,000,000 bytes in 2.0 s (2 MB/s); MD5 sums in ckpt.md5"

@@ -1,15 +1,24 @@
-"""Plans: the benchmark's checkpoint within its memory, and what is really done."""
+"""Plans: the benchmark's checkpoint within its memory, what is really done, and the time it takes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion.conversion_plan import plan_paxml_to_megatron
+from checkpoint_convert.conversion.conversion_plan import (
+    ArrayPlan,
+    MachineRates,
+    PlannedTime,
+    plan_paxml_to_megatron,
+    planned_time,
+)
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checksums.md5_list import read_list
 from stage.errors import InputError
+from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
-from tests.support import command
+
+MINUTE = 60 * 10**9
 
 
 def test_plan_of_the_benchmarks_checkpoint() -> None:
@@ -27,9 +36,28 @@ def test_plan_of_the_benchmarks_checkpoint() -> None:
 
 
 def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
-    arguments = ["--input", paxml, "--output", tmp_path / "out", "--dtype", "bf16", "--plan"]
-    done = command("checkpoint_convert", "paxml-to-megatron", *arguments)
+    done = run("paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "bf16", "--plan")
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.iterdir()) == []
     paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert f"{len(read_list(tmp_path / 'out.md5')):,} files" in done.stdout
+
+
+PLAN = ArrayPlan("a", 1, 2 * MINUTE, MINUTE, 1, at_once=100, passes=1, block_bytes=1, peak_bytes=1, bytes_to_read_once=1)
+RATES = {"disk": 1000.0, "network": 500.0}
+
+
+@pytest.mark.parametrize(
+    ("rates", "workers", "expected"),
+    [
+        (RATES, 100, PlannedTime("disk", 1, 3.0, "disk")),
+        (RATES, 100, PlannedTime("bucket", 1, 4.0, "network")),
+        (RATES, 100, PlannedTime("bucket", 4, 1.0, "network")),
+        ({**RATES, "network": 4000.0}, 100, PlannedTime("bucket", 1, 1.0, "disk")),
+        (RATES, 1, PlannedTime("disk", 1, 12.0, "workers")),
+        (RATES, 2, PlannedTime("disk", 2, 3.0, "workers")),
+    ],
+)
+def test_time_is_that_of_the_slowest(rates: Mapping[str, float], workers: int, expected: PlannedTime) -> None:
+    plan = ArrayPlan(**{**vars(PLAN), "at_once": workers})
+    assert planned_time([plan], expected.source, expected.nodes, MachineRates(**rates)) == expected

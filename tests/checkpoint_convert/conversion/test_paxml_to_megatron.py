@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.common_files import adam_step
 from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest
-from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read
-from tests.support import GOLDEN, SHARED_GOLDEN, assert_refused, command, golden, needs_shared
+from stage.manifest import read_manifest
+from tests.checkpoint_convert.in_process import run
+from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml
+from tests.support import GOLDEN, SHARED_GOLDEN, golden
 
 CASES = golden("convert.json")
 
@@ -68,20 +68,10 @@ def test_values_are_where_the_table_says(make_once: MakePaxml, tmp_path: Path) -
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_command_writes_metadata_list_and_manifest(dtype: str, make_once: MakePaxml, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    arguments = [
-        "--input",
-        make_once(ODD),
-        "--output",
-        output,
-        "--dtype",
-        dtype,
-        "--workers",
-        1,
-        "--memory-limit",
-        "1GiB",
-    ]
-    done = command("checkpoint_convert", "paxml-to-megatron", *arguments)
+    words = ["paxml-to-megatron", "--input", make_once(ODD), "--output", output, "--dtype", dtype, "--workers", 1]
+    done = run(*words)
     assert done.returncode == 0, done.stderr
+    assert "no counter of the optimizer's steps, so common.pt says 4000" in done.stderr
     assert (output / "metadata.json").read_bytes() == b'{"sharded_backend": "zarr"}'
     optimizer = torch.load(output / "common.pt", weights_only=True)["optimizer"]
     (group,) = (optimizer["optimizer"] if dtype == "bf16" else optimizer)["param_groups"]
@@ -95,14 +85,21 @@ def test_command_writes_metadata_list_and_manifest(dtype: str, make_once: MakePa
         "weight_decay": 0.1,
         "step": 4000,
     }
-    assert adam_step(output) == 4000
     assert read_list(tmp_path / "out.md5") == digest_folder(output)
     manifest = read_manifest(output)
     assert manifest is not None
-    assert manifest.options == {"dtype": dtype, "heads": 4}
+    assert (manifest.options["dtype"], manifest.options["heads"]) == (dtype, 4)
+    assert manifest.facts == {"adam_step": 4000, "has_counters": False, "zero_chunks": 0}
     assert len([path for path in output.iterdir() if path.is_dir()]) == (64 if dtype == "bf16" else 48)
-    again = command("checkpoint_convert", "paxml-to-megatron", *arguments)
-    assert (again.returncode, "already made" in again.stdout) == (0, True)
+    assert "already made" in run(*words).stdout
+
+
+@pytest.mark.parametrize("step", [0, 192])
+def test_the_step_is_that_of_the_counters(step: int, tmp_path: Path) -> None:
+    axes = {"L": 1, "C": 3, "N": 1, "D": 5, "H": 5, "F": 20, "V": 10, "P": 4}
+    source = write_paxml(tmp_path / "paxml", tiny_values(axes), axes, step=step)
+    paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
+    assert adam_step(tmp_path / "out") == step
 
 
 def _drop_array(source: Path) -> None:
@@ -178,40 +175,8 @@ def test_bad_usage_is_refused(make_once: MakePaxml, tmp_path: Path) -> None:
         ({"--workers": 0}, "--workers 0: expected 1 to 4096"),
     ):
         words = [word for pair in {**good, **change}.items() for word in pair]
-        assert_refused(command("checkpoint_convert", "paxml-to-megatron", *words), complaint)
+        run("paxml-to-megatron", *words).refused(complaint)
         assert list(tmp_path.iterdir()) == []
-
-
-@needs_shared
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize(
-    ("fill_value", "is_zero"), [(None, True), (0, True), (0.0, True), (1.5, False), ("NaN", False)]
-)
-def test_missing_chunks_are_zeros_only_where_the_array_says_so(
-    fill_value: Any, is_zero: bool, order: str, tmp_path: Path
-) -> None:
-    """Chunks in C's order are read by us, others by TensorStore."""
-    source, name = tmp_path / "paxml", "mdl_vars.params.lm.softmax.logits_ffn.linear.w"
-    write_random_paxml(source, seed=1, sizes=ModelSizes(layers=1, hidden=4, heads=1, vocab=8, positions=4))
-    manifest_path(source).unlink()
-    _change_metadata(source, name, fill_value=fill_value, order=order)
-    min(path for path in (source / name).iterdir() if path.name != ".zarray").unlink()
-
-    def convert(*, zeros: bool) -> None:
-        paxml_to_megatron(
-            source, tmp_path / "out", dtype="fp32", workers=1, memory_limit=GIB, missing_chunks_are_zeros=zeros
-        )
-
-    with pytest.raises(InputError, match="is missing; fetch it again, or pass --missing-chunks-are-zeros"):
-        convert(zeros=False)
-    if not is_zero:
-        with pytest.raises(InputError, match=r"is missing; fetch it again \(its fill_value says that"):
-            convert(zeros=True)
-        return
-    convert(zeros=True)
-    embedding = read(tmp_path / "out" / "language_model.embedding.word_embeddings.weight")
-    assert (embedding == 0).any()
-    assert not (embedding == 0).all()
 
 
 def test_kept_generator_is_the_shared_one() -> None:

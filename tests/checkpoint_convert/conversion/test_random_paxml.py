@@ -8,15 +8,16 @@ import pytest
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checksums.md5_list import digest_folder
 from stage.errors import InputError
+from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import read
 from tests.forked import run_forked, run_module
-from tests.support import assert_refused, command
+from tests.support import assert_refused
 
 
 def test_random_checkpoint_depends_on_the_seed_alone(tmp_path: Path) -> None:
     sizes = ["--layers", 2, "--hidden", 16, "--heads", 2, "--vocab", 64]
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        done = command("checkpoint_convert", "random-paxml", "--output", tmp_path / name, "--seed", seed, *sizes)
+        done = run("random-paxml", "--output", tmp_path / name, "--seed", seed, *sizes)
         assert done.returncode == 0, done.stderr
     assert digest_folder(tmp_path / "a") == digest_folder(tmp_path / "b") != digest_folder(tmp_path / "c")
     moments = [

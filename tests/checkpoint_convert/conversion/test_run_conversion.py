@@ -25,6 +25,8 @@ from stage.shards import Shard
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 
+REPOSITORY = Path(__file__).parents[3]
+
 SIZES = ModelSizes(layers=1, hidden=5, heads=1, vocab=10, positions=4)
 """8 divides none of them, which makes few chunks."""
 BIAS = "mdl_vars.params.lm.final_ln.bias"
@@ -86,13 +88,16 @@ def rewrite(path: Path) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+UNSYNCED = "import tests.unsynced, runpy; runpy.run_module('checkpoint_convert', run_name='__main__', alter_sys=True)"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", [[], ["--shard", "0/2"]])
 def test_killed_and_run_again(shard: list[str], tmp_path: Path) -> None:
-    write_random_paxml(tmp_path / "paxml", seed=2, sizes=ModelSizes(layers=2, hidden=24, heads=2, vocab=64))
+    write_random_paxml(tmp_path / "paxml", seed=2, sizes=ModelSizes(layers=1, hidden=16, heads=1, vocab=16))
     words = ["paxml-to-megatron", "--input", tmp_path / "paxml", "--output", tmp_path / "out", "--dtype", "bf16"]
-    process = subprocess.Popen([sys.executable, "-m", "checkpoint_convert", *map(str, words), *shard])
-    while process.poll() is None and len(list((tmp_path / "out.partial" / "pieces").rglob("*.*"))) < 500:
+    process = subprocess.Popen([sys.executable, "-c", UNSYNCED, *map(str, words), *shard], cwd=REPOSITORY)
+    while process.poll() is None and len(list((tmp_path / "out.partial" / "pieces").rglob("*.*"))) < 300:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()

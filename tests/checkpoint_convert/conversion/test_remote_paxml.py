@@ -1,0 +1,163 @@
+"""A checkpoint at an address gives the bytes that a copy of it gives, or nothing."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, paxml_to_megatron
+from checkpoint_convert.conversion.remote_paxml import RemoteInput, remote_paxml_to_megatron
+from checkpoint_convert.conversion.run_conversion import Converted
+from checksums.md5_list import digest_folder, format_list
+from stage.addresses import parse_address
+from stage.errors import InputError
+from stage.shards import Shard
+from tests.checkpoint_convert.checkpoint_server import CheckpointServer
+from tests.checkpoint_convert.in_process import run
+from tests.checkpoint_convert.tiny import GIB, tiny_values, write_paxml
+
+AXES = {"L": 2, "C": 3, "N": 1, "D": 5, "H": 5, "F": 20, "V": 10, "P": 4}
+SCALE = "mdl_vars.params.lm.final_ln.scale/0"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint, and beside it what a conversion from the disk gives."""
+    folder = tmp_path_factory.mktemp("made")
+    write_paxml(folder / "run", tiny_values(AXES), AXES)
+    paxml_to_megatron(folder / "run", folder / "expected", dtype="bf16", workers=1, memory_limit=GIB)
+    return folder
+
+
+@pytest.fixture
+def server(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckpointServer]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "SECRET")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    shutil.copytree(made / "run", tmp_path / "served" / "run")
+    with CheckpointServer(tmp_path / "served") as started:
+        yield started
+
+
+def convert(
+    server: CheckpointServer,
+    output: Path,
+    shard: str = "",
+    *,
+    kind: str = "http",
+    md5_list: Path | None = None,
+    force: bool = False,
+) -> Converted | None:
+    s3, web = ("s3://ckpt/run", server.url), (f"{server.url}/ckpt/run?token=SECRET", None)
+    source = RemoteInput(parse_address(*(s3 if kind == "s3" else web)), md5_list=md5_list)
+    share = Shard(*map(int, shard.split("/"))) if shard else None
+    options = ConversionOptions("bf16", workers=2, memory_limit=GIB)
+    return remote_paxml_to_megatron(source, output, options, shard=share, force=force)
+
+
+@pytest.mark.parametrize("kind", ["http", "s3"])
+def test_shards_and_the_join_give_the_bytes_of_a_copy(
+    kind: str, server: CheckpointServer, made: Path, tmp_path: Path
+) -> None:
+    for shard in ("0/2", "1/2"):
+        assert convert(server, tmp_path / "out", shard, kind=kind) is not None
+        assert not (tmp_path / "out").exists()
+    read = {key: count for key, count in server.gets.items() if not key.endswith((".zarray", ".count/0", "step/0"))}
+    joined = convert(server, tmp_path / "out", kind=kind)
+    assert joined is not None
+    assert joined.resumed_files > 0
+    assert {key: server.gets[key] for key in read} == read  # the join reads no chunk again
+    assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
+    assert convert(server, tmp_path / "out", kind=kind) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.manifest.json", "out.md5", "served"]
+    assert "SECRET" not in (tmp_path / "out.manifest.json").read_text()
+
+
+def test_chunks_that_change_between_shards_and_the_join(server: CheckpointServer, tmp_path: Path) -> None:
+    """The join once mixed both checkpoints, with --force too, and its sums were those of the mixture."""
+    output, values = tmp_path / "out", {name: 2 * value for name, value in tiny_values(AXES).items()}
+    convert(server, output, "0/2")
+    shutil.rmtree(tmp_path / "served" / "run")
+    write_paxml(tmp_path / "served" / "run", values, AXES)
+    for shard in ("1/2", ""):
+        with pytest.raises(InputError, match=r"begun for another output: the content of .* with --force, which begins"):
+            convert(server, output, shard)
+    done = convert(server, output, force=True)
+    assert done is not None
+    assert done.resumed_files == 0
+    options = {"dtype": "bf16", "workers": 1, "memory_limit": GIB}
+    paxml_to_megatron(tmp_path / "served" / "run", tmp_path / "pure", **options)  # type: ignore[arg-type]
+    assert digest_folder(output) == digest_folder(tmp_path / "pure")
+
+
+def test_a_chunk_that_changes_while_it_is_converted(server: CheckpointServer, tmp_path: Path) -> None:
+    chunk = server.folder / "run" / SCALE
+
+    def change(key: str, number: int) -> bool:
+        if key.endswith("final_ln.bias/0"):
+            chunk.write_bytes(chunk.read_bytes() + b"more")
+        return False
+
+    server.fault = change
+    with pytest.raises(InputError, match="changed since it was first asked for|an input changed meanwhile"):
+        convert(server, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, made: Path, tmp_path: Path) -> None:
+    sums = {f"run/{name}": digest for name, digest in digest_folder(made / "run").items()}
+    good, bad, other = (tmp_path / name for name in ("good.md5", "bad.md5", "other.md5"))
+    good.write_text(format_list(sums))
+    bad.write_text(format_list({**sums, f"run/{SCALE}": "0" * 32}))
+    other.write_text(format_list({"a.json.gz": "0" * 32}))
+    with pytest.raises(InputError, match=rf"{SCALE}: its MD5 is .*, the list has 0{{32}}"):
+        convert(server, tmp_path / "out", md5_list=bad)
+    with pytest.raises(InputError, match="expected the sums of a checkpoint's files"):
+        convert(server, tmp_path / "out", md5_list=other)
+    shutil.rmtree(tmp_path / "out.partial")
+    convert(server, tmp_path / "out", "0/2")
+    with pytest.raises(InputError, match="there are 2 inputs, not 1"):  # the shard has not compared what it read
+        convert(server, tmp_path / "out", md5_list=good)
+    convert(server, tmp_path / "out", md5_list=good, force=True)
+    assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
+
+
+def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp_path: Path) -> None:
+    chunk = server.folder / "run" / SCALE
+    chunk.write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale: a chunk cannot be read \(chunk 0"):
+        convert(server, tmp_path / "a")
+    chunk.unlink()
+    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*: chunk 0 is missing"):
+        convert(server, tmp_path / "b")
+    chunk.with_name(".zarray").write_text("<html>")
+    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale/\.zarray"):
+        convert(server, tmp_path / "c")
+    chunk.with_name(".zarray").unlink()
+    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale: array is missing"):
+        convert(server, tmp_path / "d")
+    shutil.rmtree(server.folder / "run")
+    with pytest.raises(InputError, match="no PAXML checkpoint"):
+        convert(server, tmp_path / "e")
+    assert not any((tmp_path / name).exists() for name in "abcde")
+
+
+def test_a_server_without_versions_is_told_of(
+    server: CheckpointServer, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.tags = False
+    convert(server, tmp_path / "out")
+    assert "tells neither ETags nor times" in capsys.readouterr().err
+    assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
+
+
+def test_command_line(server: CheckpointServer, tmp_path: Path) -> None:
+    words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "fp32", "--input"]
+    plan = run(*words, f"{server.url}/ckpt/run", "--plan")
+    assert plan.returncode == 0, plan.stderr
+    assert len(plan.stdout.splitlines()) == 1 + 48 + 1
+    run(*words, f"{server.url}/ckpt/run", "--bandwidth-limit", "fast").refused("--bandwidth-limit 'fast'")
+    run(*words, f"{server.url}/ckpt/run", "--verify-input").refused("for an address give --md5-list")
+    run(*words, "ftp://host/a").refused("expected a local path, gs://, s3://")
+    run(*words, server.folder / "run", "--md5-list", "list").refused("--md5-list is for an --input with an address")
