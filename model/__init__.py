@@ -1,1 +1,1 @@
-"""GPT-3 as plain single-device code, and the ways to spread it over devices, applied from outside."""
+"""GPT-3 as plain single-device code, and the same with its derivatives written out and dealt out over devices."""

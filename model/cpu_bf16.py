@@ -1,7 +1,7 @@
 """BF16 matrix products on CPUs without BF16 instructions, where PyTorch's own take 10 to 30 times as long as FP32.
 
-Operands are BF16 numbers, products are summed in FP32, results are rounded to BF16, forward and backward: what tensor
-cores do. Only the order of the sums differs from PyTorch's own BF16 kernels.
+Operands are BF16 numbers, products are summed in FP32, results are rounded to BF16: what tensor cores do. Only the
+order of the sums differs from PyTorch's own BF16 kernels.
 """
 
 from collections.abc import Callable
@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "bf16"}
 """As /proc/cpuinfo names them on x86 and on Arm."""
-
-
-PRODUCTS = (F.linear, F.scaled_dot_product_attention, torch.mm, torch.addmm)
+PRODUCTS = (torch.mm, torch.addmm)
+"""Those of the passes (passes/)."""
 
 
 @cache
@@ -28,7 +26,8 @@ def cpu_has_bf16() -> bool:
 
 
 class Bf16ByFp32(TorchFunctionMode):
-    """Inside this context, products and attention on BF16 CPU tensors compute as the module's text says."""
+    """Inside this context, products of BF16 CPU tensors compute as the module's text says, as attention does by itself
+    (passes/attention.py)."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

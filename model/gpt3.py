@@ -1,4 +1,7 @@
-"""GPT-3 in plain PyTorch: the whole model, for one device.
+"""GPT-3 in plain PyTorch: the whole model, its loss, and by autograd its gradients, on one device.
+
+Training computes the same with its derivatives written out and dealt out over devices (passes/); its tests hold it
+against this.
 
 What differs from the GPT-2 everybody knows (docs/facts/reference.md d):
   - LayerNorm stores its gain minus one ("zero-centred"), so that weight decay pulls the gain to 1.
@@ -7,24 +10,15 @@ What differs from the GPT-2 everybody knows (docs/facts/reference.md d):
   - No dropout, no logit bias; the last token of a window is never scored (see micro_batches.py).
 
 Tensors are named by their axes: B batch, S sequence, H hidden, N heads, D head dimension, F feed-forward,
-V padded vocabulary. Parallelism, recomputation and mixed precision are applied from outside (parallelize.py).
+V padded vocabulary.
 """
-
-from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.gpt3_config import GPT3Config
-from model.kernels import layer_norm
-from model.losses import OutputLayer
-
-Segment = Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
-
-
-def run(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    return part(x)
+from model.kernels import LAYER_NORM_EPSILON
 
 
 class LayerNorm(nn.Module):
@@ -36,24 +30,20 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(hidden_size))
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        return layer_norm(x_BSH, 1 + self.weight, self.bias)
+        return F.layer_norm(x_BSH, self.weight.shape, 1 + self.weight, self.bias, LAYER_NORM_EPSILON)
 
 
 class SelfAttention(nn.Module):
-    """Causal attention over the whole window; documents in it are not separated (docs/facts/reference.md c.1).
-
-    ``segment`` calls a part that selective recomputation may run twice: all but its matrix product (recompute.py).
-    """
+    """Causal attention over the whole window; documents in it are not separated (docs/facts/reference.md c.1)."""
 
     def __init__(self, config: GPT3Config) -> None:
         super().__init__()
-        self.segment: Segment = run
         self.num_heads = config.num_attention_heads
         self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, x_BSH: Tensor, layernorm: nn.Module) -> Tensor:
-        qkv = self.segment(lambda x_BSH: self.query_key_value(layernorm(x_BSH)), x_BSH)
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        qkv = self.query_key_value(x_BSH)
         qkv_BSN3D = qkv.view(*qkv.shape[:2], self.num_heads, 3, -1)
         q_BNSD, k_BNSD, v_BNSD = qkv_BSN3D.permute(3, 0, 2, 1, 4)
         out_BNSD = F.scaled_dot_product_attention(q_BNSD, k_BNSD, v_BNSD, is_causal=True)
@@ -66,13 +56,12 @@ class MLP(nn.Module):
 
     def __init__(self, config: GPT3Config) -> None:
         super().__init__()
-        self.segment: Segment = run
         self.dense_h_to_4h = nn.Linear(config.hidden_size, config.ffn_hidden_size)
         self.dense_4h_to_h = nn.Linear(config.ffn_hidden_size, config.hidden_size)
 
-    def forward(self, x_BSH: Tensor, layernorm: nn.Module) -> Tensor:
-        x_BSF = self.segment(lambda x_BSH: self.dense_h_to_4h(layernorm(x_BSH)), x_BSH)
-        return self.segment(lambda x_BSF: self.dense_4h_to_h(F.gelu(x_BSF, approximate="tanh")), x_BSF)
+    def forward(self, x_BSH: Tensor) -> Tensor:
+        out: Tensor = self.dense_4h_to_h(F.gelu(self.dense_h_to_4h(x_BSH), approximate="tanh"))
+        return out
 
 
 class Block(nn.Module):
@@ -86,8 +75,8 @@ class Block(nn.Module):
         self.mlp = MLP(config)
 
     def forward(self, x_BSH: Tensor) -> Tensor:
-        x_BSH = x_BSH + self.self_attention(x_BSH, self.input_layernorm)
-        x_BSH = x_BSH + self.mlp(x_BSH, self.post_attention_layernorm)
+        x_BSH = x_BSH + self.self_attention(self.input_layernorm(x_BSH))
+        x_BSH = x_BSH + self.mlp(self.post_attention_layernorm(x_BSH))
         return x_BSH
 
 
@@ -128,10 +117,19 @@ class GPT3(nn.Module):
         self.config = config
         self.embedding = Embedding(config)
         self.encoder = Encoder(config)
-        self.output_layer = OutputLayer()
 
-    def forward(self, tokens_BS: Tensor, labels_BS: Tensor | None = None) -> Tensor:
-        """Logits [B, S, V], or with labels the loss of each token [B, S] in nats."""
-        x_BSH = self.encoder(self.embedding(tokens_BS))
-        out: Tensor = self.output_layer(x_BSH, self.embedding.word_embeddings.weight, labels_BS)
-        return out
+    def forward(self, tokens_BS: Tensor) -> Tensor:
+        """Logits [B, S, V]. The word embedding's table is their projection, too."""
+        return F.linear(self.encoder(self.embedding(tokens_BS)), self.embedding.word_embeddings.weight)
+
+
+def token_losses(logits_BSV: Tensor, labels_BS: Tensor) -> Tensor:
+    """Negative log likelihood of each label in nats, [B, S], in FP32 from logits of any dtype (docs/facts/reference.md
+    c.2). FP64 logits stay FP64, for comparisons."""
+    wide_BSV = logits_BSV.to(torch.promote_types(logits_BSV.dtype, torch.float32))
+    return F.cross_entropy(wide_BSV.flatten(0, 1), labels_BS.flatten(), reduction="none").view_as(labels_BS)
+
+
+def mean_loss(losses_BS: Tensor, mask_BS: Tensor) -> Tensor:
+    """The loss of a micro-batch: the mean over the tokens that count, nats."""
+    return (losses_BS * mask_BS).sum() / mask_BS.sum()

@@ -6,7 +6,7 @@ from typing import Literal
 from stage.errors import InputError
 
 Recompute = Literal["none", "selective", "full"]
-"""What a block computes again in its backward pass (recompute.py)."""
+"""What a block computes again in its backward pass (passes/block_pass.py)."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Which kernels compute LayerNorm, GELU, weight gradients and Adam. Attention's: attention.py.
 
-LayerNorm and Adam are NVIDIA apex's where it is importable with its CUDA parts (NGC containers), else PyTorch's own.
-Both compute in FP32 and round once; only the order of sums differs. PyPI's package of the name "apex" is another one
-and has neither.
+Adam, and nothing else, is NVIDIA apex's on a GPU where that is importable with its CUDA parts (NGC containers), else
+PyTorch's fused one. Both compute in FP32. PyPI's package of the name "apex" is another one and has none.
 """
 
 import importlib.util
@@ -16,14 +15,6 @@ from torch import Tensor
 
 LAYER_NORM_EPSILON = 1e-5
 _aten: Any = torch.ops.aten
-
-
-def layer_norm(x: Tensor, gain: Tensor, bias: Tensor) -> Tensor:
-    """LayerNorm over the last axis, for autograd."""
-    apex = apex_layer_norm() if x.is_cuda and not torch.compiler.is_compiling() else None
-    if apex is not None:
-        return apex(x, gain, bias, gain.shape, LAYER_NORM_EPSILON)
-    return F.layer_norm(x, gain.shape, gain, bias, LAYER_NORM_EPSILON)
 
 
 NormState = tuple[Tensor, Tensor]
@@ -88,29 +79,14 @@ def adam(shards: list[Tensor], **options: Any) -> torch.optim.Optimizer:
 
 
 @cache
-def apex_layer_norm() -> Callable[..., Tensor] | None:
-    """``fused_layer_norm_affine(x, weight, bias, shape, epsilon)``, None where there is no NVIDIA apex."""
-    if not _has_module("fused_layer_norm_cuda"):  # without it, apex is importable and fails at the first call
-        return None
-    try:
-        from apex.normalization.fused_layer_norm import fused_layer_norm_affine
-    except ImportError:
-        return None
-    return fused_layer_norm_affine  # type: ignore[no-any-return]
-
-
-@cache
 def apex_adam() -> Callable[..., torch.optim.Optimizer] | None:
     """``FusedAdam``, None where there is no NVIDIA apex."""
-    if not _has_module("amp_C"):
+    if (
+        importlib.util.find_spec("amp_C") is None
+    ):  # without this CUDA part, apex is importable and fails when it is made
         return None
     try:
         from apex.optimizers import FusedAdam
     except ImportError:
         return None
     return FusedAdam  # type: ignore[no-any-return]
-
-
-def _has_module(name: str) -> bool:
-    """Whether a CUDA part of apex was built."""
-    return importlib.util.find_spec(name) is not None

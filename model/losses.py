@@ -1,66 +1,14 @@
-"""From the last hidden state to the loss of each token, in FP32, a part of the logits at a time.
+"""From logits to the loss of each token and to the gradient of the logits, in FP32.
 
-The reference's loss: docs/facts/reference.md c.2. Tensors are named by their axes: B batch, S sequence, H hidden, V
-padded vocabulary, T some of the B x S tokens.
+The reference's loss: docs/facts/reference.md c.2. Tensors are named by their axes: V columns of the padded vocabulary
+on this rank, T tokens.
 """
 
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
-
-LARGEST_LOGITS = 256 << 20
-"""Bytes of FP32 logits at once. More tokens than that are taken in turns, whose logits are computed again in the
-backward pass: 2 V H more FLOPs per token, 0.12 % of the 175B model's. Without tensor parallelism 2,048 tokens of 51,200
-columns are 400 MiB."""
-
-
-class OutputLayer(nn.Module):
-    """Logits by the word embedding's table, which has no bias, and the token losses by them."""
-
-    def forward(self, x_BSH: Tensor, weight_VH: Tensor, labels_BS: Tensor | None) -> Tensor:
-        if labels_BS is None:
-            return F.linear(x_BSH, weight_VH)
-        return in_turns(_losses, x_BSH, weight_VH, labels_BS)
-
-
-def in_turns(
-    losses: Callable[[Tensor, Tensor, Tensor], Tensor], x_BSH: Tensor, weight: Tensor, labels: Tensor
-) -> Tensor:
-    """``losses(x_TH, weight, labels_T)`` over all tokens, [B, S], never with more than ``LARGEST_LOGITS`` of logits."""
-    turns = math.ceil(labels.numel() * weight.shape[0] * 4 / LARGEST_LOGITS)
-    x_TH, labels_T = x_BSH.flatten(0, 1), labels.flatten()
-    if turns == 1:
-        return losses(x_TH, weight, labels_T).view_as(labels).clone()  # FSDP2 cannot hook a view
-    parts = [
-        checkpoint(losses, x, weight, some, use_reentrant=False, preserve_rng_state=False)
-        for x, some in zip(x_TH.chunk(turns), labels_T.chunk(turns), strict=True)
-    ]
-    return torch.cat(parts).view_as(labels).clone()
-
-
-def token_losses(logits_BSV: Tensor, labels_BS: Tensor) -> Tensor:
-    """Negative log likelihood of each label in nats, [B, S], in FP32 from logits of any dtype.
-
-    FP64 logits stay FP64, for comparisons.
-    """
-    return cross_entropy(logits_BSV.flatten(0, -2).clone(), labels_BS.flatten(), None).view_as(labels_BS)
-
-
-def cross_entropy(logits_TV: Tensor, labels_T: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """The same over [T, V], whose memory it takes; with ``group``, each of its ranks has some of the columns, in the
-    order of ranks."""
-    losses: Tensor = _CrossEntropy.apply(logits_TV, labels_T, group)  # type: ignore[no-untyped-call]
-    return losses
-
-
-def _losses(x_TH: Tensor, weight_VH: Tensor, labels_T: Tensor) -> Tensor:
-    return cross_entropy(F.linear(x_TH, weight_VH), labels_T, None)
+from torch import Tensor
 
 
 class Softmax(NamedTuple):
@@ -109,23 +57,3 @@ def softmax_gradient(softmax: Softmax, gradient_T: Tensor) -> Tensor:
     gradient = softmax.exponentials_TV.mul_((gradient_T / softmax.total_T).unsqueeze(1))
     of_label = gradient_T if softmax.here_T is None else gradient_T * softmax.here_T
     return gradient.scatter_add_(1, softmax.column_T1, -of_label.unsqueeze(1)).to(softmax.dtype)
-
-
-class _CrossEntropy(torch.autograd.Function):
-    """:func:`softmax_losses` for autograd."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-        losses, softmax = softmax_losses(logits, labels, group)
-        ctx.here, ctx.dtype, ctx.spent = softmax.here_T, softmax.dtype, False
-        ctx.save_for_backward(softmax.exponentials_TV, softmax.column_T1, softmax.total_T)
-        return losses
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        assert not ctx.spent, (
-            "a second backward pass through the same losses: what it needs was turned into the first's"
-        )
-        ctx.spent = True
-        exponentials, column, total = ctx.saved_tensors
-        return softmax_gradient(Softmax(exponentials, column, ctx.here, total, ctx.dtype), gradients[0]), None, None

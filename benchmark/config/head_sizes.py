@@ -1,7 +1,4 @@
-"""Sizes of attention heads that a GPU's kernels take where the passes call them directly (model/passes/attention.py).
-
-On a CPU, and where FSDP2 shards the model and PyTorch pads heads by itself, any size does.
-"""
+"""Sizes of attention heads that a GPU's kernels take (model/passes/attention.py). On a CPU any size does."""
 
 from typing import Literal
 

@@ -270,7 +270,7 @@ class RunConfig:
                 f"needs at least {stages}: use --global-batch-size {per_pass * stages} or a multiple of it, or another "
                 "--micro-batch-size"
             )
-        if system.device == "cuda" and system.keeps_whole:
+        if system.device == "cuda":
             require_head_size(model, self.precision, system.tensor_parallel)
 
     @property

@@ -30,18 +30,13 @@ class System:
     pipeline_chunks: int = 1
     """Stages per device: more of them idle less, hold fewer activations and send more. Without a pipeline, one."""
     replicas: int = 1
-    """Copies of the model as it is sharded over the data-parallel devices: 1 shards it over all of them (FSDP), more
-    is HSDP."""
+    """Copies of master weights and moments: 1 shards them over all data-parallel devices, more over as many groups of
+    these."""
     recompute: Recompute = "none"
-    """What blocks compute again in the backward pass instead of keeping it (model/recompute.py)."""
-    compile: bool = False
-    """torch.compile each block, where FSDP2 shards parameters between micro-batches."""
-    keep_unsharded: bool = False
-    """Keep gathered parameters and unreduced gradients from one micro-batch to the next: one all-gather and one
-    reduce-scatter per step, for 6 bytes more per parameter on every device. A pipeline always does."""
+    """What blocks compute again in the backward pass instead of keeping it (model/passes/block_pass.py)."""
     warm_up_steps: int = 0
     """Steps on made-up tokens before the clock starts, and an evaluation on them: what is slow the first time, as
-    connections, kernels and compilation are, is then done. They change nothing (benchmark/training/warm_up.py)."""
+    connections and kernels are, is then done. They change nothing (benchmark/training/warm_up.py)."""
     start_limit_s: float = 1800.0
     """A process that is silent for so long while it joins, loads, or does something for the first time hangs: it is
     killed, and the run started again. Later on, what counts is ten times what a step usually takes, or ..."""
@@ -79,11 +74,6 @@ class System:
             )
         if self.pipeline_parallel == 1:
             object.__setattr__(self, "pipeline_chunks", 1)
-        if self.compile and self.keeps_whole:
-            raise InputError(
-                "compile: only blocks that FSDP2 shards are compiled, and a pipeline or --keep-unsharded keeps them "
-                "whole; leave --compile out"
-            )
 
     @property
     def num_devices(self) -> int:
@@ -102,8 +92,3 @@ class System:
     @property
     def num_pipeline_stages(self) -> int:
         return self.pipeline_parallel * self.pipeline_chunks
-
-    @property
-    def keeps_whole(self) -> bool:
-        """Whether a device keeps its part of the model whole from one micro-batch to the next."""
-        return self.keep_unsharded or self.pipeline_parallel > 1

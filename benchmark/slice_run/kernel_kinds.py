@@ -9,12 +9,12 @@ import re
 KERNEL_KINDS: tuple[tuple[str, str], ...] = (
     ("communication", r"nccl|multimem|one_shot_all|two_shot_all"),
     ("attention", r"fmha|flash|sdpa|attention|attn"),
-    ("normalization", r"layer_?norm|LayerNorm|GammaBeta|rms_?norm|cuComputeGradInput|cuComputePartGrad"),
+    ("normalization", r"layer_?norm|LayerNorm|GammaBeta|rms_?norm"),
     ("optimizer", r"multi_tensor|adam|foreach"),
     ("matmul", r"gemm|nvjet|cutlass|xmma|cublas|splitk|s16816|h16816"),
-    ("copies", r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|chunk_cat|split_with_sizes|FillFunctor"),
+    ("copies", r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|FillFunctor"),
     ("embedding", r"embedding|indexSelect|index_elementwise|gather|scatter|radix|sort|krn_partial|compute_grad_weight"),
-    ("elementwise", r"elementwise|triton_|reduce_kernel|gelu|softmax|vectorized"),
+    ("elementwise", r"elementwise|reduce_kernel|gelu|softmax|vectorized"),
 )
 """Kinds of kernels on a GPU and what is found in their names, whatever the case; the first that fits."""
 
@@ -27,7 +27,6 @@ OPERATOR_KINDS: tuple[tuple[str, str], ...] = (
     ("copies", r"copy|clone|contiguous|::to$|::cat$|::zero_$|::fill_$|empty|::stack$"),
     ("embedding", r"embedding|::gather|scatter|index"),
     ("elementwise", r"aten::"),
-    ("autograd and hooks", r"autograd|backward|fsdp|function|pipeline|record_param"),
 )
 """Likewise of PyTorch's operators on a CPU, by the time in themselves, without what they call."""
 

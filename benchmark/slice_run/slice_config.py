@@ -98,7 +98,6 @@ def slice_config(options: SliceOptions, layers: int, accelerator: str) -> RunCon
         pipeline_parallel=options.pipeline_parallel,
         pipeline_chunks=options.pipeline_chunks,
         recompute=options.recompute,
-        keep_unsharded=True,  # as in a pipeline, which the whole benchmark needs
         accelerator=accelerator,
     )
     config = RunConfig(benchmark=_benchmark(options, layers), system=system, precision=options.precision)

@@ -1,6 +1,6 @@
 """Do all copies of what several devices hold agree, to the bit?
 
-LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica (HSDP), the word
+LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, the word
 table on the first and on the last stage. Nothing sends their values again after the start: they stay equal because
 every copy gets the same update. BLOOM trained for weeks with LayerNorms that had drifted apart, since clipping left
 some copies out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
@@ -15,10 +15,10 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.witness.tensor_fingerprint import fingerprint
 from checkpoint_convert.formats.boxes import whole_box
+from model.sharding import AXES, WORDS
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _copies(state: TrainState, world: World) -> list[Copies]:
             copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
             found.append(Copies(world.mesh[axis].get_group(), copied))
     if state.tied_table.group is not None:
-        names = [f"{kind}/{TABLE}" for kind in ("model", *MOMENTS)]
+        names = [f"{kind}/{WORDS}" for kind in ("model", *MOMENTS)]
         nothing = torch.zeros(0, device=world.device)
         table = {name: tensors[name].to_local() if name in tensors else nothing for name in names}
         found.append(Copies(state.tied_table.group, table, only_ends=True))
@@ -63,9 +63,7 @@ def _copies(state: TrainState, world: World) -> list[Copies]:
 
 
 def _is_copied_along(tensor: DTensor, axis: str) -> bool:
-    """A size-1 mesh has no axis of its own in the tensor's mesh, and then there is nothing to compare along it."""
-    names = tensor.device_mesh.mesh_dim_names or ()
-    return axis in names and tensor.placements[names.index(axis)].is_replicate()
+    return tensor.placements[AXES[1:].index(axis)].is_replicate()
 
 
 def _differences(copies: Copies, world: World) -> list[str]:

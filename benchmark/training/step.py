@@ -67,7 +67,7 @@ def accumulate(
     """Forward and backward passes; [2 + flags], float64, equal on all processes: the sum of squares of the whole
     gradient, the loss, and for each flag how many processes have set it. ``number`` of micro-batches, a step's unless
     given."""
-    loss = state.forward_backward.train(batches, number or state.config.num_microbatches)
+    loss = state.pipeline.train(batches, number or state.config.num_microbatches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
     # Made on the device, for a copy from the host would wait.
@@ -103,7 +103,7 @@ def evaluate(state: TrainState, world: World, validation: TokenWindows) -> Evalu
     )
     vocab_size, pinned = state.config.benchmark.model.vocab_size, world.device.type == "cuda"
     batches = (read_micro_batch(validation, row, vocab_size, pinned=pinned) for row in ids)
-    total = state.forward_backward.evaluate(batches, len(ids))
+    total = state.pipeline.evaluate(batches, len(ids))
     torch.distributed.all_reduce(total)
     loss_sum, scored = total.tolist()
     return EvaluationResult(loss_sum / scored, round(scored))

@@ -127,7 +127,7 @@ class TimedRun:
         self.stop_by: StopReason | None = None
         """What asked for the end of the run."""
         self.saves = RunSaves(config, world, state, requests, folder.events, self.enter)
-        self._speed = SpeedReports(config, state.forward_backward, hosts, folder.events)
+        self._speed = SpeedReports(config, state.pipeline, hosts, folder.events)
 
     def begin_evidence(self) -> None:
         """Before the clock: what the run starts with. Collective."""

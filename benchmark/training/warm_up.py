@@ -1,7 +1,7 @@
 """What is slow the first time is done before the clock starts: steps on made-up tokens that leave no trace.
 
-The first collective of a group makes its connections, the first matrix product of a shape loads or tunes its kernel,
-the first pass compiles. The rules leave steps on synthetic data untimed (docs/facts/mlperf_review.md 7.4), and no
+The first collective of a group makes its connections, the first matrix product of a shape loads or tunes its kernel.
+The rules leave steps on synthetic data untimed (docs/facts/mlperf_review.md 7.4), and no
 token of the data is read. Weights and moments are only read: the gradients of the made-up tokens are dropped, and Adam
 runs on a tensor of its own. So nothing has to be put back, and no second copy of the state is needed.
 """
@@ -57,7 +57,7 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
         state.optimizer.clear_gradients()
         _update_scratch(state, world)
     phases.enter("warm-up", -1)
-    dist.all_reduce(state.forward_backward.evaluate(batches, len(batches)))
+    dist.all_reduce(state.pipeline.evaluate(batches, len(batches)))
     if world.device.type == "cuda":
         torch.cuda.synchronize(world.device)
         torch.cuda.reset_peak_memory_stats(world.device)

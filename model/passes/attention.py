@@ -155,17 +155,6 @@ def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, det
     return last
 
 
-def settle_autograd_attention(device: torch.device, dtype: torch.dtype, sequence: int, size: int) -> None:
-    """PyTorch's own attention, which autograd calls, takes cuDNN's kernel only where :func:`choose_kernel` does.
-
-    By itself PyTorch takes cuDNN's by the device's name and fails where it does not run. For this process.
-    """
-    if device.type == "cuda":
-        deterministic = torch.are_deterministic_algorithms_enabled()
-        kernel = choose_kernel(device.type, dtype, sequence, size, deterministic)
-        torch.backends.cuda.enable_cudnn_sdp(isinstance(kernel, CudnnFlash))
-
-
 def _queries_keys_values(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     q_BNSD, k_BNSD, v_BNSD = qkv.permute(3, 1, 2, 0, 4)
     return q_BNSD, k_BNSD, v_BNSD

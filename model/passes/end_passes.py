@@ -11,14 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.losses import LARGEST_LOGITS, Softmax, softmax_gradient, softmax_losses
+from model.losses import Softmax, softmax_gradient, softmax_losses
 from model.passes.block_pass import NormPass
 from model.passes.tensor_group import Passing, Pending, TensorGroup, needed
 from model.passes.whole_parameter import WholeParameter
+from model.sharding import FINAL_NORM, POSITIONS, WORDS
 
-WORDS = "embedding.word_embeddings.weight"
-POSITIONS = "embedding.position_embeddings.weight"
-FINAL_NORM = "encoder.final_layernorm"
+LARGEST_LOGITS = 256 << 20
+"""Bytes of FP32 logits at once. More tokens than that are taken in turns: without tensor parallelism 2,048 tokens of
+51,200 columns are 400 MiB."""
 
 
 def sequence_first(values_BS: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.distributed import distributed_c10d
 
 from model.passes.tensor_group import all_gather_single, reduce_scatter_single
 from model.passes.waits import data_parallel_collective, tensor_parallel_collective
-from model.passes.whole_parameter import REPLICATE, SHARD, TENSOR, WholeParameter, axis_of
+from model.passes.whole_parameter import WholeParameter
 
 Pair = tuple[Tensor, Tensor]
 """Output and input of a collective."""
@@ -26,8 +26,8 @@ class PartParameters:
     def __init__(self, parameters: Sequence[WholeParameter]) -> None:
         self._parameters = list(parameters)
         mesh = self._parameters[0].parameter.device_mesh
-        self._shard_group, self._replica_group, self._tensor_group = (
-            axis_of(mesh, axis)[2] for axis in (SHARD, REPLICATE, TENSOR)
+        self._replica_group, self._tensor_group, self._shard_group = (
+            group if group.size() > 1 else None for group in mesh.get_all_groups()
         )
         self._work: Any = None
 

@@ -1,21 +1,20 @@
 """Forward and backward passes through a part of the model: consecutive blocks, with the ends that belong to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from model.gpt3_config import GPT3Config, Recompute
-from model.parallelize import parameters_by_name
 from model.passes.block_pass import BlockPass, KeptBlock
 from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.part_parameters import PartParameters
 from model.passes.tensor_group import ForwardWatch, Passing, Pending, TensorGroup
 from model.passes.whole_parameter import WholeParameter
-
-LAYERS = "encoder.layers."
+from model.sharding import FINAL_NORM, LAYERS, POSITIONS
 
 
 @dataclass(frozen=True)
@@ -41,15 +40,23 @@ class KeptPart:
 
 
 class PartPass:
-    """Passes through one part of the model, whose parameters are ``module``'s."""
+    """Passes through one part of the model."""
 
     def __init__(
-        self, module: nn.Module, config: GPT3Config, mesh: DeviceMesh, *, bf16: bool, batch: int, recompute: Recompute
+        self,
+        state: Mapping[str, DTensor],
+        config: GPT3Config,
+        mesh: DeviceMesh,
+        *,
+        bf16: bool,
+        batch: int,
+        recompute: Recompute,
     ) -> None:
-        """``mesh``: of the tensor-parallel ranks; ``batch``: samples of a micro-batch."""
+        """``state``: the part's parameters by their names in ``gpt3.py``; ``mesh``: of the tensor-parallel ranks;
+        ``batch``: samples of a micro-batch."""
         self._group = TensorGroup(mesh)
         dtype = torch.bfloat16 if bf16 else torch.float32
-        parameters = {name: WholeParameter(one, dtype) for name, one in parameters_by_name([module]).items()}
+        parameters = {name: WholeParameter(one, dtype) for name, one in state.items()}
         heads = config.num_attention_heads // self._group.size
         by_block: dict[str, dict[str, WholeParameter]] = {}
         for name, parameter in parameters.items():
@@ -57,8 +64,7 @@ class PartPass:
                 layer, inner = name.removeprefix(LAYERS).split(".", 1)
                 by_block.setdefault(layer, {})[inner] = parameter
         self.blocks = [BlockPass(own, self._group, heads, batch, recompute) for own in by_block.values()]
-        is_first = "embedding.position_embeddings.weight" in parameters
-        is_last = "encoder.final_layernorm.weight" in parameters
+        is_first, is_last = POSITIONS in parameters, f"{FINAL_NORM}.weight" in parameters
         self._embedding = EmbeddingPass(parameters, self._group) if is_first else None
         self._output = OutputPass(parameters, self._group) if is_last else None
         self.parameters = PartParameters(list(parameters.values()))

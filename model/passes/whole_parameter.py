@@ -1,22 +1,17 @@
 """A parameter as the passes use it: whole over the data-parallel ranks, with a gradient in FP32.
 
 The state of a run has each parameter as a DTensor: an FP32 shard of its rows on each data-parallel rank, of this rank's
-part where tensor parallelism cuts it (parallelize.py). Here are its values in the precision of the computation, and the
+part where tensor parallelism cuts it (sharding.py). Here are its values in the precision of the computation, and the
 gradients of all micro-batches, summed where they are computed. A shard is consecutive rows, so values are gathered and
 gradients scattered (part_parameters.py) without a copy between. With one data-parallel rank nothing is sent, and in
 FP32 nothing is copied either.
 """
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 
 from model.kernels import add_product, put_product
-
-REPLICATE, SHARD, TENSOR = "replicate", "shard", "tensor"
-"""Axes of a parameter's mesh."""
 
 
 class WholeParameter:
@@ -25,15 +20,13 @@ class WholeParameter:
     def __init__(self, parameter: DTensor, dtype: torch.dtype) -> None:
         self.parameter = parameter
         mesh = parameter.device_mesh
-        self._shards, self._rank, _ = axis_of(mesh, SHARD)
-        names = mesh.mesh_dim_names or ()
-        cut = TENSOR in names and not parameter.placements[names.index(TENSOR)].is_replicate()
-        sharers, _, _ = axis_of(mesh, TENSOR)
-        self._has_terms = sharers > 1 and not cut  # whole on all, and each uses it for its own tokens
+        _, sharers, self._shards = mesh.shape
+        self._rank = mesh.get_local_rank("shard")
+        _, over_tensor, _ = parameter.placements
         shape = list(parameter.shape)
-        if cut:
-            axis = parameter.placements[names.index(TENSOR)].dim  # type: ignore[attr-defined]
-            shape[axis] //= sharers
+        if isinstance(over_tensor, Shard):
+            shape[over_tensor.dim] //= sharers
+        self._has_terms = sharers > 1 and over_tensor.is_replicate()  # each rank uses it for its own tokens
         self._shard = parameter.to_local().detach()
         self._chunk = -(-shape[0] // self._shards)  # rows of a shard; the last ones may have fewer, or none
         rows = self._chunk * self._shards
@@ -124,11 +117,3 @@ class WholeParameter:
             self._padded_gradient = torch.zeros(self._padded.shape, dtype=torch.float32, device=self._padded.device)
             self._gradient = self._padded_gradient[: self.value.shape[0]]
         return self._gradient
-
-
-def axis_of(mesh: DeviceMesh, name: str) -> tuple[int, int, dist.ProcessGroup | None]:
-    """Size of an axis, this process's place in it, and its group where there is more than one."""
-    if name not in (mesh.mesh_dim_names or ()):
-        return 1, 0, None
-    axis = mesh[name] if mesh.ndim > 1 else mesh
-    return axis.size(), axis.get_local_rank(), axis.get_group() if axis.size() > 1 else None

@@ -5,8 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.train import train
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.gpt3 import GPT3
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 
 
@@ -36,6 +39,14 @@ def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> l
     statuses = in_processes(system.num_devices, train, config)
     assert statuses == ["completed"] * system.num_devices
     return figures(run_dir)
+
+
+def plain_model(config: RunConfig) -> GPT3:
+    """The model of gpt3.py with the weights that a run begins with: what its passes are held against."""
+    model = GPT3(config.benchmark.model)
+    assert config.checkpoint is not None
+    MegatronCheckpoint(config.checkpoint).load_weights(dict(model.named_parameters()))
+    return model
 
 
 def command_line(inputs: Inputs, **changes: object) -> list[object]:

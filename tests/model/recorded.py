@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from benchmark.training.engine.micro_batches import MicroBatch
-from model.gpt3 import GPT3
+from model.gpt3 import GPT3, mean_loss, token_losses
 from model.gpt3_config import GPT3Config
-from model.losses import token_losses
 from tests.support import golden
 
 RECORDED = golden("model.json")
@@ -21,6 +20,5 @@ def build(weights: dict[str, Tensor], dtype: torch.dtype) -> GPT3:
     return model.to(dtype)
 
 
-def mean_loss(logits: Tensor, batch: MicroBatch) -> Tensor:
-    mask = batch.loss_mask.to(logits.dtype)
-    return (token_losses(logits, batch.labels) * mask).sum() / mask.sum()
+def loss_of(logits: Tensor, batch: MicroBatch) -> Tensor:
+    return mean_loss(token_losses(logits, batch.labels), batch.loss_mask.to(logits.dtype))

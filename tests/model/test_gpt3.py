@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from benchmark.training.engine.micro_batches import MicroBatch
-from model.losses import token_losses
-from tests.model.recorded import RECORDED, build, mean_loss
+from model.gpt3 import mean_loss, token_losses
+from tests.model.recorded import RECORDED, build, loss_of
 from tests.support import SHARED_GOLDEN, needs_shared
 
 
@@ -20,7 +20,7 @@ def test_logits_in_float64(weights: dict[str, Tensor], batch: MicroBatch) -> Non
 
 def test_loss_and_gradients_in_float32(weights: dict[str, Tensor], batch: MicroBatch) -> None:
     model = build(weights, torch.float32)
-    loss = mean_loss(model(batch.tokens), batch)
+    loss = loss_of(model(batch.tokens), batch)
     loss.backward()  # type: ignore[no-untyped-call]
     assert loss.item() == pytest.approx(RECORDED["loss"], abs=1e-6)
     assert {name for name, _ in model.named_parameters()} == set(RECORDED["gradients"])
@@ -47,12 +47,22 @@ def test_every_number_of_the_recorded_pass(weights: dict[str, Tensor], batch: Mi
     np.testing.assert_allclose(logits.detach().numpy(), recorded["logits"], rtol=0, atol=1e-6)
     losses = token_losses(logits, batch.labels)
     np.testing.assert_allclose(losses.detach().numpy(), recorded["losses"], rtol=0, atol=2e-6)
-    mean_loss(logits, batch).backward()  # type: ignore[no-untyped-call]
+    loss_of(logits, batch).backward()  # type: ignore[no-untyped-call]
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         np.testing.assert_allclose(
             parameter.grad.numpy(), recorded[f"grad/language_model.{name}"], rtol=0, atol=1e-6, err_msg=name
         )
+
+
+def test_losses_of_large_logits_do_not_overflow() -> None:
+    logits = torch.tensor([[[1e4, -1e4, 0.0], [-3e4, -3e4, -3e4]]])
+    torch.testing.assert_close(token_losses(logits, torch.tensor([[0, 1]])), torch.tensor([[0.0, 1.0986123]]))
+
+
+def test_mean_loss_is_over_the_tokens_that_count() -> None:
+    losses, mask = torch.tensor([[1.0, 2.0], [4.0, 99.0]]), torch.tensor([[1.0, 1.0], [1.0, 0.0]])
+    assert mean_loss(losses, mask).item() == pytest.approx(7 / 3)
 
 
 def test_model_file_stays_readable() -> None:

@@ -14,8 +14,8 @@ takes once (reductions, the norm) does not count either. Printed are
 
   all        this time. A CPU operator on tiny tensors takes a few microseconds in C++, about as long as one on a GPU
              takes to allocate its result and to launch its kernel: this is the figure to compare with the device's time
-  operators  the same operators on tensors of the same sizes, called one after the other, without autograd
-  the rest   the difference: Python, autograd, hooks, DTensor, the schedule, messages (which NCCL takes longer to queue
+  operators  the same operators on tensors of the same sizes, called one after the other
+  the rest   the difference: Python, the schedule, messages (which NCCL takes longer to queue
              than the stand-in here: they are counted)
 """
 
@@ -64,7 +64,7 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         if function.namespace == "aten":
             self.calls.append((function, *tree_map_only(Tensor, self._stand_in, (args, kwargs or {}))))
-        elif function.namespace in ("c10d", "_c10d_functional"):
+        elif function.namespace == "c10d":
             self.messages += 1
         return function(*args, **(kwargs or {}))
 
@@ -142,7 +142,7 @@ def recorded_step(config: RunConfig, world: World) -> Step:
     state, batches = made_state(config, world), batches_of(config)
 
     def run() -> None:
-        state.forward_backward.train(batches, config.num_microbatches)
+        state.pipeline.train(batches, config.num_microbatches)
 
     run()  # makes what later ones use again
     with Recorder() as recorder:
@@ -173,7 +173,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     # BF16 as on a GPU: without the mode that stands in for it on CPUs that are slow at it.
-    mock.patch("benchmark.training.engine.forward_backward.cpu_has_bf16", lambda: True).start()
+    mock.patch("benchmark.training.engine.pipeline.cpu_has_bf16", lambda: True).start()
     configs = tiny_config(options, FEW), tiny_config(options, MANY)
     system = configs[0].system
     with fake_world(system, system.pipeline_parallel // 2 * system.tensor_parallel) as world:

@@ -4,7 +4,7 @@ python -m tests.speed.train [--nanogpt FOLDER] [--repeat 5]
 
 The others are Hugging Face's GPT-2 (transformers) and, from a checkout of it, nanoGPT's model, each in the plain loop
 of its own documentation: autocast for BF16, fused AdamW, clipping at 1.0; without dropout and with GPT-3's GELU. Ours
-is the step of a timed run in one process: FSDP, Adam on shards, norm, clipping, schedule. All use the same threads,
+is the step of a timed run in one process: Adam on shards, norm, clipping, schedule. All use the same threads,
 batch and vocabulary; sides take turns. Of each side the best repetition is printed and its ratio to the best of the
 others'; then the same ratio of each repetition, as median and quartiles, by wall time and by CPU time: where other
 programs share the cores these tell more. The losses at the start are printed, to see that all do the same work.

@@ -27,10 +27,10 @@ aten: Any = torch.ops.aten
 COMPUTE = ctypes.CFUNCTYPE(None, ctypes.c_long)
 NO_KERNEL = {
     *("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "record_stream", "set_", "resize_"),
-    *("_local_scalar_dense", "is_pinned", "_pin_memory", "detach", "lift_fresh", "_unsafe_view", "wait_tensor"),
+    *("_local_scalar_dense", "is_pinned", "_pin_memory", "detach", "lift_fresh", "_unsafe_view"),
 }
 """Operators that compute nothing, or read on the host what others have computed."""
-BY_NCCL = ("c10d", "_c10d_functional")
+BY_NCCL = ("c10d",)
 
 
 def product(arguments: list[Any], named: dict[str, Any]) -> Tensor:

@@ -13,8 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.system_config import System
-from benchmark.planning.fake.fake_attention import Capability
-from benchmark.planning.fake.fake_gpu import FakeGpu, fake_gpu
+from benchmark.planning.fake.fake_gpu import Capability, FakeGpu, fake_gpu
 from benchmark.planning.fake.fake_messages import messages_of_many_tensors
 from benchmark.planning.fake.host_waits import GPU
 from benchmark.training.engine.distributed import World, build_mesh

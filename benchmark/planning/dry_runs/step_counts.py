@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import torch
-from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 
@@ -32,7 +31,7 @@ from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flig
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import TrainState, empty_state
 from benchmark.training.step import train_step
-from model.model_parts import layers_of_pipeline_stages
+from model.sharding import layers_of_pipeline_stages
 from stage.errors import InputError
 
 AT_ONCE = 4
@@ -265,7 +264,7 @@ def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int
     step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
     tracker.restart()
     with _noted(tracker.gpu, strict=False) as evaluation_waits:
-        state.forward_backward.evaluate([_batch(state, tracker)] * evaluated, evaluated)
+        state.pipeline.evaluate([_batch(state, tracker)] * evaluated, evaluated)
     gc.collect()
     evaluation, evaluation_peak, after_evaluation = tracker.counts, tracker.peak_bytes, tracker.live_bytes
     return _Examined(
@@ -321,28 +320,13 @@ def _noted(gpu: FakeGpu | None, *, strict: bool) -> Iterator[list[HostWait]]:
 
 
 def _sizes(state: TrainState) -> tuple[int, int]:
-    """Numbers in this process's shards of the parameters, and in what is gathered of them at the same time."""
-    kept = state.config.system.keeps_whole
-    shards = sum(value.to_local().numel() for value in state.parameters.values())
-    return shards, sum(_in_use(part, kept=kept) for part in state.model_parts)
+    """Numbers in this process's shards of the parameters, and in these gathered."""
+    parameters = state.parameters.values()
+    return sum(one.to_local().numel() for one in parameters), sum(map(_gathered_size, parameters))
 
 
-def _in_use(part: nn.Module, *, kept: bool) -> int:
-    """Numbers that are gathered at the same time: of all blocks, or of the largest two and what is in no block."""
-    by_block: dict[str, int] = {}
-    for name, parameter in part.named_parameters():
-        block = name.split(".")[2] if name.startswith("encoder.layers.") else "none"
-        by_block[block] = by_block.get(block, 0) + _gathered_size(parameter)
-    outside = by_block.pop("none", 0)
-    blocks = sorted(by_block.values(), reverse=True)
-    return outside + sum(blocks if kept else blocks[:2])
-
-
-def _gathered_size(parameter: nn.Parameter) -> int:
+def _gathered_size(parameter: DTensor) -> int:
     """Numbers of a parameter's part of one tensor-parallel rank."""
-    assert isinstance(parameter, DTensor)
-    names = parameter.device_mesh.mesh_dim_names or ()
-    axis = names.index("tensor") if "tensor" in names else None
-    if axis is None or parameter.placements[axis].is_replicate():
-        return parameter.numel()
-    return parameter.numel() // parameter.device_mesh.size(axis)
+    _, tensor_parallel, _ = parameter.device_mesh.shape
+    _, over_tensor, _ = parameter.placements
+    return parameter.numel() if over_tensor.is_replicate() else parameter.numel() // tensor_parallel

@@ -31,23 +31,19 @@ from benchmark.planning.fake.operator_costs import (
 from benchmark.planning.fake.remembered_results import NOT_REMEMBERED
 
 _aten: Any = torch.ops.aten
-GRADIENT_SUMS = "all-reduce of gradients"
 COLLECTIVES = {
     "allgather_": "all-gather",
     "_allgather_base_": "all-gather",
     "all_gather_single_": "all-gather",
-    "all_gather_into_tensor": "all-gather",
     "reduce_scatter_": "reduce-scatter",
     "_reduce_scatter_base_": "reduce-scatter",
     "reduce_scatter_single_": "reduce-scatter",
-    "reduce_scatter_tensor": "reduce-scatter",
     "allreduce_": "all-reduce",
-    "all_reduce": GRADIENT_SUMS,  # by DTensor, when FSDP adds up what tensor parallelism left on each rank
     "broadcast_": "broadcast",
     "send": "send",
     "recv_": "receive",
 }
-"""Operations of PyTorch's two sets, c10d and _c10d_functional."""
+"""Operations of c10d."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +99,6 @@ class Tracker(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
-        self._functional: dict[int, int] = {}
-        """Collectives whose result is a tensor, by its storage."""
-        self._resize = torch.UntypedStorage.resize_
         self._device_type = "cpu" if self.gpu is None else "cuda"
 
     @classmethod
@@ -117,24 +110,6 @@ class Tracker(TorchDispatchMode):
     def flops(self) -> int:
         """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""
         return self.counts.flops
-
-    def __enter__(self) -> "Tracker":
-        tracker = self
-
-        def resize(storage: torch.UntypedStorage, size: int) -> Any:
-            """FSDP frees what it gathered by giving its storage no bytes; no operation shows it."""
-            result = tracker._resize(storage, size)
-            if storage._cdata in tracker._sizes:
-                tracker._set(storage._cdata, size)
-            return result
-
-        torch.UntypedStorage.resize_ = resize  # type: ignore[assignment, method-assign]
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
-        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
 
     def __torch_dispatch__(
         self, function: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -180,13 +155,9 @@ class Tracker(TorchDispatchMode):
         key = storage._cdata
         if key not in self._sizes:
             self._alive[key] = weakref.ref(storage, partial(self._forget, key))
-            self._sizes[key] = 0
-            self._set(key, storage.nbytes())
-
-    def _set(self, key: int, size: int) -> None:
-        self.live_bytes += size - self._sizes[key]
-        self._sizes[key] = size
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+            self._sizes[key] = storage.nbytes()
+            self.live_bytes += self._sizes[key]
+            self.peak_bytes = max(self.peak_bytes, self.live_bytes)
 
     def _forget(self, key: int, _: object) -> None:
         del self._alive[key]
@@ -196,15 +167,13 @@ class Tracker(TorchDispatchMode):
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any
     ) -> None:
         kind, name = kind_of(function), plain_name(function)
-        if name == "wait_tensor":
-            self._wait_for(args[0])
         if kind is None or not any(tensor.device.type == self._device_type for tensor in tensors):
             return
         flops = moved = 0
         if kind == "collective":
             if name not in COLLECTIVES:
                 return
-            self._count_message(COLLECTIVES[name], args, kwargs, tensors, result)
+            self._count_message(COLLECTIVES[name], args, kwargs, tensors)
         elif kind == "matmul":
             product = matmul_shape(function, args, result)
             self.counts.matmuls[product] += 1
@@ -221,7 +190,7 @@ class Tracker(TorchDispatchMode):
             self.gpu.order.queue(flops, moved)
 
     def _count_message(
-        self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any
+        self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]
     ) -> None:
         names = [_group_name(leaf) for leaf in (*args, *kwargs.values())]
         axis = next((self.axes[name] for name in names if name in self.axes), "all")
@@ -229,15 +198,7 @@ class Tracker(TorchDispatchMode):
         message = Message(kind, axis, size)
         self.counts.messages[message] += 1
         if self.gpu is not None:
-            number = self.gpu.order.launch(partial(self._waited, self.counts, message))
-            if isinstance(result, Tensor):
-                self.gpu.order.without_handle()
-                self._functional[result.untyped_storage()._cdata] = number
-
-    def _wait_for(self, result: Tensor) -> None:
-        if self.gpu is not None:
-            number = self._functional.pop(result.untyped_storage()._cdata, None)
-            self.gpu.order.arrive(self.gpu.order.current, () if number is None else (number,))
+            self.gpu.order.launch(partial(self._waited, self.counts, message))
 
     @staticmethod
     def _waited(counts: OperatorCounts, message: Message, queued: Queued) -> None:

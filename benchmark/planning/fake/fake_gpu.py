@@ -19,17 +19,18 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 from torch._C._distributed_c10d import FakeWork
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
-from benchmark.planning.fake.fake_attention import Capability, attention_as_on
 from benchmark.planning.fake.fake_gpu_tensors import FakeGpuTensors
 from benchmark.planning.fake.fake_streams import FakeEvent, FakeStream, StreamOrder
 from benchmark.planning.fake.host_waits import AS_SEEN_BY_CPP, GPU, DeviceRules, HostWaits
+
+Capability = tuple[int, int]
+"""CUDA's compute capability."""
 
 
 def _renamed(argument: Any) -> Any:
@@ -42,9 +43,8 @@ def _renamed(argument: Any) -> Any:
 class DeviceNames(TorchFunctionMode):
     """Renames devices in arguments, and takes the place of what C++ would ask a driver for."""
 
-    def __init__(self, capability: Capability) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._capability = capability
         self._pinned: dict[int, torch.UntypedStorage] = {}
         self._instead: dict[Any, Callable[..., Any]] = {
             torch.device: torch.device,
@@ -54,7 +54,6 @@ class DeviceNames(TorchFunctionMode):
             Tensor.is_pinned: lambda tensor, *_: self.pinned(tensor),
             Tensor.record_stream: lambda *_: None,
             Tensor.cuda: lambda tensor, *_, non_blocking=False: tensor.to(AS_SEEN_BY_CPP, non_blocking=non_blocking),
-            F.scaled_dot_product_attention: self._attention,
         }
 
     def __torch_function__(
@@ -95,12 +94,6 @@ class DeviceNames(TorchFunctionMode):
         if isinstance(data, Tensor):
             return data.to(_renamed(device or data.device), dtype or data.dtype)
         return self._tensor(data, dtype=dtype, device=device)
-
-    def _attention(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
-        if query.device.type != "cuda":
-            with torch._C.DisableTorchFunction():
-                return F.scaled_dot_product_attention(query, key, value, *args, **options)
-        return attention_as_on(self._capability, query, key, value, *args, **options)
 
 
 @contextmanager
@@ -152,10 +145,10 @@ def _device(tensor: Tensor) -> torch.device:
 class FakeGpu:
     """One device. ``tensors``: the mode in which tensors have shapes and no values; ``waits``: the host's for it."""
 
-    def __init__(self, capability: Capability) -> None:
+    def __init__(self) -> None:
         self.waits = HostWaits()
         self.order = StreamOrder(self.waits.add)
-        self.names = DeviceNames(capability)
+        self.names = DeviceNames()
         self.rules = DeviceRules(self.waits, self.names.pinned)
         self.tensors = FakeGpuTensors()
 
@@ -163,7 +156,7 @@ class FakeGpu:
 @contextmanager
 def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: str) -> Iterator[FakeGpu]:
     """``torch.cuda`` says that there are ``devices`` of the kind, and its streams and events remember their order."""
-    gpu = FakeGpu(capability)
+    gpu = FakeGpu()
     order, waits = gpu.order, gpu.waits
     properties = SimpleNamespace(
         name=name, major=capability[0], minor=capability[1], total_memory=memory_bytes, multi_processor_count=0
@@ -177,14 +170,6 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         if tensor.device.type == "cuda":
             waits.add(".tolist()")
         return np.ones(tensor.shape).tolist()
-
-    run_backward = torch.autograd._engine_run_backward
-
-    def backward(*args: Any, **options: Any) -> Any:
-        """PyTorch calls it without the function mode; but a backward pass may call Python code, such as what is
-        computed again."""
-        with gpu.names:
-            return run_backward(*args, **options)
 
     in_cuda = {
         "is_available": lambda: True,
@@ -223,7 +208,6 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
             launch = getattr(dist.ProcessGroup, attribute)
             stack.enter_context(replaced(dist.ProcessGroup, attribute, _launching(order, launch)))
         stack.enter_context(replaced(FakeTensor, "tolist", values))
-        stack.enter_context(replaced(torch.autograd, "_engine_run_backward", backward))
         stack.enter_context(replaced(torch.accelerator, "current_stream", lambda *_: order.current))
         stack.enter_context(replaced(fake_tensor, "init_gpu_context", lambda _: None))
         stack.enter_context(gpu.names)

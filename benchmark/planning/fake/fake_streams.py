@@ -112,22 +112,17 @@ class StreamOrder:
             self.queued.flops += flops
             self.queued.bytes += moved
 
-    def launch(self, waited: Callable[[Queued], None]) -> int:
+    def launch(self, waited: Callable[[Queued], None]) -> None:
         """A collective begins. ``waited`` is called with what the compute stream queued until it waited for it."""
         number = next(self._collectives)
         self._launched[number] = waited, Queued(self.queued.flops, self.queued.bytes)
         self._without_work.append(number)
-        return number
 
     def handed_out(self, work: Any) -> None:
         """``work`` is what the caller got for the collectives since the last time."""
         if self._without_work:
             self._by_work[work] = self._without_work
             self._without_work = []
-
-    def without_handle(self) -> None:
-        """The collective just begun has no ``Work``; its result is waited for."""
-        self._without_work.clear()
 
     def wait_for(self, work: Any) -> None:
         """The current stream waits for ``work``."""

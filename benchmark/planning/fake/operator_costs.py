@@ -57,9 +57,6 @@ REDUCTIONS = {
     "logsumexp",
     "_softmax",
     "_log_softmax",
-    "_softmax_backward_data",
-    "_log_softmax_backward_data",
-    "embedding_dense_backward",
     "cumsum",
 }
 """What adds up or compares along an axis."""
@@ -71,10 +68,6 @@ COPIES = {
     "_to_copy",
     "cat",
     "stack",
-    "split_with_sizes_copy",
-    "_chunk_cat",
-    "chunk_cat",
-    "all_gather_copy_in",
 }
 NO_KERNEL = {
     "empty",
@@ -88,7 +81,6 @@ NO_KERNEL = {
     "detach_",
     "is_pinned",
     "_has_compatible_shallow_copy_type",
-    "wait_tensor",
 }
 """Allocations and bookkeeping; views are known by their schema."""
 ONLY_WRITTEN = {"zero_", "fill_", "copy_", "_foreach_zero_", "_foreach_copy_"}
@@ -136,8 +128,8 @@ class AttentionShape:
 def kind_of(function: Any) -> Kind | None:
     """None for what makes no kernel run: views, allocations, bookkeeping."""
     name = plain_name(function)
-    if function.namespace in ("c10d", "_c10d_functional", "_c10d_functional_autograd"):
-        return None if name in NO_KERNEL else "collective"
+    if function.namespace == "c10d":
+        return "collective"
     if function.namespace in ("prim", "prims", "_dtensor") or name in NO_KERNEL or function.is_view:
         return None
     tables: Sequence[tuple[Iterable[str], Kind]] = (

@@ -34,7 +34,6 @@ class FoundLayout:
     pipeline_parallel: int
     pipeline_chunks: int
     data_parallel: int
-    replicas: int
     micro_batch_size: int
     recompute: str
     step_s: float
@@ -49,7 +48,7 @@ class FoundLayout:
         """As ``plan`` and ``train`` take it."""
         return (
             f"--tensor-parallel {self.tensor_parallel} --pipeline-parallel {self.pipeline_parallel} "
-            f"--pipeline-chunks {self.pipeline_chunks} --replicas {self.replicas} "
+            f"--pipeline-chunks {self.pipeline_chunks} "
             f"--micro-batch-size {self.micro_batch_size} --recompute {self.recompute}"
         )
 
@@ -131,28 +130,25 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
 
 def candidates(config: RunConfig) -> Iterator[RunConfig]:
     """Every way to deal the model out: tensor parallel within a node, pipelines with as many chunks as layers divide
-    into, sharded copies over all data-parallel devices or those of eight nodes where there is no pipeline."""
+    into, the optimizer's state over all data-parallel devices."""
     system, layers = config.system, config.benchmark.model.num_layers
     for tensor in divisors(system.devices_per_node):
         rest = system.num_devices // tensor
         for pipeline in [number for number in divisors(rest) if number <= min(layers, MOST_PIPELINE)]:
             stages = layers // pipeline if layers % pipeline == 0 else 1
-            data = rest // pipeline
-            replicas = sorted({1, max(1, data * tensor // 64)}) if pipeline == 1 else [1]
             for chunks in divisors(stages) if pipeline > 1 else [1]:
                 for micro_batch in MICRO_BATCH_SIZES:
                     for recompute in RECOMPUTES:
-                        for copies in [number for number in replicas if data % number == 0]:
-                            layout = dataclasses.replace(
-                                system,
-                                tensor_parallel=tensor,
-                                pipeline_parallel=pipeline,
-                                pipeline_chunks=chunks,
-                                micro_batch_size=micro_batch,
-                                recompute=recompute,
-                                replicas=copies,
-                            )
-                            yield dataclasses.replace(config, system=layout)
+                        layout = dataclasses.replace(
+                            system,
+                            tensor_parallel=tensor,
+                            pipeline_parallel=pipeline,
+                            pipeline_chunks=chunks,
+                            micro_batch_size=micro_batch,
+                            recompute=recompute,
+                            replicas=1,
+                        )
+                        yield dataclasses.replace(config, system=layout)
 
 
 def cannot_run(config: RunConfig) -> str | None:
@@ -186,7 +182,6 @@ def _layout(
         system.pipeline_parallel,
         system.pipeline_chunks,
         system.data_parallel,
-        system.replicas,
         system.micro_batch_size,
         system.recompute,
         parts.total,

@@ -124,7 +124,7 @@ def stack_of(work: Workload) -> Stack:
 
 
 def layers_of_stages(work: Workload) -> list[int]:
-    """Layers of each pipeline stage; the first get what is left over (as model/model_parts.py deals them out), unless
+    """Layers of each pipeline stage; the first get what is left over (as model/sharding.py deals them out), unless
     the stack counts embedding and output as a layer each and they go up then."""
     layers, stages = work.model.layers, work.layout.pipeline_parallel * work.layout.pipeline_chunks
     share, left_over = divmod(layers, stages)

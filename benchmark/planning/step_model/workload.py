@@ -143,7 +143,6 @@ def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbi
         seq=model.seq_length,
         vocab=model.padded_vocab_size,
     )
-    kept = system.keep_unsharded or system.pipeline_parallel > 1
     layout = Layout(
         devices=system.num_devices,
         devices_per_node=system.devices_per_node,
@@ -152,7 +151,6 @@ def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbi
         tensor_parallel=system.tensor_parallel,
         pipeline_parallel=system.pipeline_parallel,
         pipeline_chunks=system.pipeline_chunks,
-        sharding="zero1" if kept else "fsdp",
         replicas=system.replicas,
         recompute=system.recompute,
     )

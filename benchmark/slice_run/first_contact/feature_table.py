@@ -56,7 +56,6 @@ FEATURES = (
     DeviceFeature("device health", "reports of bad GPUs", runtime_features.device_health, "no reports", on_cpu=False),
     DeviceFeature("memory history", "--memory-snapshot", runtime_features.memory_history, "no snapshots", on_cpu=False),
     DeviceFeature("repeatable", "--deterministic", runtime_features.repeatable, "no repeats to the bit"),
-    DeviceFeature("torch.compile", "--compile", runtime_features.compiled, "no compiled blocks", on_cpu=False),
 )
 """In the order in which they are tried."""
 

@@ -159,15 +159,6 @@ def repeatable(device: torch.device) -> str:
     return "the same bits twice"
 
 
-def compiled(device: torch.device) -> str:
-    """torch.compile, which only system options ask for (``--compile``)."""
-    function = torch.compile(lambda x: torch.nn.functional.gelu(x) * 2)
-    x = numbers(1000).to(device)
-    if not torch.allclose(function(x), torch.nn.functional.gelu(x) * 2, atol=1e-5):
-        raise FeatureWrong("a compiled function gives other numbers")
-    return "compiled and right"
-
-
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -16,7 +16,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 class Adam:
     """AdamW over this process's shards of the parameters, in one parameter group that decays everything.
 
-    The kernel is chosen in model/fused.py.
+    The kernel is chosen in model/kernels.py.
     """
 
     def __init__(

@@ -14,12 +14,12 @@ from typing import NoReturn
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 from benchmark.config.system_config import System
 from benchmark.machine.near_cores import keep_near
 from benchmark.machine.open_files import raise_file_limit
-from model.parallelize import AXES
+from model.sharding import AXES
 from stage.errors import InputError
 
 TIMES_START_LIMIT = 2
@@ -131,7 +131,7 @@ class World:
     size: int
     device: torch.device
     mesh: DeviceMesh
-    """Over all processes: axes pipeline, replicate, shard and tensor (model/parallelize.py)."""
+    """Over all processes: axes pipeline, replicate, tensor and shard (model/sharding.py)."""
     host: str = "localhost"
     """Name of this machine, for messages."""
 
@@ -240,10 +240,12 @@ def joined_world(
 
 
 def build_mesh(system: System, device_type: str) -> DeviceMesh:
-    """The mesh of all processes, tensor-parallel ranks next to each other, stages farthest apart."""
+    """The mesh of all processes. Tensor-parallel ranks, which talk most, are next to each other, stages farthest apart;
+    the axes are in another order, that in which parameters are cut."""
     shard = system.data_parallel // system.replicas
-    sizes = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
-    return init_device_mesh(device_type, sizes, mesh_dim_names=AXES)
+    by_distance = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
+    ranks = torch.arange(system.num_devices).view(by_distance).transpose(2, 3)
+    return DeviceMesh(device_type, ranks, mesh_dim_names=AXES)
 
 
 def end_process(status: int) -> NoReturn:

@@ -2,8 +2,7 @@
 
 What is timed is the forward pass of a block, between its collectives; what a pipeline's stages wait for each other lies
 between blocks. So a rank that is slow differs from those that wait for it, and as all blocks are alike, any rank can be
-compared with any other. Two things are left in: what a host takes too long to hand to its device, and, where FSDP2's
-blocks are compiled, the collectives within them: there a slow rank slows all of its tensor-parallel group.
+compared with any other. What a host takes too long to hand to its device is left in.
 
 On a GPU the figure is the mean of what CUDA events measure, on a CPU the time of the fast ones. Events are read after
 the step's one synchronisation, so nothing waits.

@@ -1,47 +1,59 @@
-"""Forward and backward passes with parameters kept whole, through a pipeline or, its shortest case, the whole model."""
+"""Forward and backward passes over micro-batches, through a pipeline or, its shortest case, the whole model.
+
+Losses are returned as this process's share: summed over all processes they are the loss of the global batch.
+"""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.forward_backward import ForwardBackward
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, Slot, Turn, evaluation_slots, training_slots
+from model.cpu_bf16 import Bf16ByFp32, cpu_has_bf16
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import KeptPart, PartBatch, PartPass
 from model.passes.tensor_group import ForwardWatch, Passing, run_together, together
 from model.passes.waits import pipeline_exchange
 
 
-class Pipeline(ForwardBackward):
+class Pipeline:
     """This process's parts of the model, one for each of its chunks, and the other ranks of its pipeline.
 
     See pipeline_order.py for what is done when, and model/passes/part_pass.py for how.
     """
 
-    def __init__(self, config: RunConfig, world: World, model_parts: list[nn.Module]) -> None:
-        super().__init__(config, world, model_parts)
+    def __init__(self, config: RunConfig, world: World, chunks: Sequence[Mapping[str, DTensor]]) -> None:
+        """``chunks``: the parameters of each part."""
+        self.world = world
+        self.micro_batch_losses = torch.zeros(0)
+        """[micro-batches] of the last training step, each divided by their number; [0] where this process has none."""
         system, model = config.system, config.benchmark.model
+        slow_bf16 = config.precision == "bf16" and world.device.type == "cpu" and not cpu_has_bf16()
+        self._context: AbstractContextManager[Any] = Bf16ByFp32() if slow_bf16 else nullcontext()
+        """All passes run in it."""
         mesh = world.mesh["pipeline"]
         self._shape = PipelineShape(
             mesh.size(), mesh.get_local_rank(), system.pipeline_chunks, apart=system.tensor_parallel > 1
         )
         self._parts = [
             PartPass(
-                part,
+                parameters,
                 model,
                 world.mesh["tensor"],
                 bf16=config.precision == "bf16",
                 batch=system.micro_batch_size,
                 recompute=system.recompute,
             )
-            for part in model_parts
+            for parameters in chunks
         ]
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
         dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
@@ -56,12 +68,15 @@ class Pipeline(ForwardBackward):
         )
 
     def watch(self, watch: ForwardWatch) -> None:
+        """Tell ``watch`` of the forward passes of all blocks from now on. Called once."""
         for part in self._parts:
             part.watch(watch)
 
     @torch.no_grad()
     def train(self, batches: Sequence[MicroBatch], number: int) -> Tensor:
-        weight = 1 / (number * self._world.data_parallel)
+        """Accumulate the gradient of the mean loss over ``number`` micro-batches, and return this process's share of
+        that loss, a scalar. Processes that need no tokens are given none."""
+        weight = 1 / (number * self.world.data_parallel)
         losses: list[Tensor] = []
         kept: dict[Turn, KeptPart] = {}
 
@@ -81,13 +96,17 @@ class Pipeline(ForwardBackward):
 
         self._run(training_slots(self._shape, number), forward, backward, self._exchange)
         self._end_reduce()
-        share = torch.stack(losses) if losses else torch.zeros(0, device=self._world.device)
-        self.micro_batch_losses = share * self._world.data_parallel
-        return share.sum() / self._world.loss_copies
+        share = torch.stack(losses) if losses else torch.zeros(0, device=self.world.device)
+        self.micro_batch_losses = share * self.world.data_parallel
+        return share.sum() / self.world.loss_copies
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[MicroBatch], number: int) -> Tensor:
-        total = torch.zeros(2, dtype=torch.float64, device=self._world.device)
+        """This process's share of the sum of the losses that count, and of their number: [2], float64.
+
+        ``number`` of batches, the same on all processes; those that need no tokens read none.
+        """
+        total = torch.zeros(2, dtype=torch.float64, device=self.world.device)
         in_order = iter(batches)  # no rank has both ends of a pipeline: those that read read each batch once
         at_once = self._evaluated_at_once
 
@@ -108,7 +127,7 @@ class Pipeline(ForwardBackward):
 
         turns = -(-number // at_once)
         self._run(evaluation_slots(self._shape, turns), forward, None, self._evaluation_exchange)
-        return total / self._world.loss_copies
+        return total / self.world.loss_copies
 
     def _run(
         self,
@@ -153,7 +172,7 @@ class Pipeline(ForwardBackward):
         if not (is_first or is_last):
             return PartBatch()
         own = batch()
-        to = partial(torch.Tensor.to, device=self._world.device, non_blocking=True)
+        to = partial(torch.Tensor.to, device=self.world.device, non_blocking=True)
         return PartBatch(
             to(own.tokens) if is_first else None,
             to(own.labels) if is_last else None,

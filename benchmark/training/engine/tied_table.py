@@ -11,8 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.training.engine.distributed import World
 from model.passes.waits import pipeline_exchange
-
-TABLE = "embedding.word_embeddings.weight"
+from model.sharding import WORDS
 
 
 class TiedTable:
@@ -34,7 +33,7 @@ class TiedTable:
         """Make both copies' gradient their sum."""
         if self.other is None:
             return
-        gradient = parameters[TABLE].grad
+        gradient = parameters[WORDS].grad
         assert isinstance(gradient, DTensor)
         own: Tensor = gradient.to_local()
         if own.numel() == 0:  # neither end has rows of it

@@ -4,18 +4,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import MOMENTS, Adam
 from benchmark.training.engine.distributed import World
-from benchmark.training.engine.forward_backward import ForwardBackward, ShardedModel
 from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.run_progress import Progress
-from benchmark.training.engine.tied_table import TABLE, TiedTable
+from benchmark.training.engine.tied_table import TiedTable
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from model.parallelize import Spread, parallelize, parameters_by_name
+from model.sharding import WORDS, empty_chunks
 from stage.errors import InputError
 
 
@@ -24,13 +23,12 @@ class TrainState:
     """Model, optimizer and progress of a run."""
 
     config: RunConfig
-    model_parts: list[nn.Module]
-    """This process's: one for each of its chunks of a pipeline, or the whole model."""
-    forward_backward: ForwardBackward
+    pipeline: Pipeline
+    """Forward and backward passes."""
     optimizer: Adam
     progress: Progress
     parameters: dict[str, DTensor]
-    """Those of the model parts, by name; each process has its shards."""
+    """Those that this process has a part of, by name."""
     tied_table: TiedTable
 
     def weights(self) -> dict[str, Tensor]:
@@ -58,25 +56,14 @@ def empty_state(
     ``updates``: whether it will be trained; else it has no moments. ``within``: memory is allocated in this context;
     the dry run gives one in which tensors have none. Collective.
     """
-    system = config.system
-    spread = Spread(
-        bf16=config.precision == "bf16",
-        recompute=system.recompute,
-        compile=system.compile,
-        by_hand=system.keeps_whole,
-        chunks=system.pipeline_chunks,
-    )
-    model_parts = parallelize(config.benchmark.model, world.mesh, spread)
     tied_table = TiedTable(world)
     with within or nullcontext():
-        for part in model_parts:
-            part.to_empty(device=world.device)
-        parameters = parameters_by_name(model_parts)
-        not_counted = (TABLE,) if tied_table.is_second_copy else ()
+        chunks = empty_chunks(config.benchmark.model, world.mesh, config.system.pipeline_chunks)
+        parameters = {name: parameter for chunk in chunks for name, parameter in chunk.items()}
+        not_counted = (WORDS,) if tied_table.is_second_copy else ()
         adam = Adam(parameters, config.benchmark.optimizer, counted_elsewhere=not_counted, updates=updates)
-        kind = Pipeline if system.keeps_whole else ShardedModel
-        passes = kind(config, world, model_parts)
-    return TrainState(config, model_parts, passes, adam, progress, parameters, tied_table)
+        pipeline = Pipeline(config, world, chunks)
+    return TrainState(config, pipeline, adam, progress, parameters, tied_table)
 
 
 def load_initial(state: TrainState, checkpoint: MegatronCheckpoint) -> None:

@@ -77,9 +77,9 @@ class NonFiniteStep:
 
 def find_nonfinite(state: TrainState) -> NonFiniteStep:
     """Look through the gradients and micro-batch losses of the step that was just computed. Collective."""
-    world, config = state.forward_backward.world, state.config
+    world, config = state.pipeline.world, state.config
     first = state.progress.consumed_samples
-    bad = (~torch.isfinite(state.forward_backward.micro_batch_losses)).nonzero().flatten().tolist()
+    bad = (~torch.isfinite(state.pipeline.micro_batch_losses)).nonzero().flatten().tolist()
     ids = training_sample_ids(
         first,
         micro_batch_size=config.system.micro_batch_size,

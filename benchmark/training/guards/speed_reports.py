@@ -15,12 +15,12 @@ from benchmark.events.event_log import EventLog
 from benchmark.speed_watch.device_health import FIGURES, TROUBLE, DeviceHealth, DeviceReading, NvmlDevice, turned_bad
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
-from benchmark.training.engine.forward_backward import ForwardBackward
 from benchmark.training.engine.own_compute import OwnCompute
+from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.rank_table import RankTable
 
 WARM_UP = 2
-"""First steps of a process, which allocate, connect and compile."""
+"""First steps of a process, which allocate and connect."""
 MOST_NAMED = 8
 """Ranks in one message; events have all."""
 
@@ -31,8 +31,8 @@ class SpeedReports:
     ``hosts``: by rank.
     """
 
-    def __init__(self, config: RunConfig, passes: ForwardBackward, hosts: Sequence[str], events: EventLog) -> None:
-        world = passes.world
+    def __init__(self, config: RunConfig, pipeline: Pipeline, hosts: Sequence[str], events: EventLog) -> None:
+        world = pipeline.world
         self._interval, self._world, self._hosts, self._events = config.speed_interval, world, hosts, events
         self._devices_per_node = config.system.devices_per_node
         self._steps_seen, self._started, self._is_due = 0, 0.0, False
@@ -43,7 +43,7 @@ class SpeedReports:
         self._told: set[tuple[int, str]] = set()
         if self._interval:
             self._own = OwnCompute(world.device)
-            passes.watch(self._own)
+            pipeline.watch(self._own)
             self._table = RankTable(world, 1 + FIGURES)
             self._health = watch_device(world.device)
 

@@ -43,7 +43,7 @@ class StateSoundness:
 
 def check_state(state: TrainState) -> StateSoundness:
     """Look through weights and moments. Collective; one pass over them."""
-    world = state.forward_backward.world
+    world = state.pipeline.world
     tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
     table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
     own = [

@@ -30,7 +30,6 @@ def test_without_a_pipeline_a_device_has_one_stage() -> None:
         ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB200, B200, GH200"),
         ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
         ({"replicas": 5}, "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
-        ({"compile": True}, "a pipeline or --keep-unsharded keeps them whole; leave --compile out"),
     ],
 )
 def test_systems_that_are_refused(change: dict[str, Any], complaint: str) -> None:

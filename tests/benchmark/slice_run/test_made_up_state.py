@@ -7,7 +7,7 @@ from benchmark.slice_run.made_up_state import made_up_batches, made_up_state
 from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.tied_table import TABLE
+from model.sharding import WORDS
 from tests.benchmark.tiny import in_processes
 
 Parts = dict[str, npt.NDArray[np.float32]]
@@ -34,7 +34,7 @@ def test_copies_are_equal_and_parts_differ() -> None:
 def test_both_copies_of_the_word_table_are_equal() -> None:
     options = SliceOptions("rehearsal", device="cpu", pipeline_parallel=2)
     (first, tokens), (last, same_tokens) = in_processes(2, parts, options)
-    assert np.array_equal(first[f"model/{TABLE}"], last[f"model/{TABLE}"])
+    assert np.array_equal(first[f"model/{WORDS}"], last[f"model/{WORDS}"])
     assert tokens == same_tokens
     assert tokens[0] != tokens[1]
 

@@ -13,12 +13,13 @@ from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches, read_micro_batch
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_data
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.step_flags import StepFlags
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from tests.benchmark.runs import system_of
+from model.gpt3 import token_losses
+from tests.benchmark.runs import plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 
@@ -41,7 +42,7 @@ def _step_and_evaluate(config: RunConfig) -> Seen:
         load_initial(state, MegatronCheckpoint(config.checkpoint))
         data = open_data(config, 17)
         quality = evaluate(state, world, data.validation)
-        by_hand = _losses_by_hand(state, data.validation) if world.size == 1 else None
+        by_hand = _losses_by_hand(config, data.validation) if world.size == 1 else None
         batches = TrainingBatches(data.training, config, rank=world.data_rank)
         steps, changed = [], []
         for number in range(3):
@@ -72,11 +73,11 @@ def _spoil_the_gradient(adam: Adam) -> None:
 
 
 @torch.no_grad()
-def _losses_by_hand(state: TrainState, windows: Any) -> tuple[float, float]:
-    total, number = 0.0, 0.0
+def _losses_by_hand(config: RunConfig, windows: Any) -> tuple[float, float]:
+    model, total, number = plain_model(config), 0.0, 0.0
     for sample in range(len(windows)):
         batch = read_micro_batch(windows, torch.tensor([sample]).numpy(), 100)
-        losses = state.model_parts[0](batch.tokens, batch.labels)
+        losses = token_losses(model(batch.tokens), batch.labels)
         total += float((losses.double() * batch.loss_mask).sum())
         number += float(batch.loss_mask.sum())
     return total, number

@@ -21,8 +21,7 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 TOPOLOGIES = {
     "micro-batches of one": system_of(1, micro_batch_size=1),
     "two devices": system_of(2),
-    "two devices, sharded between micro-batches": system_of(2, keep_unsharded=False),
-    "two devices, recomputation": system_of(2, recompute="full", keep_unsharded=False),
+    "two devices, recomputation": system_of(2, recompute="full"),
     "two replicas": system_of(2, replicas=2),
     "three devices, uneven shards": system_of(3),
     "two replicas of two shards": system_of(4, replicas=2, micro_batch_size=1),

@@ -29,7 +29,6 @@ from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
 
 TOPOLOGIES = {
     "sharded": system_of(2, warm_up_steps=2),
-    "resharded": system_of(2, warm_up_steps=2, keep_unsharded=False),
     "pipeline": system_of(2, warm_up_steps=2, pipeline_parallel=2),
     "tensor": system_of(2, warm_up_steps=2, tensor_parallel=2),
 }
@@ -132,11 +131,9 @@ def test_made_up_tokens_are_tokens(inputs: Inputs, tmp_path: Path) -> None:
 
 
 def test_numbers_of_micro_batches(inputs: Inputs, tmp_path: Path) -> None:
-    sharded = system_of(1, keep_unsharded=False)
-    assert training_micro_batches(inputs.config(tmp_path, system=sharded)) == 2
-    one = dataclasses.replace(TINY, global_batch_size=2)
-    assert training_micro_batches(inputs.config(tmp_path, one, sharded)) == 1
     assert training_micro_batches(inputs.config(tmp_path)) == 2
+    one = dataclasses.replace(TINY, global_batch_size=2)
+    assert training_micro_batches(inputs.config(tmp_path, one)) == 1
     full = RunConfig(benchmark=BENCHMARKS["gpt3_175b"], system=SYSTEMS["dgxh100_n64"])
     assert training_micro_batches(full) == 16
     assert {system.warm_up_steps for system in SYSTEMS.values() if system.device == "cuda"} == {2}

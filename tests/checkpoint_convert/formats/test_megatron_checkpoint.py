@@ -79,7 +79,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 
 def _part(shape: tuple[int, ...], axis: int, rank: int, world: int) -> Box:
-    """As FSDP cuts: equal parts, rounded up; the last ones may be shorter or empty."""
+    """As shards are cut: equal parts, rounded up; the last ones may be shorter or empty."""
     length = -(-shape[axis] // world)
     start = min(rank * length, shape[axis])
     return tuple(

@@ -1,20 +1,20 @@
 """Small modules on a mesh as training has them, for the tests of this folder."""
 
-import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
-from model.parallelize import AXES, parameters_by_name
+from benchmark.training.engine.distributed import build_mesh
 from model.passes.part_parameters import PartParameters
 from model.passes.whole_parameter import WholeParameter
-from model.tensor_parallel import apply_tensor_parallel
+from model.sharding import AXES, placements
+from tests.benchmark.runs import system_of
 
 
 @contextmanager
@@ -34,25 +34,20 @@ def one_process() -> Iterator[DeviceMesh]:
 
 def mesh_of(*, replicas: int = 1, shards: int = 1, tensor: int = 1) -> DeviceMesh:
     """Of the processes of the world that was joined."""
-    return init_device_mesh("cpu", (1, replicas, shards, tensor), mesh_dim_names=AXES)
+    return build_mesh(system_of(replicas * shards * tensor, replicas=replicas, tensor_parallel=tensor), "cpu")
 
 
-def spread(plain: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """A copy of a model or a block, with its values, cut and sharded as parallelize.py does it."""
-    module = copy.deepcopy(plain)
-    if mesh["tensor"].size() > 1:
-        apply_tensor_parallel(module, mesh["tensor"])
-    shard(module, mesh)
-    return module
+def spread(plain: nn.Module, mesh: DeviceMesh) -> dict[str, DTensor]:
+    """The parameters of a model or a block, with their values, cut and sharded as sharding.py does it."""
+    return {
+        name: distribute_tensor(value.detach().clone(), mesh[AXES[1:]], placements(name), src_data_rank=None)
+        for name, value in plain.named_parameters()
+    }
 
 
-def shard(module: nn.Module, mesh: DeviceMesh) -> None:
-    fully_shard(module, mesh=mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"])
-
-
-def whole_parameters(module: nn.Module, dtype: torch.dtype) -> dict[str, WholeParameter]:
+def whole_parameters(parameters: Mapping[str, DTensor], dtype: torch.dtype) -> dict[str, WholeParameter]:
     """By name, with their values gathered."""
-    found = {name: WholeParameter(parameter, dtype) for name, parameter in parameters_by_name([module]).items()}
+    found = {name: WholeParameter(parameter, dtype) for name, parameter in parameters.items()}
     gather(found.values())
     return found
 

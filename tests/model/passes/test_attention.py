@@ -19,11 +19,9 @@ from model.passes.attention import (
     MemoryEfficient,
     attend,
     choose_kernel,
-    settle_autograd_attention,
 )
 
 SEQUENCE, HEADS, SIZE = 12, 3, 8
-SWITCHES: Any = torch.backends.cuda
 
 
 @pytest.fixture(autouse=True)
@@ -121,29 +119,6 @@ def test_a_kernel_that_does_not_run_is_passed_over(step: str, monkeypatch: pytes
     break_kernels(monkeypatch, step, CudnnFlash)
     with FakeTensorMode(), torch.no_grad():
         assert type(choose_kernel("cuda", torch.bfloat16, 64, 32, False)) is Flash
-
-
-@pytest.mark.parametrize(
-    ("broken", "deterministic", "cudnn"),
-    [("", False, True), ("forward", False, False), ("backward", False, False), ("", True, False)],
-)
-def test_autograd_takes_cudnns_kernel_only_where_the_passes_do(
-    broken: str, deterministic: bool, cudnn: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
-    if broken:
-        break_kernels(monkeypatch, broken, CudnnFlash)
-    before = SWITCHES.cudnn_sdp_enabled()
-    try:
-        for already in (True, False):
-            SWITCHES.enable_cudnn_sdp(already)
-            settle_autograd_attention(torch.device("cpu"), torch.bfloat16, 64, 32)
-            assert SWITCHES.cudnn_sdp_enabled() is already
-            with FakeTensorMode(), torch.no_grad():
-                settle_autograd_attention(torch.device("cuda"), torch.bfloat16, 64, 32)
-            assert SWITCHES.cudnn_sdp_enabled() is cudnn
-    finally:
-        SWITCHES.enable_cudnn_sdp(before)
 
 
 def test_where_no_kernel_runs_the_last_one_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

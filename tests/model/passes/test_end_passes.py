@@ -16,16 +16,10 @@ from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
 from model.losses import softmax_losses
 from model.passes import end_passes
-from model.passes.end_passes import (
-    FINAL_NORM,
-    POSITIONS,
-    WORDS,
-    EmbeddingPass,
-    OutputPass,
-    sequence_first,
-)
+from model.passes.end_passes import EmbeddingPass, OutputPass, sequence_first
 from model.passes.tensor_group import TensorGroup, run_together
 from model.passes.whole_parameter import WholeParameter
+from model.sharding import FINAL_NORM, POSITIONS, WORDS
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import (
     draw,

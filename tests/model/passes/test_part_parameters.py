@@ -38,7 +38,7 @@ def _messages() -> dict[str, Any]:
     together.begin_reduce_replicas()
     together.end_reduce()
     gradients = []
-    for parameter in model.parameters():
+    for parameter in model.values():
         assert isinstance(parameter.grad, DTensor)
         gradient = parameter.grad.full_tensor()
         gradients.append([gradient.min().item(), gradient.max().item()])

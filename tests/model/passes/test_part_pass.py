@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from benchmark.training.engine.forward_backward import mean_loss
-from model.gpt3 import GPT3
+from model.gpt3 import GPT3, mean_loss, token_losses
 from model.gpt3_config import GPT3Config, Recompute
-from model.model_parts import ModelPart
 from model.passes.end_passes import sequence_first
 from model.passes.part_pass import PartBatch, PartPass
 from model.passes.tensor_group import ForwardWatch, Passing, run_together
+from model.sharding import names_of_stage
 from tests.benchmark.tiny import in_processes
 from tests.model.passes.on_mesh import draw, mesh_of, one_process, spread
 
@@ -56,8 +55,9 @@ def by_autograd() -> tuple[list[float], dict[str, Tensor]]:
     losses = []
     for number in range(MICRO_BATCHES):
         batch = batch_of(number)
-        assert batch.mask_BS is not None
-        loss = mean_loss(model(batch.tokens_BS, batch.labels_BS), batch.mask_BS) / MICRO_BATCHES
+        assert batch.labels_BS is not None and batch.mask_BS is not None
+        losses_BS = token_losses(model(batch.tokens_BS), batch.labels_BS)
+        loss = mean_loss(losses_BS, batch.mask_BS) / MICRO_BATCHES
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
     gradients = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
@@ -68,12 +68,13 @@ class _Cut:
     """The model on this rank of a mesh, cut into parts, all of which are in this process."""
 
     def __init__(self, mesh: DeviceMesh, parts: int, recompute: Recompute = "none", *, bf16: bool = False) -> None:
-        modules: list[nn.Module] = [plain_model()]
-        if parts > 1:
-            modules = [ModelPart(copy.deepcopy(plain_model()), number, parts) for number in range(parts)]
-        self.modules = [spread(one, mesh) for one in modules]
+        names = [name for name, _ in plain_model().named_parameters()]
+        self.states = []
+        for number in range(parts):  # each with a copy of its own
+            every = spread(plain_model(), mesh)
+            self.states.append({name: every[name] for name in names_of_stage(names, SIZES.num_layers, number, parts)})
         self.parts = [
-            PartPass(one, SIZES, mesh["tensor"], bf16=bf16, batch=B, recompute=recompute) for one in self.modules
+            PartPass(one, SIZES, mesh["tensor"], bf16=bf16, batch=B, recompute=recompute) for one in self.states
         ]
         self.gather()
 
@@ -114,8 +115,8 @@ class _Cut:
             part.parameters.begin_reduce()
             part.parameters.begin_reduce_replicas()
             part.parameters.end_reduce()
-        for module in self.modules:
-            for name, one in module.named_parameters():
+        for state in self.states:
+            for name, one in state.items():
                 assert isinstance(one.grad, DTensor)
                 gradient = one.grad.full_tensor().clone()
                 gradients[name] = gradients[name] + gradient if name in gradients else gradient
@@ -187,8 +188,8 @@ def test_gradients_of_all_parameters_are_published(mesh: DeviceMesh) -> None:
     """Those of the table, which both ends use, too."""
     for cut in (_Cut(mesh, 1), _Cut(mesh, 2)):
         cut.step()
-        for module in cut.modules:
-            for parameter in module.parameters():
+        for state in cut.states:
+            for parameter in state.values():
                 assert isinstance(parameter.grad, DTensor)
                 assert parameter.grad.to_local().any()
 
@@ -198,10 +199,9 @@ def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None
     cut, batch = _Cut(mesh, 2, bf16=True), batch_of(0)
     before, again = (run_together(cut.evaluate(batch))[0] for _ in range(2))
     with torch.no_grad():
-        for module in cut.modules:
-            for name, parameter in module.named_parameters():
+        for state in cut.states:
+            for name, parameter in state.items():
                 if "norm" in name:
-                    assert isinstance(parameter, DTensor)
                     parameter.to_local().add_(1)
     not_yet = run_together(cut.evaluate(batch))[0]
     cut.gather()
@@ -210,11 +210,11 @@ def test_values_are_read_after_they_have_been_gathered(mesh: DeviceMesh) -> None
     assert torch.equal(before, not_yet)
     model = copy.deepcopy(plain_model())
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, plain in model.named_parameters():
             if "norm" in name:
-                parameter.add_(1)
+                plain.add_(1)
         assert batch.labels_BS is not None
-        expected = sequence_first(model(batch.tokens_BS, batch.labels_BS))
+        expected = sequence_first(token_losses(model(batch.tokens_BS), batch.labels_BS))
     assert (after - before).abs().max() > 0.1
     torch.testing.assert_close(after, expected, rtol=0, atol=0.1)
 

@@ -8,13 +8,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
-from model.parallelize import AXES
 from model.passes.whole_parameter import WholeParameter
-from model.tensor_parallel import distribute
+from model.sharding import AXES
 from tests.benchmark.tiny import in_processes
-from tests.model.passes.on_mesh import gather, mesh_of, one_process, own_part, reduce, shard, whole_parameters
+from tests.model.passes.on_mesh import gather, mesh_of, one_process, own_part, reduce, spread, whole_parameters
 
 RANKS = 6
 TOPOLOGIES = {"sharded": {"shards": 3, "tensor": 2}, "replicas": {"replicas": 2, "shards": 3}}
@@ -33,15 +32,12 @@ def _numbers(shape: tuple[int, ...], factor: int) -> Tensor:
 
 
 def _parameters(mesh: DeviceMesh, dtype: torch.dtype) -> dict[str, WholeParameter]:
-    module, tensor = nn.Module(), mesh["tensor"]
+    state = {}
     for number, (name, shape) in enumerate(SHAPES.items()):
-        parameter = nn.Parameter(_numbers(shape, number + 1))
-        if tensor.size() > 1:
-            axis = CUT[name]
-            parameter = distribute(parameter, tensor, Replicate() if axis is None else Shard(axis))
-        module.register_parameter(name, parameter)
-    shard(module, mesh)
-    return whole_parameters(module, dtype)
+        axis = CUT[name]
+        placements = Replicate(), Replicate() if axis is None else Shard(axis), Shard(0)
+        state[name] = distribute_tensor(_numbers(shape, number + 1), mesh[AXES[1:]], placements, src_data_rank=None)
+    return whole_parameters(state, dtype)
 
 
 def _of_shard(whole: Tensor, parameter: WholeParameter, mesh: DeviceMesh) -> Tensor:
@@ -117,12 +113,10 @@ def test_values_and_gradients(topology: str, name: str, differences: list[dict[s
 def _in_a_second_world() -> tuple[int, ...]:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     names: dict[int | str, Any] = {"shard": "gloo", "replicate": "gloo"}  # so these axes have groups of their own
-    shard(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
+    spread(nn.Linear(2, 2), init_device_mesh("cpu", (1, 1, 1, 1), mesh_dim_names=AXES, backend_override=names))
     dist.destroy_process_group()
     with one_process() as mesh:
-        module = nn.Linear(2, 2)
-        shard(module, mesh)
-        return tuple(whole_parameters(module, torch.float32)["weight"].value.shape)
+        return tuple(whole_parameters(spread(nn.Linear(2, 2), mesh), torch.float32)["weight"].value.shape)
 
 
 def test_a_world_has_nothing_of_an_earlier_one() -> None:

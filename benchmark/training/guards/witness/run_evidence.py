@@ -21,8 +21,6 @@ LAYOUT = (
     "pipeline_chunks",
     "replicas",
     "recompute",
-    "compile",
-    "keep_unsharded",
 )
 """Fields of the system on which the order of sums depends."""
 

@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.training.engine.adam import MOMENTS
-from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.witness.tensor_fingerprint import fingerprint, fingerprint_and_projection
 from checkpoint_convert.formats.megatron_checkpoint import own_part
 from model.gpt3 import GPT3
 from model.gpt3_config import GPT3Config
+from model.sharding import WORDS
 
 LOWER = (1 << 32) - 1
 
@@ -28,7 +28,7 @@ class StatePrints:
         sizes = parameter_sizes(state.config.benchmark.model)
         self.names, self.sizes = tuple(sizes), tuple(sizes.values())
         place = {name: number for number, name in enumerate(self.names)}
-        elsewhere = (TABLE,) if state.tied_table.is_second_copy else ()
+        elsewhere = (WORDS,) if state.tied_table.is_second_copy else ()
         self._counted = [
             name for name, value in state.parameters.items() if name not in elsewhere and is_first_copy(value)
         ]

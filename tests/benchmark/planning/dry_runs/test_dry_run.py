@@ -36,7 +36,7 @@ def reports(num_layers: int = MODEL.num_layers, **topology: Any) -> list[RankRep
 
 TOPOLOGIES: dict[str, dict[str, Any]] = {
     "sharded": {},
-    "replicas": {"replicas": 2, "keep_unsharded": True},
+    "replicas": {"replicas": 2},
     "tensor parallel": {"tensor_parallel": 4},
     "pipeline": {"pipeline_parallel": 4, "tensor_parallel": 2},
     "interleaved": {"pipeline_parallel": 4, "pipeline_chunks": 2, "num_layers": 8},
@@ -91,7 +91,7 @@ def test_messages_are_those_of_the_algorithms() -> None:
 def test_recomputation_trades_memory_for_work() -> None:
     by_kind = {kind: reports(num_layers=2, recompute=kind)[0] for kind in ("none", "selective", "full")}
     memory = [by_kind[kind].activation_bytes for kind in ("none", "selective", "full")]
-    assert memory[0] > 1.2 * memory[1] > 1.5 * memory[2]
+    assert memory[0] > 1.2 * memory[1] > 1.2 * 1.2 * memory[2]
     assert by_kind["selective"].flops_per_micro_batch == by_kind["none"].flops_per_micro_batch
     blocks = 2 * (16 * 256**2 + 4 * 128 * 256) * 128  # forward, but for the block's last product
     assert by_kind["full"].flops_per_micro_batch - by_kind["none"].flops_per_micro_batch == blocks
@@ -106,6 +106,8 @@ def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
         2,
         "--hidden-size",
         49152,
+        "--num-attention-heads",
+        384,
         "--nodes",
         1,
         "--micro-batch-size",
@@ -119,7 +121,7 @@ def test_memory_that_does_not_suffice_is_refused_with_the_numbers() -> None:
     lines = [line.split() for line in done.stdout.splitlines()]
     assert ["whatever", "the", "number", "of", "micro-batches"] in lines
     kernels = {line[0]: int(line[1]) for line in lines if line and line[0] in ("matmul", "attention")}
-    assert kernels == {"matmul": 2 * 12 + 2 * 4, "attention": 2 * 2}  # logits in two turns, which are made again
+    assert kernels == {"matmul": 2 * 12 + 2 * 3, "attention": 2 * 2}  # logits in two turns
     assert [line[:2] for line in lines if line[:1] == ["all-gather"]] == [["all-gather", "shard"]]
     assert ["the", "host", "waits", "once", "a", "step:", ".tolist()", "at"] in [line[:8] for line in lines]
 

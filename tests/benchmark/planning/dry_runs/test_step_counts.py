@@ -47,8 +47,7 @@ RANKS: dict[str, tuple[RunConfig, int]] = {
     "dgxh100_n64, last": (config(SYSTEMS["dgxh100_n64"], pipeline_chunks=1), 511),
     "pipeline, first": (PIPELINE, 1),
     "interleaved, last": (config(ONE_NODE, num_layers=4, pipeline_parallel=2, pipeline_chunks=2), 7),
-    "kept whole": (config(ONE_NODE, num_layers=1, tensor_parallel=2, keep_unsharded=True, replicas=2), 0),
-    "sharded": (config(ONE_NODE, num_layers=1, tensor_parallel=2), 0),
+    "replicas": (config(ONE_NODE, num_layers=1, tensor_parallel=2, replicas=2), 0),
 }
 
 
@@ -123,4 +122,4 @@ def test_kinds_of_ranks_and_how_much_is_run() -> None:
     assert [counted_micro_batches(pipeline, rank) for rank in (0, 1, 7)] == [(17, 18), (15, 16), (3, 4)]
     interleaved = RANKS["interleaved, last"][0]
     assert [counted_micro_batches(interleaved, rank) for rank in (0, 1)] == [(4, 6), (4, 6)]
-    assert kinds_of_ranks(RANKS["sharded"][0]) == {"every rank": 0}
+    assert kinds_of_ranks(RANKS["replicas"][0]) == {"every rank": 0}

@@ -38,10 +38,10 @@ def test_memory_at_its_peak_and_what_is_left() -> None:
         assert tracker.live_bytes == 4000
         tracker.restart()
         assert (tracker.peak_bytes, tracker.flops) == (4000, 0)
-        view.untyped_storage().resize_(0)
+        del kept
+        assert tracker.live_bytes == 4000  # of which it is a view
+        del view
         assert tracker.live_bytes == 0
-    assert torch.ones(10).untyped_storage().resize_(80).nbytes() == 80  # as before, and not counted
-    assert tracker.live_bytes == 0
 
 
 def _messages() -> dict[tuple[str, str], tuple[int, int]]:
@@ -78,8 +78,6 @@ def test_counting_ends_with_an_error() -> None:
     with pytest.raises(ZeroDivisionError), Tracker({}) as tracker:
         _ = torch.ones(2) / 2
         raise ZeroDivisionError
-    resize = torch.UntypedStorage.resize_
-    assert "tracker" not in getattr(resize, "__qualname__", "").lower()
     before = tracker.live_bytes
     torch.ones(100) + 1
     assert tracker.live_bytes == before

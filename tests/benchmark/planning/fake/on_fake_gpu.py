@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmark.planning.dry_runs.tracker import Tracker
-from benchmark.planning.fake.fake_attention import Capability
-from benchmark.planning.fake.fake_gpu import fake_gpu
+from benchmark.planning.fake.fake_gpu import Capability, fake_gpu
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Passes with parameters kept whole: gradients, losses and evaluations are those of autograd, whatever the topology."""
+"""Passes: gradients, losses and evaluations are those of autograd, whatever the topology."""
 
 import dataclasses
 import gc
@@ -21,7 +21,8 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.inputs import open_data
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from tests.benchmark.runs import system_of
+from model.gpt3 import mean_loss, token_losses
+from tests.benchmark.runs import plain_model, system_of
 from tests.benchmark.tiny import Inputs, in_processes
 
 SYSTEMS = {
@@ -53,7 +54,7 @@ def _passes(config: RunConfig) -> dict[str, Any]:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
         assert config.checkpoint is not None
         load_initial(state, MegatronCheckpoint(config.checkpoint))
-        passes, found = state.forward_backward, dict[str, Any]()
+        passes, found = state.pipeline, dict[str, Any]()
         for repeat in range(2):  # what is left of the first step must not reach into the second
             batches = _batches(config, world.data_rank, world.data_parallel, config.num_microbatches)
             loss = passes.train(batches, config.num_microbatches)
@@ -62,11 +63,10 @@ def _passes(config: RunConfig) -> dict[str, Any]:
             gradients = {name: _whole(gradient_of(value)) for name, value in state.parameters.items()}
             found[f"step {repeat}"] = loss.item(), {name: value.numpy() for name, value in gradients.items()}
             state.optimizer.clear_gradients()
-        rows = 15 // (config.system.micro_batch_size * world.data_parallel) * 2 + 1
+        rows = _evaluated(config, world.data_parallel)
         total = passes.evaluate(_batches(config, world.data_rank, world.data_parallel, rows), rows)
         torch.distributed.all_reduce(total)
         found["evaluation"], found["rows"] = total.tolist(), rows * config.system.micro_batch_size * world.data_parallel
-        found["kind"] = type(passes).__name__
         return found
 
 
@@ -75,33 +75,54 @@ def _whole(gradient: Tensor) -> Tensor:
     return gradient.full_tensor().clone()
 
 
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    loss: float
+    gradients: dict[str, Any]
+    evaluation: float
+    """Mean of the losses that count, of as many rows as one process evaluates."""
+    rows: int
+
+
 @pytest.fixture(scope="module")
-def by_autograd(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    config = inputs.config(tmp_path_factory.mktemp("autograd"), system=system_of(1, keep_unsharded=False))
-    (found,) = in_processes(1, _passes, config)
-    assert found["kind"] == "ShardedModel"
-    return found  # type: ignore[no-any-return]
+def by_autograd(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    config = inputs.config(tmp_path_factory.mktemp("autograd"))
+    model, number = plain_model(config), config.num_microbatches
+    loss = torch.zeros(())
+    for batch in _batches(config, 0, 1, number):
+        loss = loss + mean_loss(token_losses(model(batch.tokens), batch.labels), batch.loss_mask) / number
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradients = {name: gradient_of(value).numpy() for name, value in model.named_parameters()}
+    rows = _evaluated(config, 1)
+    with torch.no_grad():
+        every = [
+            (token_losses(model(batch.tokens), batch.labels) * batch.loss_mask).sum() / batch.loss_mask.sum()
+            for batch in _batches(config, 0, 1, rows)
+        ]
+    return Expected(loss.item(), gradients, torch.stack(every).mean().item(), rows * config.system.micro_batch_size)
+
+
+def _evaluated(config: RunConfig, data_parallel: int) -> int:
+    """An odd number of micro-batches."""
+    return 15 // (config.system.micro_batch_size * data_parallel) * 2 + 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_gradients_are_those_of_autograd(
-    name: str, inputs: Inputs, by_autograd: dict[str, Any], tmp_path: Path
-) -> None:
+def test_gradients_are_those_of_autograd(name: str, inputs: Inputs, by_autograd: Expected, tmp_path: Path) -> None:
     system = SYSTEMS[name]
     for found in in_processes(system.num_devices, _passes, inputs.config(tmp_path, system=system)):
-        assert found["kind"] == "Pipeline"
-        loss, expected = by_autograd["step 0"]
+        expected = by_autograd.gradients
         for step in ("step 0", "step 1"):
-            assert found[step][0] == pytest.approx(loss, rel=1e-6)
+            assert found[step][0] == pytest.approx(by_autograd.loss, rel=1e-6)
             assert set(found[step][1]) <= set(expected)
             for parameter, value in found[step][1].items():
                 largest = np.abs(expected[parameter]).max()
                 np.testing.assert_allclose(value, expected[parameter], rtol=0, atol=2e-6 * largest, err_msg=parameter)
         assert found["evaluation"][1] == found["rows"] * 15
-        mean, theirs = (one["evaluation"][0] / one["evaluation"][1] for one in (found, by_autograd))
-        if found["rows"] == by_autograd["rows"]:
-            assert mean == pytest.approx(theirs, rel=1e-6)
+        if found["rows"] == by_autograd.rows:
+            total, counted = found["evaluation"]
+            assert total / counted == pytest.approx(by_autograd.evaluation, rel=1e-6)
 
 
 def _most_alive(config: RunConfig) -> tuple[int, int, int]:
@@ -113,15 +134,15 @@ def _most_alive(config: RunConfig) -> tuple[int, int, int]:
         number = config.num_microbatches
         batches = _batches(config, world.data_rank, world.data_parallel, number)
         with _Living() as living:
-            state.forward_backward.train(batches, number)  # makes gradients, which stay
+            state.pipeline.train(batches, number)  # makes gradients, which stay
             state.optimizer.clear_gradients()
             gc.collect()
             gc.disable()  # as in a run: what is alive is what nobody has let go of, whenever garbage is collected
             start = living.bytes
             living.most = start
-            state.forward_backward.train(batches, len(batches))
+            state.pipeline.train(batches, len(batches))
             train_most, living.most = living.most - start, living.bytes
-            state.forward_backward.evaluate(iter(batches), number)
+            state.pipeline.evaluate(iter(batches), number)
             gc.collect()
             return train_most, living.most - start, living.bytes - start
 

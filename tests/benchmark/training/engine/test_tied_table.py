@@ -7,7 +7,8 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 
 from benchmark.config.system_config import System
 from benchmark.training.engine.distributed import joined_world, read_environment
-from benchmark.training.engine.tied_table import TABLE, TiedTable
+from benchmark.training.engine.tied_table import TiedTable
+from model.sharding import WORDS
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import in_processes
 
@@ -17,7 +18,7 @@ def _add(system: System) -> dict[str, Any]:
         table = TiedTable(world)
         mesh = world.mesh["shard"]
         parameters: dict[str, DTensor] = {}
-        for name in (TABLE, "other"):
+        for name in (WORDS, "other"):
             value = distribute_tensor(torch.zeros(2, 2), mesh, [Replicate()], src_data_rank=None)
             parameters[name] = value.requires_grad_()  # type: ignore[assignment]
             own = torch.full((2, 2), 10.0**world.rank)

@@ -10,9 +10,9 @@ import torch
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.engine.tied_table import TABLE
 from benchmark.training.engine.train_state import empty_state, load_initial
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.sharding import WORDS
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -84,7 +84,7 @@ def test_all_processes_together_have_it_once(system: Any, inputs: Inputs, tmp_pa
         everywhere |= one["shapes"]
     assert {name.removeprefix("model/"): shape for name, shape in everywhere.items() if "model/" in name} == SHAPES
     if system.pipeline_parallel == 2:
-        assert all(f"model/{TABLE}" in one["shapes"] for one in found)
+        assert all(f"model/{WORDS}" in one["shapes"] for one in found)
         assert "model/encoder.layers.3.mlp.dense_h_to_4h.bias" not in found[0]["shapes"]
     parameters = sum(torch.Size(shape).numel() for shape in SHAPES.values())
     assert [one["square sum"] for one in found] == pytest.approx([parameters] * system.num_devices, rel=1e-12)

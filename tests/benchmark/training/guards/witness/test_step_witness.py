@@ -49,9 +49,9 @@ def test_evidence_changes_no_figure(alone: Chain, inputs: Inputs, tmp_path: Path
     "system",
     [
         system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
-        system_of(2, replicas=2, keep_unsharded=False),
+        system_of(2, replicas=2),
     ],
-    ids=["tensor and pipeline", "replicas, sharded between micro-batches"],
+    ids=["tensor and pipeline", "replicas"],
 )
 def test_samples_and_starting_state_do_not_depend_on_the_topology(
     system: System, alone: Chain, inputs: Inputs, tmp_path: Path

@@ -1,0 +1,93 @@
+"""What each process gets of the model: which parameters, and how much of each. Nothing is computed."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+
+from benchmark.config.systems import SYSTEMS
+from benchmark.planning.dry_runs.fake_world import fake_world
+from model.flops import num_parameters
+from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config
+from model.sharding import WORDS, empty_chunks, layers_of_pipeline_stages, names_of_stage
+from tests.benchmark.tiny import in_processes
+
+SIZES = GPT3Config(
+    num_layers=4, hidden_size=64, num_attention_heads=4, seq_length=16, vocab_size=120, padded_vocab_size=128
+)
+NAMES = {name for name, _ in GPT3(SIZES).named_parameters()}
+EIGHT = dataclasses.replace(SYSTEMS["cpu_p1"], devices_per_node=8)
+
+Chunk = dict[str, tuple[tuple[int, ...], int]]
+"""Shape of each parameter, and the numbers of it that this process holds."""
+
+
+def _chunks(rank: int, topology: dict[str, int]) -> list[Chunk]:
+    system = dataclasses.replace(EIGHT, **topology)  # type: ignore[arg-type]
+    with fake_world(system, rank) as world:
+        found = empty_chunks(SIZES, world.mesh, system.pipeline_chunks)
+        assert all(value.dtype == torch.float32 for chunk in found for value in chunk.values())
+        return [{name: (tuple(one.shape), one.to_local().numel()) for name, one in chunk.items()} for chunk in found]
+
+
+def chunks(rank: int = 0, **topology: int) -> list[Chunk]:
+    """Of process ``rank`` of eight, in a process of its own."""
+    (found,) = in_processes(1, _chunks, rank, topology)
+    return list(found)
+
+
+def test_one_part_sharded_over_all() -> None:
+    """Names are the plain model's."""
+    (chunk,) = chunks()
+    assert set(chunk) == NAMES
+    assert sum(held for _, held in chunk.values()) == num_parameters(SIZES) // 8
+
+
+def test_replicas_share_no_shards() -> None:
+    (chunk,) = chunks(replicas=2)
+    assert sum(held for _, held in chunk.values()) == num_parameters(SIZES) // 4
+
+
+def test_tensor_parallel_ranks_hold_parts_of_matrices_and_all_of_the_rest() -> None:
+    (chunk,) = chunks(tensor_parallel=8)
+    assert chunk["encoder.layers.0.self_attention.query_key_value.weight"] == ((192, 64), 192 * 64 // 8)
+    assert chunk["encoder.layers.0.self_attention.dense.weight"] == ((64, 64), 64 * 64 // 8)
+    assert chunk["encoder.layers.0.self_attention.dense.bias"] == ((64,), 64)
+    assert chunk["encoder.layers.3.mlp.dense_h_to_4h.bias"] == ((256,), 256 // 8)
+    assert chunk["embedding.word_embeddings.weight"] == ((128, 64), 128 * 64 // 8)
+    assert chunk["embedding.position_embeddings.weight"] == ((2048, 64), 2048 * 64)
+
+
+@pytest.mark.parametrize(("ranks", "per_rank"), [(4, 1), (2, 2)])
+def test_pipeline_ranks_have_every_so_many_stages(ranks: int, per_rank: int) -> None:
+    """The first rank has the first pipeline stage and, interleaved, the one after the last rank's first."""
+    last_rank = 8 // ranks * (ranks - 1)
+    first, last = (chunks(rank, pipeline_parallel=ranks, pipeline_chunks=per_rank) for rank in (0, last_rank))
+    layers = layers_of_pipeline_stages(SIZES.num_layers, ranks * per_rank)
+    for pipeline_rank, found in ((0, first), (ranks - 1, last)):
+        assert [_layers(chunk) for chunk in found] == [set(some) for some in layers[pipeline_rank::ranks]]
+    assert "embedding.position_embeddings.weight" in first[0]
+    assert WORDS in first[0].keys() & last[-1].keys()
+    assert "encoder.final_layernorm.weight" in last[-1]
+
+
+def _layers(chunk: Chunk) -> set[int]:
+    return {int(name.split(".")[2]) for name in chunk if name.startswith("encoder.layers.")}
+
+
+@pytest.mark.parametrize(("layers", "stages"), [(96, 8), (4, 3), (5, 5), (7, 2), (96, 1)])
+def test_every_layer_is_in_one_stage_and_the_first_have_what_is_left(layers: int, stages: int) -> None:
+    dealt = layers_of_pipeline_stages(layers, stages)
+    assert [layer for stage in dealt for layer in stage] == list(range(layers))
+    sizes = [len(stage) for stage in dealt]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] - sizes[-1] <= 1
+
+
+def test_every_parameter_is_in_one_stage_and_only_the_table_in_two() -> None:
+    by_stage = [set(names_of_stage(sorted(NAMES), SIZES.num_layers, stage, 3)) for stage in range(3)]
+    assert set.union(*by_stage) == NAMES
+    assert [one & other for one, other in itertools.combinations(by_stage, 2)] == [set(), {WORDS}, set()]
+    assert "embedding.position_embeddings.weight" in by_stage[0]
+    assert {"encoder.final_layernorm.weight", "encoder.final_layernorm.bias"} <= by_stage[2]
