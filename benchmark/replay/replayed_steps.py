@@ -13,6 +13,7 @@ from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import Environment, World, joined_world, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.run_progress import Progress
+from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
 from benchmark.training.guards.witness.run_evidence import machinery_of
 from benchmark.training.guards.witness.step_witness import StepWitness
@@ -58,6 +59,7 @@ def replay_steps(stretch: Stretch, environment: Environment) -> ReplayedSteps | 
     if config.deterministic:
         use_deterministic_kernels()
     with joined_world(config.system, environment) as world:
+        settle_attention(config, world)
         progress = progress_from_json(stretch.progress)
         state = empty_state(config, world, progress)
         _load(state, stretch, world)

@@ -57,12 +57,12 @@ def matmul_times(
         for layer, (inputs, outputs) in layer_shapes(model, size).items():
             if size > 1 and time.monotonic() > until_s:
                 return
-            for role, call in _products(tokens, inputs, outputs, device, dtype).items():
+            for role, call in products(tokens, inputs, outputs, device, dtype).items():
                 seconds = seconds_per_call(device, call)
                 yield MatmulTime(layer, role, size, tokens, inputs, outputs, seconds)
 
 
-def _products(
+def products(
     tokens: int, inputs: int, outputs: int, device: torch.device, dtype: torch.dtype
 ) -> dict[MatmulRole, Callable[[], object]]:
     """By role. Values at random: what a GPU draws, and so how fast it is, depends on them."""

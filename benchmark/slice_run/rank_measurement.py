@@ -28,6 +28,7 @@ from benchmark.slice_run.measured_collectives import collective_times
 from benchmark.slice_run.step_trace import StepTimes, read_trace, step_times
 from benchmark.slice_run.stopwatch import event_now, synchronize
 from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment, set_environment
+from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.step import StepResult, train_step
 
 WARM_UP = 2
@@ -109,6 +110,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def measure(config: RunConfig, world: World, steps: int, folder: Path) -> RankMeasurement:
     """Collective."""
+    settle_attention(config, world)
     measured = measured_steps(config, world, steps, folder / f"trace_{world.rank}.json")
     found = RankMeasurement(rank=world.rank, **vars(measured))
     write_measurement(found, folder)

@@ -9,6 +9,7 @@ from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_prog
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
@@ -42,6 +43,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         use_deterministic_kernels()
     own = (config.checkpoint / PROGRESS).is_file()
     with joined_world(config.system, environment) as world:
+        settle_attention(config, world)
         progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)
         state = empty_state(config, world, progress, updates=False)
         if own:

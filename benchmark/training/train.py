@@ -22,6 +22,7 @@ from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves
 from benchmark.training.engine.distributed import Environment, World, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.rollback_file import (
     agreed_rollbacks,
@@ -75,6 +76,10 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             hosts, meant = world.hosts(), folder.resumed_at
             folder.note_attempt(config, environment, hosts)
             folder.note_last_incident(config, environment)
+            if said := settle_attention(config, world):
+                folder.events.note("message", said)  # rank 0's
+                if world.rank > 0:
+                    print(said, flush=True)  # to the process's own log
             state = restore_state(config, world, folder, environment.launch, phases)
             if folder.resumed_at != meant:  # that one is damaged
                 folder.note_attempt(config, environment, hosts)

@@ -5,8 +5,9 @@
     FP32 on a GPU       the memory-efficient kernel
     a CPU               PyTorch's flash attention
 
-Which of them runs is found out once, on an input of the true shape but one sample and one head. Tensors are named by
-their axes: S sequence, B batch, N heads, D head dimension.
+Which of them runs is found out once, on an input of the true shape but one sample and one head; whether it is right,
+attention_proof.py finds out before a run. Tensors are named by their axes: S sequence, B batch, N heads, D head
+dimension.
 """
 
 from collections.abc import Sequence
@@ -125,34 +126,53 @@ class Heads:
 
 def attend(qkv: Tensor, batch: int, heads: int) -> Heads:
     """Causal attention over whole windows. ``qkv``: [S x batch, N x 3 x D]."""
-    sequence = qkv.shape[0] // batch
-    parts = qkv.view(sequence, batch, heads, 3, -1)
+    sequence, size = qkv.shape[0] // batch, qkv.shape[1] // (3 * heads)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    kernel = choose_kernel(qkv.device.type, qkv.dtype, sequence, parts.shape[-1], deterministic)
+    return attend_by(choose_kernel(qkv.device.type, qkv.dtype, sequence, size, deterministic), qkv, batch, heads)
+
+
+def attend_by(kernel: Kernel, qkv: Tensor, batch: int, heads: int) -> Heads:
+    """As :func:`attend`, by the given kernel."""
+    parts = qkv.view(qkv.shape[0] // batch, batch, heads, 3, -1)
     return Heads(parts, kernel.forward(*_queries_keys_values(parts)), kernel)
+
+
+_refused: set[type[Kernel]] = set()
+
+
+def refuse_kernel(kernel: Kernel) -> None:
+    """It is not chosen any more in this process."""
+    _refused.add(type(kernel))
+    choose_kernel.cache_clear()
 
 
 @cache
 def choose_kernel(device: str, dtype: torch.dtype, sequence: int, size: int, deterministic: bool) -> Kernel:
     """The first in the order of the module's text that runs, forward and backward, in this process.
 
-    Raises RuntimeError, that of the last one, where none does.
+    Raises RuntimeError, that of the last one, where none does, and where all that there are were refused.
     """
-    if device == "cpu":
-        return CpuFlash()
-    candidates: list[Kernel] = [MemoryEfficient()]
-    if dtype == torch.bfloat16:
-        candidates = [Flash()] if deterministic else [CudnnFlash(), Flash()]
+    candidates = [one for one in _in_order(device, dtype, deterministic) if type(one) not in _refused]
+    if not candidates:
+        raise RuntimeError(f"attention: every kernel for {dtype} on this device gave wrong numbers")
     *others, last = candidates
     for kernel in others:
         try:
-            probe = torch.zeros(sequence, 1, 1, 3, size, dtype=dtype, device=device)
-            heads = Heads(probe, kernel.forward(*_queries_keys_values(probe)), kernel)
+            probe = torch.zeros(sequence, 3 * size, dtype=dtype, device=device)
+            heads = attend_by(kernel, probe, 1, 1)
             heads.backward(heads.out())
             return kernel
         except RuntimeError:  # not for this device, shape or build
             continue
     return last
+
+
+def _in_order(device: str, dtype: torch.dtype, deterministic: bool) -> list[Kernel]:
+    if device == "cpu":
+        return [CpuFlash()]
+    if dtype != torch.bfloat16:
+        return [MemoryEfficient()]
+    return [Flash()] if deterministic else [CudnnFlash(), Flash()]
 
 
 def _queries_keys_values(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:

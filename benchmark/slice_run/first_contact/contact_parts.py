@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from benchmark.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.slice_run.first_contact import contention
 from benchmark.slice_run.first_contact.contact_result import ContactResult, Outcome, PartResult
 from benchmark.slice_run.first_contact.feature_table import FEATURES, last_line, try_feature
 from stage.errors import InputError
@@ -76,6 +77,9 @@ def parts(facts: DeviceFacts, output: Path) -> Iterator[CommandPart]:
     if not on_gpu:
         return
     yield _slice("slice of two", output, 400.0, "--micro-batch-size", "2")
+    where = str((output / "contention.json").absolute())
+    words = ("benchmark.slice_run.first_contact.contention", where)
+    yield CommandPart("contention", words, 120.0, "contention.json", contention.tell)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
         yield _slice("tensor slice", output, 600.0, "--tensor-parallel", str(size))

@@ -280,6 +280,9 @@ def device_of(system: System, environment: Environment) -> torch.device:
     if near:
         torch.set_num_threads(min(torch.get_num_threads(), len(near)))
     torch.cuda.set_device(device)  # after it is bound: this allocates memory of the host and starts threads
+    # A product that cuBLAS splits is to be summed in FP32, as all others are. On an H100 this changed neither bits nor
+    # time of any of the benchmark's products (docs/notes/hopper.md).
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return device
 
 

@@ -56,7 +56,7 @@ def test_a_part_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, m
 
 def test_more_devices_make_more_parts(tmp_path: Path) -> None:
     one, eight = ([part.name for part in parts(facts, tmp_path)] for facts in (ONE, EIGHT))
-    assert one == ["environment", "slice", "preflight", "slice of two"]
+    assert one == ["environment", "slice", "preflight", "slice of two", "contention"]
     assert eight == [*one, "tensor slice", "pipeline slice"]
     tensor = list(parts(EIGHT, tmp_path))[-2]
     assert tensor.arguments[-2:] == ("--tensor-parallel", "8")

@@ -183,6 +183,7 @@ def test_device_of_a_process(
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: _Properties())
     monkeypatch.setattr(distributed, "keep_near", lambda own, others: near.append((own, len(others))))
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True  # as it is by itself
     process = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "3", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
     for name, value in process.items():
         monkeypatch.setenv(name, value)
@@ -197,6 +198,7 @@ def test_device_of_a_process(
     assert device_of(system, read_environment()) == torch.device("cuda", index)
     assert chosen == [torch.device("cuda", index)]
     assert near == [("0001:1b:02.0", count)]
+    assert not torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
 
 
 def test_the_device_is_bound_to_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,25 @@
+"""Which attention kernel this process takes, settled before the state is loaded."""
+
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.engine.distributed import World
+from model.passes.attention_proof import proved_attention
+
+
+def settle_attention(config: RunConfig, world: World) -> str:
+    """Prove the kernel on the shape that this process's passes have (model/passes/attention_proof.py), a second or two;
+    what is to be logged, empty on a CPU, which has one kernel. Raises RuntimeError where no kernel is right."""
+    if world.device.type != "cuda":
+        return ""
+    model, system = config.benchmark.model, config.system
+    said = proved_attention(
+        world.device,
+        torch.bfloat16 if config.precision == "bf16" else torch.float32,
+        sequence=model.seq_length,
+        batch=system.micro_batch_size,
+        heads=model.num_attention_heads // system.tensor_parallel,
+        size=model.hidden_size // model.num_attention_heads,
+    )
+    torch.cuda.empty_cache()  # the state is to find the device as it was
+    return said

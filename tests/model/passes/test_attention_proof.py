@@ -1,0 +1,96 @@
+"""The proof itself, with a CPU's kernel and damaged ones in the place of a GPU's."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.passes import attention, attention_proof
+from model.passes.attention import Attended, CpuFlash, choose_kernel
+from model.passes.attention_proof import largest_difference, proved_attention
+
+CPU = torch.device("cpu")
+QKV = torch.randn(16, 3, 3, 8, generator=torch.Generator().manual_seed(1))
+
+
+class AlsoRight(CpuFlash):
+    pass
+
+
+class LeavesNan(CpuFlash):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        done = super().forward(q, k, v)
+        done.out_BNSD[0, -1, -1] = torch.nan
+        return done
+
+
+class WrongKeys(CpuFlash):
+    def backward(self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Attended) -> Sequence[Tensor]:
+        of_q, of_k, of_v = super().backward(gradient, q, k, v, done)
+        return of_q, of_k * 1.1, of_v
+
+
+class FailsOnLarge(CpuFlash):
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        done = super().forward(q, k, v)
+        return done._replace(out_BNSD=done.out_BNSD * (0.9 if q.abs().max() > 20 else 1.0))
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    attention._refused.clear()
+    choose_kernel.cache_clear()
+
+
+def test_two_that_are_right_do_not_differ() -> None:
+    assert largest_difference(AlsoRight(), CpuFlash(), QKV, 2) == 0
+
+
+def test_each_gradient_counts_for_itself() -> None:
+    assert largest_difference(WrongKeys(), CpuFlash(), QKV, 2) == pytest.approx(0.1, rel=1e-4)
+
+
+def test_not_a_number_is_not_lost() -> None:
+    assert math.isnan(largest_difference(LeavesNan(), CpuFlash(), QKV, 2))
+
+
+def proved(monkeypatch: pytest.MonkeyPatch, *kinds: type[CpuFlash]) -> str:
+    """What is said where ``kinds`` is the order of choice; each is held against a right one."""
+    choose_kernel.cache_clear()
+    monkeypatch.setattr(attention, "_in_order", lambda *_: [kind() for kind in kinds])
+    monkeypatch.setattr(attention_proof, "OTHER", dict.fromkeys(kinds, CpuFlash))
+    return proved_attention(CPU, torch.bfloat16, sequence=8, batch=2, heads=3, size=8)
+
+
+def test_a_kernel_that_is_right_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = proved(monkeypatch, AlsoRight, CpuFlash)
+    assert said == "attention by AlsoRight: at most 0 from CpuFlash (2 x 3 heads, 8 x 8), with large logits 0"
+
+
+@pytest.mark.parametrize("wrong", [LeavesNan, WrongKeys, FailsOnLarge])
+def test_a_kernel_that_is_wrong_is_refused_and_the_next_one_taken(
+    wrong: type[CpuFlash], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = proved(monkeypatch, wrong, AlsoRight)
+    assert said.startswith(f"attention NOT by {wrong.__name__}, which is wrong here: ")
+    assert "; attention by AlsoRight: at most 0 from CpuFlash" in said
+    assert type(choose_kernel("cpu", torch.bfloat16, 8, 8, False)) is AlsoRight
+
+
+def test_where_all_are_wrong_there_is_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RuntimeError, match=r"every kernel for torch\.bfloat16 on this device gave wrong numbers"):
+        proved(monkeypatch, LeavesNan, WrongKeys)
+
+
+def test_what_no_other_can_be_held_against_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = proved_attention(CPU, torch.float32, sequence=8, batch=2, heads=3, size=8)
+    assert said == "attention by CpuFlash, which was compared with no other"
+
+
+def test_random_numbers_of_the_run_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.random.get_rng_state()
+    proved(monkeypatch, AlsoRight)
+    assert torch.equal(torch.random.get_rng_state(), before)
