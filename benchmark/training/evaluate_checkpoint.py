@@ -13,8 +13,8 @@ from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.engine.train_state import empty_state, load_initial_weights
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
-from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 
 
 @dataclass(frozen=True)

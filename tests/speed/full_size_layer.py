@@ -15,12 +15,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-
-from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
-from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
 from checkpoint_convert.conversion.resuming.journal import Journal
 from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.streaming import run_jobs
+
+from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
 from stage.sizes import parse_bytes

@@ -14,8 +14,8 @@ from torch import Tensor
 from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, DamagedCheckpoint
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
-from checkpoint_convert.formats.megatron_checkpoint import fill_own_parts
 from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
+from checkpoint_convert.formats.megatron_checkpoint import fill_own_parts
 from checksums.md5_list import read_list
 from stage.digest import md5_file
 from stage.errors import InputError
