@@ -8,12 +8,12 @@ import re
 
 KERNEL_KINDS: tuple[tuple[str, str], ...] = (
     ("communication", r"nccl|multimem|one_shot_all|two_shot_all"),
-    ("attention", r"fmha|flash|sdpa|attention|attn"),
+    ("attention", r"fmha|flash|sdpa|attention|attn|compute_dot_do_o|convert_dq_to"),
     ("normalization", r"layer_?norm|LayerNorm|GammaBeta|rms_?norm|cuComputeGradInput|cuComputePartGrad"),
-    ("optimizer", r"multi_tensor|adam|foreach"),
+    ("optimizer", r"multi_tensor|adam|foreach|lpnorm"),
     ("matmul", r"gemm|nvjet|cutlass|xmma|cublas|splitk|s16816|h16816"),
     ("copies", r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|chunk_cat|split_with_sizes|FillFunctor"),
-    ("embedding", r"embedding|indexSelect|index_elementwise|gather|scatter|radix|sort|krn_partial|compute_grad_weight"),
+    ("embedding", r"embedding|index(Select|Func|_elementwise)|gather|scatter|radix|sort|krn_partial|compute_grad_w"),
     ("elementwise", r"elementwise|triton_|reduce_kernel|gelu|softmax|vectorized"),
 )
 """Kinds of kernels on a GPU and what is found in their names, whatever the case; the first that fits."""
