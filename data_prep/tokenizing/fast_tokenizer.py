@@ -50,7 +50,7 @@ class FastTokenizer:
         self._segments = SegmentIds(self.plain, self._rules, dtype)
 
     def encode_documents(self, documents: Sequence[bytes]) -> tuple[Ids, Int64]:
-        """Token ids of ``documents`` (UTF-8) end to end, and the number of tokens of each."""
+        """Return the token ids of ``documents`` (UTF-8) end to end, and the number of tokens of each."""
         if self.why_slow is not None:
             return self._encode_whole(documents)
         text = b" ".join((b"", *documents, b""))
@@ -72,7 +72,7 @@ class FastTokenizer:
         return np.concatenate([np.empty(0, self.dtype), *ids]), np.array([len(part) for part in ids], np.int64)
 
     def _encode_cut(self, documents: Sequence[bytes], text: bytes) -> tuple[Ids, Int64]:
-        """``text`` is the documents with a space before each and at the end."""
+        """Encode documents by their segments; ``text`` is the documents with a space before each and at the end."""
         if not documents:
             return np.empty(0, self.dtype), np.empty(0, np.int64)
         if self._rules.newline_is_space:
@@ -84,7 +84,7 @@ class FastTokenizer:
         return ids, np.diff(tokens_before[np.searchsorted(starts, ends_at)], prepend=0)
 
     def _cut(self, text: bytes) -> tuple[Int64, Int64]:
-        """Where segments start and how long they are. ``text`` has a space before each word and at its end."""
+        """Return where segments start and how long they are. ``text`` has a space before each word and at its end."""
         # Each byte and the next one, as one number.
         pairs = np.ndarray((len(text) - 1,), ">u2", text, 0, (1,)).astype(np.uint16)
         cut = self._rules.between.take(pairs)

@@ -15,7 +15,7 @@ from checkpoint_convert.export.to_torch_dist import to_torch_dist
 from checksums.md5_list import digest_folder, format_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
-from data_prep.preprocessing.preprocess import Reading, preprocess
+from data_prep.preprocessing.preprocess import preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
@@ -317,7 +317,7 @@ def _prepare_texts(folder: Path) -> None:
 def _prepare_datasets(folder: Path) -> None:
     write_dataset(folder / "a", [30, 11, 60, 1, 200], seed=1)
     write_dataset(folder / "b", [5] * 40, seed=2, vocab_size=70_000)
-    preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1, reading=Reading())
+    preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1)
     both = [folder / "a", folder / "c"]
     write_blend(folder / "ab.blend.json", both, [0.3, 0.7], [IndexedDataset(prefix).num_tokens for prefix in both])
     (folder / "weights.txt").write_text("0.5 a\n")
