@@ -1,6 +1,7 @@
 """Objects that lie elsewhere: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``, read by obstore.
 
-Credentials are those of the usual chains (environment, profiles, the machine's role). An address may hold secrets, a
+Credentials come from the environment or from the machine's role; without any, a bucket is read as anybody may read it.
+An address may hold secrets, a
 user's name and password or a signed query; they are kept out of all that is printed or written.
 
 obstore has threads, and a process that has used it cannot be forked: whoever forks workers asks for facts with
@@ -8,13 +9,16 @@ obstore has threads, and a process that has used it cannot be forked: whoever fo
 """
 
 import multiprocessing
+import os
 import re
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -117,8 +121,13 @@ class RemoteFolder:
         """Ask for an object; None where there is none. Raises InputError where the server gives no answer."""
         import obstore
 
+        def ask() -> Any:
+            if self.address.url.startswith("http"):  # a signed address is often for GET alone; the body is not read
+                return obstore.get(self._store, key).meta
+            return obstore.head(self._store, key)
+
         try:
-            return _facts(self._patiently(key, lambda: obstore.head(self._store, key)))
+            return _facts(self._patiently(key, ask))
         except FileNotFoundError:
             return None
 
@@ -221,7 +230,7 @@ def facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
 
     Raises InputError for the first that is not there or cannot be had.
     """
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as apart:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
         return apart.submit(_facts_of_all, addresses).result()
 
 
@@ -242,8 +251,9 @@ def source_at(address: Address, facts: Facts) -> Source:
 
 
 def _facts(meta: Any) -> Facts:
-    when = meta["last_modified"].isoformat() if meta.get("last_modified") else ""
-    return Facts(meta["size"], meta.get("e_tag") or meta.get("version") or when)
+    when = meta["last_modified"]
+    told = when.isoformat() if when.timestamp() else ""  # obstore says 1970 where the server says nothing
+    return Facts(meta["size"], meta["e_tag"] or meta["version"] or told)
 
 
 def _passing() -> tuple[type[Exception], ...]:
@@ -253,14 +263,41 @@ def _passing() -> tuple[type[Exception], ...]:
     return (BaseError, OSError)
 
 
+CREDENTIALS = {
+    "s3": ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
+    "gs": ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"),
+}
+"""Variables that name credentials."""
+METADATA_SERVERS = {"s3": "169.254.169.254", "gs": "metadata.google.internal"}
+"""A machine in the cloud gets those of its role there."""
+
+
+def _has_credentials(scheme: str) -> bool:
+    """Whether requests can be signed; without credentials a public bucket is read as it is by anybody."""
+    if any(name in os.environ for name in CREDENTIALS[scheme]):
+        return True
+    if scheme == "gs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():
+        return True
+    try:
+        socket.create_connection((METADATA_SERVERS[scheme], 80), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def _store(address: Address) -> Any:
-    from obstore.store import HTTPStore, S3Store, from_url
+    from obstore.store import HTTPStore, from_url
 
     client: Any = {"allow_http": True, "read_timeout": f"{SILENCE_S}s", "timeout": "1h"}
     once: Any = {"max_retries": 0}  # RemoteFolder asks again itself, and says so
-    parts = urlsplit(address.url)
-    if parts.scheme not in ("http", "https"):
-        where: Any = {"endpoint": address.endpoint_url} if address.endpoint_url else {}
-        kind = S3Store.from_url if parts.scheme == "s3" else from_url
-        return kind(address.url, client_options=client, retry_config=once, **where)
-    return HTTPStore.from_url(address.url, client_options=client, retry_config=once)
+    scheme = urlsplit(address.url).scheme
+    if scheme in ("http", "https"):
+        return HTTPStore.from_url(address.url, client_options=client, retry_config=once)
+    where: Any = {"endpoint": address.endpoint_url} if address.endpoint_url else {}
+    return from_url(
+        address.url,
+        client_options=client,
+        retry_config=once,
+        skip_signature=not _has_credentials(scheme),
+        **where,
+    )

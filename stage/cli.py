@@ -6,7 +6,7 @@ import gc
 import io
 import os
 import re
-import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -15,8 +15,8 @@ import tyro
 from stage.errors import InputError
 
 Parsed = TypeVar("Parsed")
-NARROWEST, WIDEST = 40, 1000
-"""Columns of a terminal for which help and errors are laid out."""
+WIDE = "1000"
+"""Columns for which a usage error is laid out, so that no line of it is broken."""
 
 
 class Command(Protocol):
@@ -35,7 +35,7 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
 
     command = one_line_usage_error(parse)
     _require_values(command)
-    gc.freeze()  # what is imported stays to the end: at exit, searching it for garbage would take 0.05 s
+    gc.freeze()  # all imports stay to the end: at exit, searching them for garbage would take 0.05 s
     return command.run()
 
 
@@ -48,59 +48,45 @@ def _require_values(command: Any) -> None:
 
 
 def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
-    """Call tyro, and turn the box it draws around a usage error into one line."""
+    """Call tyro, and raise the usage error that it would draw in a box as an InputError of one line."""
     captured = io.StringIO()
     try:
-        with contextlib.redirect_stderr(captured), _readable_width():
+        with contextlib.redirect_stderr(captured), _wide_unless_help():
             return parse()
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
-    raise InputError(f"{_without_box(captured.getvalue())} (see --help)")
+    raise InputError(f"{_in_a_line(captured.getvalue())} (see --help)")
 
 
 @contextlib.contextmanager
-def _readable_width() -> Iterator[None]:
-    """Tyro breaks lines at the width of the terminal: at a few columns without end, and at millions it rules lines that
-    take all memory. It has no option for it but the variable that it looks at."""
-    if NARROWEST <= shutil.get_terminal_size().columns <= WIDEST:
-        yield
-        return
-    told = os.environ.pop("COLUMNS", None)
-    os.environ["COLUMNS"] = str(min(max(NARROWEST, shutil.get_terminal_size().columns), WIDEST))
+def _wide_unless_help() -> Iterator[None]:
+    """Tyro lays out what it prints for COLUMNS, and has no option for it."""
+    told = os.environ.get("COLUMNS")
+    if not {"-h", "--help"} & set(sys.argv):
+        os.environ["COLUMNS"] = WIDE
     try:
         yield
     finally:
-        del os.environ["COLUMNS"]
+        os.environ.pop("COLUMNS", None)
         if told is not None:
             os.environ["COLUMNS"] = told
 
 
-def _without_box(drawn: str) -> str:
-    """What a box of tyro's says: what is wrong, then what was expected, or perhaps meant."""
-    top, *lines = drawn.splitlines() or [""]
-    ruled = "\n".join(re.sub("[│╭╮╰╯]", " ", line)[2:].rstrip() for line in lines)
-    wrong, *hints = re.split(r"\n *─+(?:\n|$)", ruled)
-    if wrong.startswith("Missing from"):
-        return f"missing: {', '.join(_options(wrong))}"
-    said = [_in_a_line(wrong.partition("Got errors:")[0].removeprefix("Error parsing "))]
-    title = _in_a_line(re.sub("[─╭╮]", " ", top))
-    if title == "Missing subcommand":  # else the text says the same again
-        said[0] = f"{title}: {said[0]}"
-    for hint in hints:
-        if hint.startswith("Argument helptext"):
-            said.append(f"expected {', '.join(_options(hint)[:1])}")
-        elif hint.startswith("Perhaps you meant"):
-            said.append(f"perhaps you meant {', '.join(_options(hint))}")
-        elif not hint.startswith("For full helptext"):
-            said.append(_in_a_line(hint))
-    return "; ".join(text for text in said if text)
-
-
-def _options(section: str) -> list[str]:
-    """The options that a section of the box lists, each indented by four."""
-    return re.findall(r"^ {4}(\S.*)$", section, re.MULTILINE)
-
-
-def _in_a_line(text: str) -> str:
-    return " ".join(text.split()).rstrip(" .")  # a narrow box may break before the full stop
+def _in_a_line(drawn: str) -> str:
+    """Return what a box of tyro's says: the error, then the options that are missing, expected or perhaps meant."""
+    inside = [re.sub("[│╭╮╰╯]", " ", line)[2:].rstrip() for line in drawn.splitlines()[1:]]
+    wrong, *hints = re.split(r"\n *─+\n", "\n".join(inside))
+    first = wrong.strip().splitlines()[0].removeprefix("Error parsing ").rstrip(".")
+    told = [] if first.startswith("Missing from") else [first]
+    for heading, part in (("missing: ", wrong), *(("", hint) for hint in hints)):
+        options = re.findall(r"^ {4}(\S.*)$", part, re.MULTILINE)
+        if part.startswith("Perhaps you meant"):
+            heading = "perhaps you meant "
+        elif part.startswith("Argument helptext"):
+            heading, options = "expected ", options[:1]
+        elif not part.startswith("Missing from"):
+            options = [part.strip()] if part.startswith("Available") else []
+        if options:
+            told.append(heading + ", ".join(options))
+    return "; ".join(told)

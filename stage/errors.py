@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 SHOWN_PROBLEMS = 3
+LIMITS = "(ulimit -u and -v, or the machine's); give more, or --workers less"
 LONGEST_MESSAGE = 1200
 """Characters; file names, and the parts of files that messages quote, may be of any length."""
 
@@ -35,7 +36,8 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
     Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and where a package that the
     project asks for is not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
-    faulthandler.enable(all_threads=False)  # a crash in native code names the Python line
+    if not faulthandler.is_enabled():  # a crash in native code names the Python line
+        faulthandler.enable(all_threads=False)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # file names need not be text
     try:
@@ -53,7 +55,11 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = 1
     except MemoryError:
-        status = _print_error("not enough memory; give the command more, or fewer --workers", 2)
+        status = _print_error(f"not enough memory {LIMITS}", 2)
+    except RuntimeError as error:
+        if str(error) != "can't start new thread":
+            raise
+        status = _print_error(f"{error} {LIMITS}", 2)
     except OSError as error:
         if error.errno is None:
             raise
@@ -92,5 +98,6 @@ def _print_error(message: str, status: int) -> int:
     line = " ".join(message.split())
     if len(line) > LONGEST_MESSAGE:
         line = f"{line[: LONGEST_MESSAGE // 2]} … {line[-LONGEST_MESSAGE // 2 :]}"
-    print("error:", "".join(one if one.isprintable() or one > "\ud7ff" else "?" for one in line), file=sys.stderr)
+    shown = "".join(one if one.isprintable() or "\udc80" <= one <= "\udcff" else "?" for one in line)
+    print(f"error: {shown}", file=sys.stderr, flush=True)
     return status

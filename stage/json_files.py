@@ -11,6 +11,22 @@ from stage.regular_files import UnfitFile, read_regular
 Made = TypeVar("Made")
 LARGEST_JSON = 1 << 26
 """Bytes; a manifest of 1,024 shards has 300 kB, a checkpoint's index some MB."""
+DAMAGED = (InputError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, ArithmeticError)
+"""Exceptions of a file that is not what it should be, and of fields that are taken for what they are not."""
+UNREADABLE = (OSError, *DAMAGED)
+"""The same and those of a file that is missing: for those who pass over it."""
+
+
+def read_bounded(path: Path, largest: int) -> bytes:
+    """Read all of a small file, without waiting as reading a pipe would.
+
+    Raises OSError where it cannot be opened or read, InputError for what is no regular file or has more than
+    ``largest`` bytes.
+    """
+    try:
+        return read_regular(path, largest)
+    except UnfitFile as unfit:
+        raise InputError(f"{path}: {unfit}") from unfit
 
 
 def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", largest: int = LARGEST_JSON) -> Made:
@@ -20,19 +36,9 @@ def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", larg
     is no regular file, has more than ``largest`` bytes, is not JSON, or a field is missing or of another type.
     """
     try:
-        return msgspec.json.decode(read_regular(path, largest), type=kind)
-    except UnfitFile as unfit:
-        raise InputError(f"{path}: {unfit}; {mend}") from unfit
+        return msgspec.json.decode(read_bounded(path, largest), type=kind)
     except (msgspec.DecodeError, RecursionError) as error:  # a field of another type, no JSON, nesting without end
         raise InputError(f"{path}: {error}; {mend}") from error
-
-
-def read_json_or_none(path: Path, kind: type[Made], *, largest: int = LARGEST_JSON) -> Made | None:
-    """Read ``path`` as a ``kind``; None where it is missing, unreadable or something else."""
-    try:
-        return read_json(path, kind, largest=largest)
-    except (OSError, InputError):
-        return None
 
 
 def as_json(value: Any) -> str:

@@ -5,6 +5,8 @@ Nothing depends on it. Whatever two processes make at once has unique names unti
 nothing is lost.
 """
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,15 +23,16 @@ PATIENCE_S = 20.0
 def only_one_in(folder: Path, mend: str, *, name: str = "lock", patience_s: float = PATIENCE_S) -> Iterator[None]:
     """Hold the lock file ``name`` in ``folder``.
 
-    Raises InputError, ending with ``mend``, when another process keeps it for ``patience_s`` seconds.
+    Raises InputError, ending with ``mend``, when another process keeps it for ``patience_s`` seconds, and
+    FileNotFoundError where there is no such folder.
     """
+    if not folder.is_dir():  # the library would make it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:
         lock.acquire(timeout=patience_s)
     except filelock.Timeout:
         raise InputError(f"{folder}: in use by another process; {mend}") from None
-    except FileNotFoundError:
-        raise
     except (OSError, NotImplementedError):  # a file system without locks
         pass
     try:

@@ -42,7 +42,7 @@ class Source:
     """Number of files: 1, or those in a folder."""
     bytes: int
     """Their size together."""
-    identity: str
+    identity: str = ""
     """Tells one content from another: "md5:…" of all bytes, "head:…" of size, time and ends, "etag:…" of a server."""
 
 
@@ -116,11 +116,11 @@ class Manifest:
     outputs: Sequence[Record]
     versions: Mapping[str, str]
     """Of the packages that change bytes."""
-    environment: Mapping[str, str]
-    """Other versions, for the reader."""
-    facts: Mapping[str, Any]
-    """Figures of the output that are worth keeping; JSON values."""
     wall_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Other versions, for the reader."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Figures of the output that are worth keeping; JSON values."""
 
     @property
     def recipe(self) -> Recipe:
@@ -136,16 +136,15 @@ def made_by(
     recipe: Recipe, outputs: Sequence[Record], *, wall_s: float, facts: Mapping[str, Any] | None = None
 ) -> Manifest:
     """Return the manifest of outputs that this process has made by ``recipe`` in ``wall_s`` seconds."""
-    environment = {"python": platform.python_version()}
     return Manifest(
         recipe.stage,
         recipe.options,
         recipe.inputs,
         outputs,
         recipe.versions,
-        environment,
-        facts or {},
-        round(wall_s, 3),
+        wall_s=round(wall_s, 3),
+        environment={"python": platform.python_version()},
+        facts=facts or {},
     )
 
 

@@ -14,12 +14,14 @@ from typing import Protocol
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_CHANGES = 0.2
 """On a terminal."""
+BAR_COLUMNS = 16
+"""Of a terminal; the text behind the bar is cut off where there are no more columns."""
 MEAN_OVER_S = 60.0
 """The rate is that of the last minute or so."""
 
 
 class Advance(Protocol):
-    """What work tells of itself; :class:`Meter` is one."""
+    """A function that is told how much work is done; :class:`Meter` is one."""
 
     def __call__(self, amount: float) -> None: ...
 
@@ -106,21 +108,22 @@ class Meter:
 def progress(title: str, total: float, unit: str, *, files: int | None = None) -> Iterator[Meter]:
     """Yield what is called with each amount of work done, in ``unit``; ``total`` is the whole, in ``files`` files."""
     meter = Meter(title, total, unit, files=files)
-    if sys.stderr.isatty():
-        from rich.console import Console  # slow to import, and not needed elsewhere
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[line]}", markup=False))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-            bar = bars.add_task(title, total=total, line="")
-            meter.show_by(
-                _every(SECONDS_BETWEEN_CHANGES, lambda at: bars.update(bar, completed=at.done, line=at.line()))
-            )
-            yield meter
-    else:
+    if not sys.stderr.isatty():
         meter.show_by(
             _every(SECONDS_BETWEEN_LINES, lambda at: print(f"{title}: {at.line()}", file=sys.stderr, flush=True))
         )
+        yield meter
+        return
+    from rich.console import Console  # slow to import, and not needed elsewhere
+    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.table import Column
+
+    one_line = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    text = TextColumn("{task.fields[line]}", markup=False, table_column=one_line)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=BAR_COLUMNS), text)
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bars:
+        bar = bars.add_task(title, total=total, line="")
+        meter.show_by(_every(SECONDS_BETWEEN_CHANGES, lambda at: bars.update(bar, completed=at.done, line=at.line())))
         yield meter
 
 

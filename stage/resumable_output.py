@@ -21,7 +21,7 @@ import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,7 @@ class ResumableOutput:
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
-        except FileNotFoundError:
-            if self.folder.exists():
-                raise
+        except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
 
     def _note(self, lines: bytes) -> None:
@@ -161,9 +159,12 @@ class ResumableOutput:
                 "command again with --force when nobody writes there"
             )
         records = []
-        for final, (place, md5) in outputs.items():
-            sync_folder(place) if place.is_dir() else sync_to_disk(place)
-            records.append(record_of(place, final.name, md5))
+        try:
+            for final, (place, md5) in outputs.items():
+                sync_folder(place) if place.is_dir() else sync_to_disk(place)
+                records.append(record_of(place, final.name, md5))
+        except FileNotFoundError:
+            raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
         renames = [(str(place.relative_to(self.folder)), final.name) for final, (place, _) in outputs.items()]
         write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
@@ -206,7 +207,14 @@ def resumable_output(
     if force:
         _require_ours(output, recipe.stage, made)
     folder = _open(output, recipe, begin_anew=force)
-    with only_one_in(folder, "another process makes the same; wait for it to end", name=f"{_writer(shard)}.lock"):
+    with ExitStack() as held:
+        try:
+            courtesy = only_one_in(folder, "another process makes the same; wait for it", name=f"{_writer(shard)}.lock")
+            held.enter_context(courtesy)
+        except FileNotFoundError:
+            raise _gone(folder) from None
+        if not (folder / RECIPE).exists():  # whoever held the lock has finished
+            raise _gone(folder)
         try:
             yield ResumableOutput(output, recipe)
         except OSError as error:
@@ -315,6 +323,9 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
         try:
             found = read_json(folder / RECIPE, Recipe, mend="remove the folder")
         except (FileNotFoundError, NotADirectoryError):
+            if folder.is_dir() and all(path.suffix == ".lock" for path in folder.iterdir()):
+                shutil.rmtree(folder)  # a removal was cut short
+                continue
             raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
         differences = recipe.differences(found)
         if not differences:

@@ -14,7 +14,7 @@ from benchmark.config.systems import SYSTEMS
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
-from stage.manifest import manifest_path, record_of, write_manifest
+from stage.manifest import Recipe, made_by, manifest_path, record_of, write_manifest
 from stage.publish import published_folder
 
 STEPS, EVAL_INTERVAL, SAVE_INTERVAL = 24, 8, 4
@@ -104,16 +104,9 @@ def _write_tokens(prefix: Path, documents: int) -> None:
             steps = random.choice([1, 2, 5], size=random.integers(20, 200))
             writer.add_documents(np.cumsum(steps) % MODEL.vocab_size, [len(steps)])
     files = [f"{prefix.name}.{kind}" for kind in ("bin", "idx")]
-    options = {"vocab_size": MODEL.vocab_size, "dtype": "uint16"}
-    write_manifest(
-        prefix,
-        stage="preprocess",
-        options=options,
-        inputs=[],
-        outputs=[record_of(prefix.with_name(name), name, None) for name in files],
-        packages=[],
-        started=0.0,
-    )
+    recipe = Recipe("preprocess", {"vocab_size": MODEL.vocab_size, "dtype": "uint16"}, [])
+    outputs = [record_of(prefix.with_name(name), name, None) for name in files]
+    write_manifest(prefix, made_by(recipe, outputs, wall_s=0.0))
 
 
 def _write_checkpoint(folder: Path) -> None:

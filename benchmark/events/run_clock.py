@@ -2,8 +2,7 @@
 
 import time
 from dataclasses import dataclass
-
-from stage.claims.process_identity import this_boot
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -47,3 +46,11 @@ class RunClock:
 def _ticks_ns() -> int:
     """A clock that nobody sets, and that goes on while the machine sleeps."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def this_boot() -> str:
+    """Return what the system calls the time from one start of this machine to the next; empty where it does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

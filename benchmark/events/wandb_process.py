@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmark.events.tensorboard import SCALARS
 from stage.errors import InputError
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 from stage.lock import only_one_in
 from stage.optional_packages import import_optional
 from stage.publish import write_text
@@ -82,7 +82,7 @@ class WandbCurve:
         """Begin or continue the curve; waits for the network in mode online."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_state(self._folder, self.state)
-        config = read_small_json(self._run_dir / "config.json")
+        config = read_json(self._run_dir / "config.json", dict)
         ours = self._wandb.setup().settings  # what environment variables and W&B's own files say
         settings = self._wandb.Settings(
             console="off",
@@ -185,7 +185,7 @@ def read_lines(path: Path, offset: int) -> Iterator[tuple[dict[str, Any] | None,
 def read_state(folder: Path) -> WandbState | None:
     """None where there is none, or what is there is not what was written."""
     try:
-        state = WandbState(**read_small_json(folder / "state.json"))
+        state = read_json(folder / "state.json", WandbState)
     except UNREADABLE:
         return None
     numbers = (state.offset, state.iteration, state.evaluated_tokens, state.opened)

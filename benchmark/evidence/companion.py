@@ -10,7 +10,7 @@ from benchmark.config.typed_json import dataclass_from_json
 from benchmark.evidence.chain_links import EVIDENCE, MOST_BYTES, Chain, read_chain
 from benchmark.evidence.mismatch import Mismatch
 from stage.errors import InputError
-from stage.limits.bounded_reading import read_small_json
+from stage.json_files import read_json
 
 CONFIG = "config.json"
 MOST_CONFIG_BYTES = 1 << 20
@@ -41,7 +41,7 @@ def read_companion(folder: Path, most_bytes: int = MOST_BYTES) -> Companion:
 def read_config(path: Path) -> dict[str, Any]:
     """A small JSON object. Raises InputError for anything else."""
     try:
-        found = read_small_json(path, MOST_CONFIG_BYTES)
+        found = read_json(path, dict, largest=MOST_CONFIG_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give the folder of a run that was trained with --evidence") from None
     except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ from benchmark.goodput.wall_time import DatedEvent, Span, merged, wall_time
 from benchmark.results.recorded_events import RecordedEvent, read_events
 from benchmark.supervision.attempt_folder import attempts_folder
 from stage.errors import InputError
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 
 SAVED = 75
 """Exit status of an attempt that was interrupted and saved."""
@@ -238,7 +238,7 @@ def _devices(run_dir: Path, attempts: Sequence[RecordedAttempt]) -> int | None:
         return sizes[-1]
     path = run_dir / "config.json"
     try:
-        system = read_small_json(path, MOST_BYTES)["system"]
+        system = read_json(path, dict, largest=MOST_BYTES)["system"]
         found = system["nodes"] * system["devices_per_node"]
     except UNREADABLE:
         return None

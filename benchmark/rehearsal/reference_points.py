@@ -13,7 +13,7 @@ from typing import Any
 from benchmark.rehearsal.rehearse import rehearse
 from benchmark.results.convergence import make_point
 from stage.errors import CheckFailed, InputError
-from stage.limits.bounded_reading import read_small_json
+from stage.json_files import read_json
 from stage.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
@@ -79,7 +79,7 @@ def write_reference_points(runs: Sequence[Path], output: Path) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = read_small_json(path)
+        content: dict[str, Any] = read_json(path, dict)
         return content
     except FileNotFoundError:
         raise InputError(f"{path}: missing; the run is not finished") from None

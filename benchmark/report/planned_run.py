@@ -16,7 +16,7 @@ from benchmark.results.durations import duration
 from benchmark.results.printable import shortened
 from benchmark.results.result_log import as_number
 from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, read_small_json
+from stage.json_files import DAMAGED, read_json
 
 PLAN_FILE = "plan.json"
 """Looked for in the folder of a run where no plan is given."""
@@ -139,7 +139,7 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise InputError(f"{path}: no such file; {due}")
     try:
-        plan = read_small_json(path, MOST_BYTES)
+        plan = read_json(path, dict, largest=MOST_BYTES)
     except InputError as error:
         raise InputError(f"{error}; {due}") from error
     except DAMAGED as error:

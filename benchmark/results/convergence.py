@@ -18,7 +18,7 @@ from benchmark.results.judged import Judged
 from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import RunSummary
 from stage.errors import InputError
-from stage.limits.regular_files import read_regular
+from stage.regular_files import read_regular
 
 ALPHA = 0.05
 SUBMITTED_RUNS = 3

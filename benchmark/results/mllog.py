@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmark.results.printable import shortened
 from benchmark.results.result_log import EVENT_TYPES, MOST_EXACT, LogEvent, Problem, ResultLog, as_number
-from stage.limits.regular_files import UnfitFile, read_regular
+from stage.regular_files import UnfitFile, read_regular
 
 TOKEN = ":::MLLOG "
 BARE_TOKEN = ":::MLLOG"

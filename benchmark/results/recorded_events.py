@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
-from stage.limits.regular_files import is_regular
+from stage.regular_files import is_regular
 
 MOST_BYTES = 512 << 20
 """A step takes 400 bytes: a million of them."""

@@ -12,7 +12,7 @@ from benchmark.results.recorded_events import RecordedEvent, last_note, read_eve
 from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import RunSummary, summarize
 from stage.errors import InputError
-from stage.limits.regular_files import children, is_regular, read_regular
+from stage.regular_files import children, is_regular, read_regular
 
 MOST_CONFIG_BYTES = 1 << 20
 

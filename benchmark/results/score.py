@@ -14,7 +14,7 @@ from benchmark.config.accelerators import ACCELERATORS, Accelerator, accelerator
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
-from stage.limits.regular_files import read_regular
+from stage.regular_files import read_regular
 
 MOST_CONFIG_BYTES = 1 << 20
 

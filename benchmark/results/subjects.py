@@ -16,7 +16,7 @@ from benchmark.results.result_log import as_number
 from benchmark.results.run_summary import RunSummary, summarize
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError
-from stage.limits.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
+from stage.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
 
 RULESETS = ("3.0.0", "3.1.0", "4.0.0", "4.1.0")
 """Those with gpt3."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stage.limits.regular_files import UnfitFile, read_regular
+from stage.regular_files import UnfitFile, read_regular
 
 MOST_BYTES = 1 << 20
 MOST_COUNT = 10**9

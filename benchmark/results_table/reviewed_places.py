@@ -10,7 +10,7 @@ from benchmark.results.subjects import RESULT_FILES, find_subjects, is_package, 
 from benchmark.results_table.row_facts import SystemFacts
 from benchmark.review.verdict import Review, review, subject_review, with_copies
 from stage.errors import InputError
-from stage.limits.regular_files import is_regular
+from stage.regular_files import is_regular
 
 DEEPEST = 3
 """Folders below a given one in which packages are looked for: rounds, and folders of rounds."""

@@ -9,7 +9,7 @@ from typing import Any
 from benchmark.results.mllog import MOST_BYTES, lines_by_number
 from benchmark.results.printable import shortened
 from benchmark.review.findings import Finding, Rule
-from stage.limits.regular_files import read_regular
+from stage.regular_files import read_regular
 
 MOST_QUOTED = 240
 """Characters of a line; a record of published logs has about 200."""

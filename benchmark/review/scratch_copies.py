@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmark.results.mllog import BARE_TOKEN
 from benchmark.results.subjects import BENCHMARK, ResultSet, SubmissionPackage, subfolders
-from stage.limits.regular_files import UnfitFile, children, is_folder, is_regular, read_regular
+from stage.regular_files import UnfitFile, children, is_folder, is_regular, read_regular
 
 MOST_COPIED = 32 << 20
 """Bytes of a file; the largest published log has 5 MB."""

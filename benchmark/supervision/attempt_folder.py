@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 from stage.publish import write_text
 
 MOST_BYTES = 1 << 24
@@ -139,7 +139,7 @@ def _write(path: Path, content: Any) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        fields = read_small_json(path, MOST_BYTES)
+        fields = read_json(path, dict, largest=MOST_BYTES)
     except UNREADABLE:
         return None
     return fields if isinstance(fields, dict) else None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from benchmark.supervision.attempt_folder import rank_file
 from benchmark.supervision.phases import PHASES
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 from stage.publish import write_text
 
 IncidentKind = Literal[
@@ -74,7 +74,7 @@ def read_incidents(attempt: Path) -> list[Incident]:
     found = []
     for path in sorted(attempt.glob("rank_*.incident.json")):
         try:
-            found.append(_checked(read_small_json(path, MOST_BYTES)))
+            found.append(_checked(read_json(path, dict, largest=MOST_BYTES)))
         except UNREADABLE:
             continue
     return sorted(found, key=lambda incident: incident.time_s)

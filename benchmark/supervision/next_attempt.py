@@ -20,7 +20,7 @@ from benchmark.supervision.attempt_folder import (
 )
 from benchmark.supervision.incidents import Incident, did_not_arrive, first_cause, read_incidents
 from benchmark.supervision.stop_note import StopNote, read_stop_note
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 
 Action = Literal["done", "again", "requeue", "stop"]
 
@@ -123,7 +123,7 @@ def decide_and_note(run_dir: Path, status: int, **facts: Any) -> Decision:
 def _ended(run_dir: Path) -> Decision | None:
     """The decision where the run left its summary: it has ended by itself."""
     try:
-        status = read_small_json(run_dir / "summary.json")["status"]
+        status = read_json(run_dir / "summary.json", dict)["status"]
     except UNREADABLE:
         return None
     return Decision("done", 0 if status in ("success", "completed") else 1, f"the run has ended: {status}")

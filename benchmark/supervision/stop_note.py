@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 from stage.publish import write_text
 
 
@@ -33,7 +33,7 @@ def write_stop_note(run_dir: Path, note: StopNote) -> None:
 def read_stop_note(run_dir: Path) -> StopNote | None:
     """None where there is none, or it is not what was written."""
     try:
-        return StopNote(**read_small_json(stop_note_path(run_dir)))
+        return read_json(stop_note_path(run_dir), StopNote)
     except UNREADABLE:
         return None
 

@@ -26,7 +26,7 @@ from benchmark.supervision.attempt_folder import raise_alarm, rank_file
 from benchmark.supervision.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
 from benchmark.supervision.incidents import Incident, write_incident
 from stage.git import REPOSITORY
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 
 STACKS_SIGNAL = signal.SIGQUIT
 """On it the process writes its stacks to its file, and goes on."""
@@ -158,7 +158,7 @@ class Watchdog:
         """The oldest collective that is not done, as the process tells; None where it does not."""
         path = rank_file(self._attempt, self._rank, "collectives.json")
         try:
-            lines = read_small_json(path)
+            lines = read_json(path, list)
             return str(lines[0]) if lines else None
         except UNREADABLE:
             return None

@@ -42,7 +42,7 @@ from benchmark.training.loop import Status
 from benchmark.training.run_requests import seconds_since_process_start
 from benchmark.training.run_sinks import open_event_log
 from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, read_small_json
+from stage.json_files import DAMAGED, read_json
 from stage.lock import only_one_in
 from stage.publish import write_text
 
@@ -270,7 +270,7 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
     """The configuration that an earlier, unfinished run in this folder began with."""
     path = folder / "config.json"
     try:
-        begun = read_small_json(path)
+        begun = read_json(path, dict)
         return {name: begun[name] for name in (*MUST_NOT_CHANGE, *DATA_PATHS, "seed")}
     except FileNotFoundError:
         return None

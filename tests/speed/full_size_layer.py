@@ -23,7 +23,7 @@ from checkpoint_convert.conversion.resuming.source_files import SourceFiles
 from checkpoint_convert.conversion.streaming import run_jobs
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
-from stage.limits.sizes import parse_bytes
+from stage.sizes import parse_bytes
 
 SIZES = {**BENCHMARK_SIZES, "L": 1}
 LARGEST = [array for array in ARRAYS if array.paxml.endswith(("ffn_layer1.linear.w", "combined_qkv.w"))]

@@ -1,7 +1,6 @@
 """Command lines: what is wrong with one is said in one line."""
 
 import gc
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -23,7 +22,7 @@ class _Options:
     kind: Literal["a", "b"] = "a"
 
 
-@pytest.mark.parametrize("columns", [1, 40, 80, 200, 10**11])
+@pytest.mark.parametrize("columns", [1, 80, 200])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -44,24 +43,6 @@ def test_usage_errors_are_one_line(words: str, message: str, columns: int, monke
     with pytest.raises(InputError) as error:
         one_line_usage_error(lambda: tyro.cli(_Options, args=words.split(), prog="python -m sums"))
     assert str(error.value) == f"{message} (see --help)"
-
-
-@pytest.mark.parametrize("columns", ["1", "3", "100000000000", None])
-def test_help_is_laid_out_for_any_terminal(
-    columns: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Tyro alone goes on without end for one column."""
-    if columns is None:
-        monkeypatch.delenv("COLUMNS", raising=False)
-        monkeypatch.setattr(
-            "shutil.get_terminal_size", lambda: os.terminal_size((int(os.environ.get("COLUMNS", 2)), 9))
-        )
-    else:
-        monkeypatch.setenv("COLUMNS", columns)
-    with pytest.raises(SystemExit):
-        one_line_usage_error(lambda: tyro.cli(_Options, args=["--help"]))
-    assert all(len(line) <= 1000 for line in capsys.readouterr().out.splitlines())
-    assert os.environ.get("COLUMNS") == columns
 
 
 def test_what_is_right_is_parsed() -> None:

@@ -1,146 +1,47 @@
-"""One process at a time in a folder."""
+"""The courtesy lock: it tells the second process, and keeps nobody out where a file system has no locks."""
 
-import dataclasses
 import errno
 import fcntl
-import json
 import multiprocessing
 import os
-import shutil
-import signal
-import threading
-import time
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-import stage.lock
-from stage.claims import claim_file
-from stage.claims.process_identity import this_process
 from stage.errors import InputError
-from stage.lock import only_one_in, owner_path
-from tests.forked import fork_server
+from stage.lock import only_one_in
 
 
-def _hold(
-    folder: Path, ready: "multiprocessing.synchronize.Event", release: "multiprocessing.synchronize.Event"
-) -> None:
-    with only_one_in(folder, "wait"):
-        ready.set()
-        release.wait(30)
+def test_the_second_is_told(tmp_path: Path) -> None:
+    with only_one_in(tmp_path, "choose another --run-dir"):
+        child = multiprocessing.get_context("fork").Process(target=_must_be_refused, args=(tmp_path,))
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+    with only_one_in(tmp_path, "", patience_s=0.1):
+        pass
 
 
-def test_only_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = multiprocessing.get_context("fork")
-    ready, release = context.Event(), context.Event()
-    holder = context.Process(target=_hold, args=(tmp_path, ready, release))
-    holder.start()
-    assert ready.wait(30)
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 0.3)
+def _must_be_refused(folder: Path) -> None:
     with (
-        pytest.raises(InputError, match=rf"in use by another process \(process {holder.pid} on .*\); choose another"),
-        only_one_in(tmp_path, "choose another folder"),
+        pytest.raises(InputError, match="in use by another process; choose another --run-dir"),
+        only_one_in(folder, "choose another --run-dir", patience_s=0.1),
     ):
         pass
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 30.0)
-    release.set()
-    with only_one_in(tmp_path, "choose another folder") as claim:  # waits for the other one to end
-        holder.join()
-        claim.require_held()
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
 
 
-def _hold_and_die(folder: Path) -> None:
-    with only_one_in(folder, "wait"):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_one_that_was_killed_is_followed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = fork_server().Process(target=_hold_and_die, args=(tmp_path,))
-    process.start()
-    process.join(60)
-    assert owner_path(tmp_path).exists()
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 0.0)
-    with only_one_in(tmp_path, "wait"):
-        pass
-
-
-def test_an_owner_that_the_lock_does_not_reach_keeps_others_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL])
+def test_a_file_system_without_locks_keeps_nobody_out(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On another machine, where locks are each machine's own."""
-    elsewhere = dataclasses.replace(this_process(), host="elsewhere")
-    fields = {"beat": "0" * 12, "token": "theirs", "owner": asdict(elsewhere)}
-    owner_path(tmp_path).write_text(json.dumps(fields))
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 0.5)
-    with pytest.raises(InputError, match="on elsewhere"), only_one_in(tmp_path, "wait"):
-        pass
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 60.0)  # it takes STALE_S, however busy the machine
-    monkeypatch.setattr(claim_file, "STALE_S", 0.2)
-    monkeypatch.setattr(claim_file, "SETTLE_S", 0.0)
-    with only_one_in(tmp_path, "wait"):
-        pass
-
-
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
-def test_without_locks_the_claim_does(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(*_: object) -> None:
+    def flock(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(fcntl, "flock", no_locks)
-    monkeypatch.setattr(stage.lock, "PATIENCE_S", 0.3)
-    inside: list[float] = []
-
-    def other() -> None:
-        with pytest.raises(InputError, match="in use"), only_one_in(tmp_path, "wait"):
-            inside.append(time.monotonic())
-
-    with only_one_in(tmp_path, "wait"):
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-    assert inside == []
-    with only_one_in(tmp_path, "wait"):
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with only_one_in(tmp_path, "", patience_s=0.1), only_one_in(tmp_path, "", patience_s=0.1):
         pass
 
 
-def test_a_disk_that_fails_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(fcntl, "flock", broken)
-    with pytest.raises(OSError, match=r"Input/output error: .*/lock"), only_one_in(tmp_path, "wait"):
+def test_a_folder_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), only_one_in(tmp_path / "gone", ""):
         pass
-
-
-@pytest.mark.parametrize("removed", ["the lock file", "the folder", "the folder, which is made again"])
-def test_a_lock_that_was_removed_keeps_nobody_out(
-    removed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever had it ends its work, and takes the lock away, while another one waits."""
-    folder = tmp_path / "parts"
-    folder.mkdir()
-    holder = only_one_in(folder, "wait")
-    holder.__enter__()
-
-    def ends(_: float) -> None:
-        monkeypatch.setattr(time, "sleep", lambda _: None)
-        holder.__exit__(None, None, None)
-        if removed == "the lock file":
-            (folder / "lock").unlink()
-        else:
-            shutil.rmtree(folder)
-        if removed.endswith("again"):
-            folder.mkdir()
-
-    monkeypatch.setattr(time, "sleep", ends)
-    waiting = only_one_in(folder, "wait")
-    if removed == "the folder":
-        with pytest.raises(InputError, match=r"parts: gone meanwhile, .*; run the command again"), waiting:
-            pass
-    else:
-        with waiting as claim, (folder / "lock").open("w") as same:
-            claim.require_held()
-            with pytest.raises(BlockingIOError):
-                fcntl.flock(same, fcntl.LOCK_EX | fcntl.LOCK_NB)

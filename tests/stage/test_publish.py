@@ -7,24 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from stage.claims.process_identity import this_process
 from stage.errors import InputError
 from stage.manifest import record_of
 from stage.publish import (
-    LEFT_S,
     beside,
-    own_partial_path,
     published_file,
     published_folder,
-    remove_left_partials,
     sync_folder,
     sync_to_disk,
     walked,
     write_text,
 )
-
-ENDED = f"{this_process().short().split('-')[0]}-{2**22 + 1}-0"
-"""A process of this machine with a number that none can have."""
 
 
 def names(folder: Path) -> list[str]:
@@ -61,32 +54,6 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (partial / "a").touch()
         assert not path.exists()
     assert names(path) == ["a"]
-
-
-def test_what_a_killed_attempt_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "folder"
-    old = tmp_path / "folder.00000000-1-0.partial"
-    kept = {
-        "folder.00000000-1-1.partial",  # of another machine, which may still run
-        own_partial_path(path).name,
-        "folder.mine.partial",
-        "folder.partial",
-        f"folder.{ENDED}.old.partial",  # what was to be replaced, while nothing is in its place
-        f"other.{ENDED}.partial",
-    }
-    left = (f"folder.{ENDED}.partial", f"folder.md5.{ENDED}.partial", f"folder.manifest.json.{ENDED}.partial")
-    for name in (*kept, old.name, *left):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a").touch()
-    os.utime(old, (1, 1))
-    remove_left_partials(path)
-    remove_left_partials(tmp_path / "none" / "folder")
-    assert set(names(tmp_path)) == kept
-    with published_folder(path):
-        pass
-    remove_left_partials(path)
-    assert set(names(tmp_path)) == {*kept, "folder"} - {f"folder.{ENDED}.old.partial"}
-    assert LEFT_S > 86400
 
 
 def test_a_folder_replaces_an_older_one(tmp_path: Path) -> None:

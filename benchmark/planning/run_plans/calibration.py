@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from benchmark.config.typed_json import dataclass_from_json
 from stage.errors import InputError
-from stage.limits.regular_files import read_regular
+from stage.regular_files import read_regular
 
 FORMAT = 1
 LARGEST_FILE = 4 << 20

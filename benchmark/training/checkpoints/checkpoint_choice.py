@@ -15,7 +15,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.engine.run_progress import Progress
 from stage.errors import InputError
-from stage.limits.bounded_reading import UNREADABLE, read_small_json
+from stage.json_files import UNREADABLE, read_json
 from stage.publish import write_text
 
 
@@ -80,6 +80,6 @@ def _met_path(run_dir: Path) -> Path:
 
 def _met(run_dir: Path) -> object:
     try:
-        return read_small_json(_met_path(run_dir))
+        return read_json(_met_path(run_dir), object)
     except UNREADABLE:
         return None

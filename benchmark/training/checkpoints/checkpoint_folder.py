@@ -25,7 +25,7 @@ from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checksums.md5_list import format_list, read_list
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, LARGEST_JSON, read_bounded
+from stage.json_files import DAMAGED, LARGEST_JSON, read_bounded
 from stage.publish import PARTIAL, sync_to_disk, write_text
 
 PROGRESS = "progress.json"

@@ -19,7 +19,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import set_aside, whole_checkpoints
 from benchmark.training.engine.run_progress import Progress, Rollback
 from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, read_small_json
+from stage.json_files import DAMAGED, read_json
 from stage.publish import write_text
 
 WHY = "spike"
@@ -112,7 +112,7 @@ def agreed_rollbacks(run_dir: Path) -> list[Rollback]:
 def _read(run_dir: Path) -> tuple[list[Rollback], bool]:
     path = rollback_path(run_dir)
     try:
-        content = read_small_json(path, MOST_BYTES)
+        content = read_json(path, dict, largest=MOST_BYTES)
         rollbacks = [Rollback(**entry) for entry in content["rollbacks"]]
         if not all(isinstance(value, int | float) for one in rollbacks for value in dataclasses.astuple(one)):
             raise ValueError("a field is not a number")

@@ -23,7 +23,7 @@ from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from stage.digest import md5_samples, md5_text
 from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, read_small_json
+from stage.json_files import DAMAGED, read_json
 from stage.manifest import read_manifest
 from stage.publish import write_text
 
@@ -123,7 +123,7 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
     """None where the run was begun by a version that did not write them. Raises InputError where they are damaged."""
     path = run_dir / NAME
     try:
-        found = read_small_json(path)
+        found = read_json(path, dict)
         checkpoint = found["checkpoint"]
         return InputIdentities(
             [ContentIdentity(**one) for one in found["train"]],

@@ -19,7 +19,7 @@ from benchmark.results.subjects import BENCHMARK, ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run
 from checksums.md5_list import read_list
 from stage.errors import InputError
-from stage.limits.regular_files import is_regular
+from stage.regular_files import is_regular
 
 FOLDER = "evidence"
 """In benchmarks/gpt3/implementations/SYSTEM of a package, with a folder for each result."""

@@ -12,7 +12,7 @@ from benchmark.review.findings import Deviation
 from benchmark.review.rules.copy_rules import like_name
 from benchmark.review.rules.naming_rules import placeholder
 from benchmark.review.rules.set_rules import RUNS
-from stage.limits.regular_files import is_folder, is_regular
+from stage.regular_files import is_folder, is_regular
 
 TOP = ("systems", "benchmarks", "results")
 SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")

@@ -15,7 +15,7 @@ from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run
 from benchmark.review.rules.folders.result_folder_rules import POWER
 from model.flops import train_flops_per_token
-from stage.limits.regular_files import children, is_folder, is_regular
+from stage.regular_files import children, is_folder, is_regular
 
 MOST_NODES = 4096
 PAUSE = 0.02

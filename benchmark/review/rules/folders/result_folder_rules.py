@@ -12,7 +12,7 @@ from benchmark.results.mllog import TOKEN
 from benchmark.results.subjects import BENCHMARK, SCALING, ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.set_rules import RUNS
-from stage.limits.regular_files import Entry, is_regular, read_regular
+from stage.regular_files import Entry, is_regular, read_regular
 
 PARAMETERS = "package_checker_params"
 BYPASSES = ("rcp-bypass", "seed-checker-bypass", "rcp-bert-train-samples")

@@ -13,7 +13,7 @@ from benchmark.results.mllog import TOKEN
 from benchmark.results.subjects import BENCHMARK, SubmissionPackage
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.naming_rules import placeholder
-from stage.limits.regular_files import read_regular
+from stage.regular_files import read_regular
 
 MOST_READ = 8 << 20
 """Of a file; a published log has at most 5 MB."""

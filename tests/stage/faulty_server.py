@@ -71,8 +71,14 @@ def _handler(server: FaultyServer) -> type[BaseHTTPRequestHandler]:
             server.connections.discard(self.connection)
             super().finish()
 
-        def do_HEAD(self) -> None:  # of the bucket: where S3 asks for its region
-            self._answer(200, b"", {"x-amz-bucket-region": "us-east-1"})
+        def do_HEAD(self) -> None:
+            file = server.folder / unquote(self.path.partition("?")[0]).removeprefix("/ckpt/")
+            if not file.is_file():  # of the bucket: where S3 asks for its region
+                self._answer(200, b"", {"x-amz-bucket-region": "us-east-1"})
+                return
+            content = file.read_bytes()
+            tag = {"ETag": f'"{hashlib.md5(content).hexdigest()}"'} if server.tags else {}
+            self._answer(200, b"", {**tag, "Content-Length": str(len(content))})
 
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stage.limits.regular_files import UnfitFile, children, is_folder, is_regular, read_regular, walk
+from stage.regular_files import UnfitFile, children, is_folder, is_regular, read_regular, walk
 
 
 def test_content_of_a_file_and_of_what_a_link_leads_to(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from stage.errors import InputError
-from stage.limits.sizes import parse_bytes, require_array, require_between, require_workers
+from stage.sizes import parse_bytes, require_array, require_between, require_workers
 
 
 @pytest.mark.parametrize(

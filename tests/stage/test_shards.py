@@ -1,0 +1,23 @@
+"""Shares of the work of several tasks."""
+
+import pytest
+
+from stage.errors import InputError
+from stage.shards import Shard, parse_shard
+
+
+@pytest.mark.parametrize(("text", "index"), [("0/3", 0), ("1/3", 1), ("2/3", 2), ("3/3", 0), ("1/1", 0)])
+def test_tasks_count_from_0_or_from_1(text: str, index: int) -> None:
+    assert parse_shard(text).index == index
+
+
+@pytest.mark.parametrize("text", ["4/3", "1", "a/b", "1/0", "-1/3", "1/1000000", "1/3 "])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="expected K/N"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 11])
+def test_all_shares_are_everything_once(count: int) -> None:
+    items = list(range(10))
+    assert sorted(item for index in range(count) for item in Shard(index, count).of(items)) == items
