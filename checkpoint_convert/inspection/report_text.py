@@ -7,15 +7,16 @@ from stage.tables import table_text
 
 def array_table(names: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table of arrays; the beginning of a name up to the model's own part is a heading."""
-    shown: list[list[str]] = []
-    last = ""
-    for name, row in zip(names, rows, strict=True):
-        heading, rest = _split(name)
+    cut = [_split(name) for name in names]
+    table = table_text(["", *head], [[f"  {rest}", *row] for (_, rest), row in zip(cut, rows, strict=True)])
+    first, *drawn = table.split("\n")
+    lines, last = [first], ""
+    for (heading, _), line in zip(cut, drawn, strict=True):
         if heading not in ("", last):
-            shown.append([heading, *[""] * len(head)])
+            lines.append(heading)
         last = heading
-        shown.append([f"  {rest}", *row])
-    return table_text(["", *head], shown)
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _split(name: str) -> tuple[str, str]:

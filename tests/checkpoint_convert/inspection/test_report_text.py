@@ -9,13 +9,13 @@ def test_names_stand_under_what_they_begin_with() -> None:
     names = ["mdl_vars.params.lm.a", "mdl_vars.params.lm.longer", "model/x", "plain"]
     shown = array_table(names, ("shape", "n"), [["2x3", "1"], ["4", "22"], ["[b]scalar", "3"], ["5", "4"]])
     assert shown.split("\n") == [
-        "                         shape   n",
+        "              shape   n",
         "mdl_vars.params.lm.",
-        "  a                        2x3   1",
-        "  longer                     4  22",
+        "  a             2x3   1",
+        "  longer          4  22",
         "model/",
-        "  x                  [b]scalar   3",
-        "  plain                      5   4",
+        "  x       [b]scalar   3",
+        "  plain           5   4",
     ]
 
 
