@@ -43,7 +43,9 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     assert f"{len(read_list(tmp_path / 'out.md5')):,} files" in done.stdout
 
 
-PLAN = ArrayPlan("a", 1, 2 * MINUTE, MINUTE, 1, at_once=100, passes=1, block_bytes=1, peak_bytes=1, bytes_to_read_once=1)
+PLAN = ArrayPlan(
+    "a", 1, 2 * MINUTE, MINUTE, 1, at_once=100, passes=1, block_bytes=1, peak_bytes=1, bytes_to_read_once=1
+)
 RATES = {"disk": 1000.0, "network": 500.0}
 
 

@@ -62,8 +62,9 @@ def test_what_is_read_is_what_was_there(source: Path) -> None:
     with files.open("a/0.0") as file:
         assert file.read() == b"12345"
     (source / "a/0.0").write_bytes(b"123456")
-    with pytest.raises(InputError, match=r"a/0\.0: changed while it was converted .* nothing was published"), files.open(
-        "a/0.0"
+    with (
+        pytest.raises(InputError, match=r"a/0\.0: changed while it was converted .* nothing was published"),
+        files.open("a/0.0"),
     ):
         pass
     (source / "a/0.0").unlink()
