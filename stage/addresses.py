@@ -120,11 +120,17 @@ class RemoteFolder:
     def facts(self, key: str = "") -> Facts | None:
         """Ask for an object; None where there is none. Raises InputError where the server gives no answer."""
         import obstore
+        from obstore.exceptions import BaseError
 
         def ask() -> Any:
-            if self.address.url.startswith("http"):  # a signed address is often for GET alone; the body is not read
+            try:
+                return obstore.head(self._store, key)
+            except FileNotFoundError:
+                raise
+            except BaseError:  # a signed address is often for GET alone; the body is not read
+                if not self.address.url.startswith("http"):
+                    raise
                 return obstore.get(self._store, key).meta
-            return obstore.head(self._store, key)
 
         try:
             return _facts(self._patiently(key, ask))

@@ -1,7 +1,8 @@
-"""How large the blocks of an array are and how many are converted at once: both out of one memory, chosen together.
+"""The choice of how large the blocks of an array are and how many are converted at once, within one memory.
 
-Many small blocks keep many workers busy, but read input chunks several times; few large ones read each once. More than
-once is only read where the memory leaves no choice; otherwise decides what a worker and a disk do, about.
+Many small blocks keep many workers busy, but read input chunks several times; few large ones read each chunk once. The
+input is read more than once only where the memory leaves no choice. Otherwise the estimated time decides, from assumed
+speeds of a worker and a disk.
 """
 
 import math
@@ -15,7 +16,7 @@ from stage.errors import InputError
 COMFORTABLE_ITEMS = 1 << 22
 """Blocks are not made larger than 16 MB without need."""
 WORKER_BYTES_PER_S = 0.25e9
-"""What one worker reads and writes: assumed; tests/speed/convert.py measures it on a machine."""
+"""Assumed speed of one worker, reading and writing; tests/speed/convert.py measures it on a machine."""
 DISK_BYTES_PER_S = 4e9
 """Beyond this more workers are taken to be of no use: assumed."""
 ITEM = 4
@@ -32,7 +33,7 @@ class BlockChoice:
 
     @property
     def decoding_bytes(self) -> int:
-        """What reading a block takes besides: a chunk as it was packed and as it is."""
+        """Return the memory that reading a block takes besides: one chunk packed and unpacked."""
         return 2 * ITEM * math.prod(self.cut.source.chunks)
 
     @property
@@ -47,7 +48,7 @@ class BlockChoice:
 def choose_blocks(
     memory_limit: int, workers: int, sizes: Mapping[str, int], source: Side, target: Side, output_itemsizes: int = ITEM
 ) -> BlockChoice:
-    """The choice that takes the least time within ``memory_limit`` bytes by at most ``workers`` workers.
+    """Return the choice that takes the least time within ``memory_limit`` bytes and at most ``workers`` workers.
 
     ``output_itemsizes``: bytes that are written of a value. Raises InputError where not even one block of the smallest
     fits.
@@ -71,13 +72,13 @@ def choose_blocks(
 
 
 def bytes_to_read_once(sizes: Mapping[str, int], source: Side, target: Side) -> int:
-    """The least memory in which one block at a time reads no chunk twice."""
+    """Return the least memory in which one block at a time reads no chunk twice."""
     whole = cut(sizes, source, target, most_items=1 << 62, comfortable_items=0)
     return BlockChoice(whole, 1).memory_bytes
 
 
 def _numbers(workers: int) -> Iterator[int]:
-    """Some numbers from ``workers`` down to 1, each a fifth smaller than the one before."""
+    """Yield numbers from ``workers`` down to 1, each a fifth smaller than the one before."""
     while workers > 1:
         yield workers
         workers = min(workers - 1, workers * 4 // 5)
@@ -102,5 +103,5 @@ def _seconds(choice: BlockChoice, items: int, output_itemsizes: int) -> float:
 
 
 def limit_text(size: int) -> str:
-    """For ``--memory-limit``."""
+    """Return a size as ``--memory-limit`` takes it."""
     return f"{math.ceil(size / (1 << 20)):,}MiB".replace(",", "")

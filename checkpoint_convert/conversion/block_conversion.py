@@ -56,7 +56,7 @@ class Job:
 
     @property
     def bytes(self) -> int:
-        """Of all outputs."""
+        """Return the bytes of all outputs."""
         items = math.prod(self.cut.sizes[axis] for axis in self.cut.target.axes)
         return items * sum(target.dtype.itemsize for target in self.targets)
 
@@ -115,7 +115,7 @@ def run_tasks(tasks: Sequence[BlockTask], work: ResumableOutput) -> None:
 
 @dataclass(frozen=True)
 class _Output:
-    """Where pieces go."""
+    """The place where pieces go."""
 
     work: ResumableOutput
     writer: ChunkWriter

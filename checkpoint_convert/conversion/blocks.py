@@ -1,4 +1,4 @@
-"""How an array is cut into blocks that fit in memory and cover whole output files.
+"""An array is cut into blocks that fit in memory and cover whole output files.
 
 Both sides of a conversion hold the same axes (``array_table.py``), in another order, some of them merged: a *side* is
 the groups of axes that make up an array's own axes, and the array's chunks. A *unit* is the smallest part that is made
@@ -47,7 +47,8 @@ class Cut:
 
     @property
     def peak_items(self) -> tuple[int, int, int]:
-        """What one block takes, FP32: the input, and of a unit the reordered copy and the largest of its outputs."""
+        """Return the FP32 items in memory for one block: its input, and for a unit the reordered copy and the largest
+        of its outputs."""
         return self.block_items, self.unit_items, self.unit_items
 
     @property
@@ -56,7 +57,7 @@ class Cut:
 
     @property
     def passes(self) -> float:
-        """How often an input byte is read, on average."""
+        """Return how often an input byte is read, on average."""
         return math.prod(
             _reads(size, extent, step)
             for size, extent, step in zip(
@@ -72,11 +73,11 @@ class Cut:
         return divided(whole_box(self._shape), self.block)
 
     def units(self, block: Box) -> Iterator[Box]:
-        """The units of a block."""
+        """Yield the units of a block."""
         return divided(block, self.unit)
 
     def merged(self, box: Box, side: Side) -> Box:
-        """A box along the target's unmerged axes as a box along one side's own axes, merged as it merges them."""
+        """Return a box along the target's unmerged axes as a box along one side's own axes, merged as it merges them."""
         by_axis = dict(zip(self.target.axes, box, strict=True))
         found = []
         for group in side.groups:
@@ -85,13 +86,13 @@ class Cut:
         return tuple(found)
 
     def files(self, box: Box) -> Iterator[tuple[str, Box]]:
-        """Output chunks within a box that is made of whole ones: their keys, and where they lie in it."""
+        """Yield the output chunks within a box that is made of whole ones: key, and place in the box."""
         for chunk in chunk_parts(self.merged(box, self.target), self.target.chunks):
             yield ".".join(map(str, chunk.numbers)), chunk.in_box
 
 
 def cut(sizes: Mapping[str, int], source: Side, target: Side, *, most_items: int, comfortable_items: int) -> Cut:
-    """Blocks of at most ``most_items``, if units allow it.
+    """Cut an array into blocks of at most ``most_items``, if units allow it.
 
     They are grown to whole input chunks as far as they fit, and further up to ``comfortable_items``, so that small
     arrays are read at once.
@@ -116,7 +117,8 @@ def cut(sizes: Mapping[str, int], source: Side, target: Side, *, most_items: int
 
 
 def _steps(sizes: Mapping[str, int], side: Side, axes: tuple[str, ...]) -> list[int]:
-    """Smallest extent of each axis that ends where a chunk of this side ends, inner axes of a group being whole."""
+    """Return the smallest extent of each axis that ends where a chunk of this side ends, inner axes of a group being
+    whole."""
     steps: dict[str, int] = {}
     for group, chunk in zip(side.groups, side.chunks, strict=True):
         inner = math.prod(sizes[axis] for axis in group[1:])
@@ -139,6 +141,6 @@ def _halved(block: list[int], unit: list[int], axis: int) -> list[int]:
 
 
 def _reads(size: int, extent: int, chunk: int) -> float:
-    """How often an input chunk is read along one axis, on average."""
+    """Return how often an input chunk is read along one axis, on average."""
     touched = sum(-(-min(start + extent, size) // chunk) - start // chunk for start in range(0, size, extent))
     return touched / -(-size // chunk)

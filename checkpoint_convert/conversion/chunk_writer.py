@@ -1,4 +1,8 @@
-"""Memory that blocks are converted in, and writing output chunks out of it as pieces of the output."""
+"""Memory that blocks are converted in, and writing output chunks out of it as pieces of the output.
+
+Chunks are written past the page cache, which takes a tenth less time of the processors (docs/notes/conversion_speed.md)
+and leaves the cache to others. The memory begins at a page for that, and is kept from one block to the next.
+"""
 
 import ctypes
 import errno
@@ -27,17 +31,13 @@ WAITING = 64
 
 
 class Workspace:
-    """Memory for arrays that begin at pages of their own; it is kept from one block to the next."""
+    """Memory for arrays that begin at pages of their own."""
 
     def __init__(self, size: int) -> None:
         self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if os.environ.get("X_HUGE", "1") == "1":
-            self._memory.madvise(mmap.MADV_HUGEPAGE)
 
     def arrays(self, counts: Sequence[int], place: int = 0) -> list[npt.NDArray[np.float32]]:
         """Return FP32 arrays of so many items each, from byte ``place`` on, with whatever was there before."""
-        if os.environ.get("X_ARENA", "1") != "1":
-            return [np.empty(count, np.float32) for count in counts]
         starts = [place + workspace_bytes(counts[:number]) for number in range(len(counts))]
         return [np.ndarray(count, np.float32, self._memory, start) for count, start in zip(counts, starts, strict=True)]
 
@@ -114,7 +114,7 @@ class ChunkWriter:
 
 def _write(path: Path, data: npt.NDArray[np.uint8]) -> None:
     """Write a new file, past the page cache where size, place in memory and file system allow it."""
-    whole_pages = len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0 and os.environ.get("X_DIRECT", "1") == "1"
+    whole_pages = len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0
     try:
         _write_with(path, data.data, CREATE | (os.O_DIRECT if whole_pages else 0))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a conversion will take: files, bytes, how often the input is read, memory, and time on one or more machines."""
+"""The plan of a conversion: files, bytes, how often the input is read, memory, and time on one machine or several."""
 
 import math
 from collections import Counter
@@ -42,7 +42,7 @@ class ArrayPlan:
     """How often an input byte is read."""
     block_bytes: int
     peak_bytes: int
-    """Of all blocks at once, chunks that are being decoded included."""
+    """Memory of all blocks at once, chunks that are being decoded included."""
     bytes_to_read_once: int
     """The memory in which one block at a time reads no byte twice."""
 
@@ -101,12 +101,12 @@ def _plan(
 
 @dataclass(frozen=True)
 class MachineRates:
-    """What each machine does, in 10^6 bytes per second; several machines do not take it from each other."""
+    """The speed of each machine, in 10^6 bytes per second; several machines do not slow each other down."""
 
     disk: float
     """Reading and writing together."""
     network: float
-    """What arrives from a bucket."""
+    """Bytes that arrive from a bucket."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class PlanTotals:
     """All arrays together."""
 
     files: int
-    """Of the output, the two small ones included."""
+    """Number of files of the output, the two small ones included."""
     bytes_written: int
     bytes_read: float
     passes: float

@@ -73,7 +73,8 @@ def megatron_to_paxml(
     conversion = Conversion(
         stage="megatron-to-paxml",
         options={"heads": sizes["N"]},
-        sources=lambda: [files.source()],
+        source=files,
+        more_sources=(),
         packages=("tensorstore",),
         jobs=[job(group, array) for group, array in arrays],
         small_files=lambda: _small_files(sizes, step),

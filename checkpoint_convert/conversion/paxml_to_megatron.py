@@ -49,7 +49,7 @@ class PaxmlCheckpoint:
     folder: Path
     files: SourceFiles
     sizes: Mapping[str, int]
-    """Of each axis, position rows that are not kept included."""
+    """Size of each axis, position rows that are not kept included."""
     adam_step: int | None
     """None where the checkpoint has no counter of steps."""
 
@@ -149,7 +149,8 @@ def convert_paxml(
             "heads": checkpoint.sizes["N"],
             "missing_chunks_are_zeros": options.missing_chunks_are_zeros,
         },
-        sources=lambda: [checkpoint.files.source(), *more_sources],
+        source=checkpoint.files,
+        more_sources=more_sources,
         packages=("tensorstore", "torch"),
         jobs=[paxml_job(checkpoint, group, array, options) for group in groups(options.dtype) for array in ARRAYS],
         small_files=small_files,

@@ -25,7 +25,7 @@ Values = npt.NDArray[np.float32]
 
 STEP = 4000
 LARGEST_SIZE = 1 << 20
-"""Of any axis; the benchmark's have 51,200 at most."""
+"""Largest size of an axis; the benchmark's have 51,200 at most."""
 LARGEST_SEED = (1 << 32) - 1
 GZIP = {"id": "gzip", "level": 1}
 MATRIX_RANGE = 2.0**-5

@@ -34,7 +34,7 @@ LARGEST_SMALL_FILE = 1 << 20
 
 @dataclass(frozen=True)
 class RemoteInput:
-    """What to read, and how fast."""
+    """The checkpoint at an address, and how it is read."""
 
     address: Address
     bytes_per_s: float | None = None

@@ -20,6 +20,7 @@ from checkpoint_convert.conversion.block_choice import ONCE, bytes_to_read_once,
 from checkpoint_convert.conversion.block_conversion import FILES, BlockTask, Job, run_tasks, tasks_of
 from checkpoint_convert.conversion.chunk_writer import ChunkWriter, md5_of
 from checkpoint_convert.conversion.machine_memory import require_memory
+from checkpoint_convert.conversion.source_files import SourceFiles
 from checksums.md5_list import format_list
 from stage.digest import md5_text
 from stage.errors import InputError
@@ -37,8 +38,9 @@ class Conversion:
     """The command."""
     options: Mapping[str, Any]
     """Every option that changes a byte."""
-    sources: Callable[[], Sequence[Source]]
-    """Looks at the inputs, as they are when it is called."""
+    source: SourceFiles
+    more_sources: Sequence[Source]
+    """Inputs besides it."""
     packages: Sequence[str]
     """Packages that write bytes of the output."""
     jobs: Sequence[Job]
@@ -50,11 +52,12 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Converted:
-    """What a conversion has made."""
+    """The result of a conversion, or of one of its shards."""
 
     bytes: int
-    """Of the output, or of the shard's share of it."""
+    """Bytes of the output's files, or of the shard's share of them."""
     files: int
+    """Number of these files."""
     resumed_files: int
     """Files that were there already, made by earlier calls or by the shards that are joined."""
     zero_chunks: int
@@ -78,7 +81,12 @@ def run_conversion(
     started = time.monotonic()
     _warn_of_reading_twice(conversion.jobs)
     require_memory(max(job.blocks.memory_bytes for job in conversion.jobs))
-    recipe = Recipe(conversion.stage, conversion.options, conversion.sources(), versions_of(*conversion.packages))
+    recipe = Recipe(
+        conversion.stage,
+        conversion.options,
+        [conversion.source.source(), *conversion.more_sources],
+        versions_of(*conversion.packages),
+    )
     made = [output, sums_path(output)]
     with resumable_output(output, recipe, made=made, inputs=inputs, shard=shard, force=force) as work:
         if work is None:
@@ -125,8 +133,9 @@ def _publish(conversion: Conversion, output: Path, names: Sequence[str], work: R
     sums = work.new_path()
     sums.write_text(format_list(digests))
     md5 = md5_text(format_list(digests))
+    inputs_now = [conversion.source.source_now(), *conversion.more_sources]
     facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
-    work.publish({output: (work.path(FILES), md5), sums_path(output): (sums, md5)}, conversion.sources(), facts)
+    work.publish({output: (work.path(FILES), md5), sums_path(output): (sums, md5)}, inputs_now, facts)
 
 
 def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:

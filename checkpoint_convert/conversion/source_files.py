@@ -41,7 +41,11 @@ class SourceFiles(Protocol):
         ...
 
     def source(self) -> Source:
-        """Look at all files again and return them as one input of a recipe."""
+        """Return the files, as they were in the beginning, as one input of a recipe."""
+        ...
+
+    def source_now(self) -> Source:
+        """Look at all files again and return them likewise."""
         ...
 
 
@@ -49,7 +53,7 @@ class LocalFiles:
     """Files in a folder."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        """Look for ``names``: folders of arrays, and single files. What else lies in ``folder`` does not count."""
+        """Look for ``names``: folders of arrays, and single files. Other files in ``folder`` do not count."""
         self.folder, self._names = folder, names
         self._states = self._look()
 
@@ -73,7 +77,7 @@ class LocalFiles:
     def source(self) -> Source:
         """The identity covers names, sizes, times of modification and both ends of every file
         (``stage.manifest.identity_of``); a chmod or a hard link does not change it."""
-        states = self._look()
+        states = self._states
         names, lines = sorted(states), []
         with progress("identify", len(names), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             identities = pool.map(lambda name: identity_of(self.folder / name, states[name]), names)
@@ -81,6 +85,9 @@ class LocalFiles:
                 lines.append(f"{identity}  {name}\n")
                 meter(1)
         return _as_one(str(self.folder), lines, sum(state.st_size for state in states.values()))
+
+    def source_now(self) -> Source:
+        return LocalFiles(self.folder, self._names).source()
 
     def _require_same(self, name: str, found: os.stat_result) -> None:
         known = self._states.get(name)
@@ -129,9 +136,12 @@ class RemoteFiles:
 
     def source(self) -> Source:
         """The identity covers the size and the ETag, or what stands for it, of every object."""
-        facts = self._ask()
+        facts = self._facts
         lines = [f"{facts[name].bytes} {facts[name].version}  {name}\n" for name in sorted(facts)]
         return _as_one(str(self._folder.address), lines, sum(one.bytes for one in facts.values()))
+
+    def source_now(self) -> Source:
+        return RemoteFiles(self._folder, self._names).source()
 
     def _ask(self) -> dict[str, Facts]:
         found = {}

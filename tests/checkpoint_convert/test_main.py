@@ -9,9 +9,7 @@ COMMANDS = (
     "megatron-to-paxml",
     "plan",
     "to-huggingface",
-    "to-dcp",
     "to-torch-dist",
-    "torch-dist-to-megatron",
     "inspect",
     "compare",
     "random-paxml",
@@ -34,4 +32,4 @@ def test_help_of_a_command_has_its_example(name: str) -> None:
 
 def test_what_is_no_command_or_option_is_refused() -> None:
     assert_refused(command("checkpoint_convert", "convert"), "(see --help)")
-    assert_refused(command("checkpoint_convert", "to-dcp", "--heads", "4"), "(see --help)")
+    assert_refused(command("checkpoint_convert", "plan", "--heads", "4"), "(see --help)")

@@ -47,7 +47,7 @@ def test_plan_as_json_has_the_totals_and_every_array(capsys: pytest.CaptureFixtu
 
 
 def test_times_are_those_of_the_manual(capsys: pytest.CaptureFixture[str]) -> None:
-    ConversionPlanCommand(memory_limit="8GiB", workers=16, json=True).run()
+    ConversionPlanCommand(memory_limit="64GiB", workers=16, json=True).run()
     told = json.loads(capsys.readouterr().out)
     assert [(one["source"], one["nodes"], round(one["minutes"], 1), one["limited_by"]) for one in told["times"]] == [
         ("disk", 1, 75.7, "disk"),
