@@ -141,18 +141,18 @@ def main() -> None:
         state = empty_state(config, world, starting_progress(config.benchmark, 0))
         for tensor in state.weights().values():
             _fill(tensor.to_local() if isinstance(tensor, DTensor) else tensor, matrix=tensor.dim() > 1)
-        for part in state.forward_backward._parts:  # type: ignore[attr-defined]
+        for part in state.pipeline._parts:
             for one in part.parameters._parameters:  # other ranks' shards, which never arrive
                 _fill(one.value, matrix=one.value.dim() > 1)
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
         hidden = torch.randn(rows, model.hidden_size, device=world.device).bfloat16()
-        state.forward_backward._exchange._empty = lambda: hidden  # type: ignore[attr-defined]
+        state.pipeline._exchange._empty = lambda: hidden
         tokens = torch.randint(model.vocab_size, (system.micro_batch_size, model.seq_length))
         batch = MicroBatch(tokens, tokens.roll(-1, 1), torch.ones(tokens.shape)).pinned()
 
         def seconds(micro_batches: int) -> float:
             begin = event_now()
-            state.forward_backward.train([batch] * micro_batches, micro_batches)
+            state.pipeline.train([batch] * micro_batches, micro_batches)
             end = event_now()
             end.synchronize()
             return float(begin.elapsed_time(end)) / 1000

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoint_convert.conversion import run_conversion
+from checkpoint_convert.conversion import block_conversion, run_conversion
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.conversion.run_conversion import Converted
@@ -179,7 +179,7 @@ def test_a_source_that_changes_meanwhile_is_not_published(
     if when == "end":
         monkeypatch.setattr(ResumableOutput, "reload", lambda work: rewrite(chunk_of(paxml / BIAS)))
     else:
-        monkeypatch.setattr(run_conversion, "tasks_of", _changing(run_conversion.tasks_of, last, when))
+        monkeypatch.setattr(run_conversion, "tasks_of", _changing(block_conversion.tasks_of, last, when))
     with pytest.raises(InputError, match="is missing" if when == "gone" else "changed (while|meanwhile)|input changed"):
         convert(paxml, tmp_path / "out")
     assert not (tmp_path / "out").exists()
