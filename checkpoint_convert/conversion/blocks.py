@@ -77,7 +77,7 @@ class Cut:
         return divided(block, self.unit)
 
     def merged(self, box: Box, side: Side) -> Box:
-        """Return a box along the target's unmerged axes as a box along one side's own axes, merged as it merges them."""
+        """Return a box along the target's unmerged axes as a box along the own, merged axes of one side."""
         by_axis = dict(zip(self.target.axes, box, strict=True))
         found = []
         for group in side.groups:

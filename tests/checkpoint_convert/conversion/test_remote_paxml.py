@@ -100,7 +100,7 @@ def test_a_chunk_that_changes_while_it_is_converted(server: CheckpointServer, tm
         return False
 
     server.fault = change
-    with pytest.raises(InputError, match="changed since it was first asked for|an input changed meanwhile"):
+    with pytest.raises(InputError, match=r"changed since it was first asked for|an input changed meanwhile"):
         convert(server, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
