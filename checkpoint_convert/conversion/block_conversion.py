@@ -170,7 +170,7 @@ def _convert(task: BlockTask, arena: Workspace, free: "SimpleQueue[int]", output
 
 
 def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """A block in the input's order."""
+    """Read a block, in the input's order."""
     box = job.cut.merged(block, job.cut.source)
     values = memory[: items_in(block)].reshape(shape_of(box))
     try:
@@ -201,7 +201,7 @@ def _complain(job: Job, values: npt.NDArray[np.float32], box: Box, bad: npt.NDAr
 def _unit_of(
     cut: Cut, values: npt.NDArray[np.float32], block: Box, unit: Box, memory: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
-    """One unit of a block, in the output's order, merged."""
+    """Return one unit of a block in the output's order, merged."""
     extents = dict(zip(cut.target.axes, shape_of(block), strict=True))
     by_axis = values.reshape([extents[axis] for axis in cut.source.axes])
     ordered = by_axis.transpose([cut.source.axes.index(axis) for axis in cut.target.axes])

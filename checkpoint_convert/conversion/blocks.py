@@ -77,7 +77,7 @@ class Cut:
         return divided(block, self.unit)
 
     def merged(self, box: Box, side: Side) -> Box:
-        """Return a box along the target's unmerged axes as a box along the axes of one side, merged as it has them."""
+        """Return a box along the target's unmerged axes as a box along the own, merged axes of one side."""
         by_axis = dict(zip(self.target.axes, box, strict=True))
         found = []
         for group in side.groups:

@@ -48,7 +48,7 @@ class ArrayPlan:
 
 
 def plan_paxml_to_megatron(source: Path | None, *, dtype: str, workers: int, memory_limit: int) -> list[ArrayPlan]:
-    """A plan for each array of ``source``, of which only the shapes are read; None: the benchmark's own.
+    """Return a plan for each array of ``source``, of which only the shapes are read; None: the benchmark's own.
 
     Raises InputError for a missing array, a wrong shape, or a memory limit that is too small.
     """

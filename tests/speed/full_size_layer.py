@@ -15,14 +15,15 @@ import time
 from pathlib import Path
 
 import numpy as np
-from checkpoint_convert.conversion.resuming.journal import Journal
-from checkpoint_convert.conversion.resuming.source_files import SourceFiles
-from checkpoint_convert.conversion.streaming import run_jobs
 
+from checkpoint_convert.conversion.block_conversion import run_tasks, tasks_of
 from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
-from checkpoint_convert.conversion.paxml_to_megatron import PaxmlToMegatronConversion
+from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, PaxmlCheckpoint, array_path, paxml_job
+from checkpoint_convert.conversion.source_files import LocalFiles
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from stage.manifest import Recipe
+from stage.resumable_output import resumable_output
 from stage.sizes import parse_bytes
 
 SIZES = {**BENCHMARK_SIZES, "L": 1}
@@ -48,18 +49,21 @@ def make(folder: Path) -> None:
 
 
 def convert(folder: Path, memory_limit: int) -> None:
-    conversion = PaxmlToMegatronConversion(folder / "paxml", "bf16", SIZES, missing_chunks_are_zeros=False)
-    group = groups("bf16")[0]
-    workers = len(os.sched_getaffinity(0))
-    files = SourceFiles(folder / "paxml", conversion.arrays())
-    jobs = [conversion.job(group, array, files, workers, memory_limit) for array in LARGEST]
+    group, paxml = groups("bf16")[0], folder / "paxml"
+    files = LocalFiles(paxml, [array_path(paxml, group, array, SIZES).name for array in LARGEST])
+    checkpoint = PaxmlCheckpoint(paxml, files, SIZES, None)
+    options = ConversionOptions("bf16", len(os.sched_getaffinity(0)), memory_limit)
+    jobs = [paxml_job(checkpoint, group, array, options) for array in LARGEST]
     output = folder / "out"
+    started = time.perf_counter()
+    with resumable_output(output, Recipe("full-size layer", {}, [])) as work:
+        assert work is not None
+        run_tasks(tasks_of(jobs), work)
+        work.path("files").rename(output)
     for array in LARGEST:
         shape = array.megatron_shape(SIZES)
         for prefix in group.megatron:
             create_array(output / (prefix + array.megatron), shape, array_dtype(prefix, "bf16"), chunk_shape(shape))
-    started = time.perf_counter()
-    run_jobs(jobs, output, Journal(folder / "journal", {}))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"{sum(job.bytes for job in jobs) / 1e9:.1f} GB written in {time.perf_counter() - started:.0f} s")
     print(f"memory of the process: {peak / 1024:.0f} MiB, limit {memory_limit / 2**20:.0f} MiB")
