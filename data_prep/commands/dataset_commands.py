@@ -24,7 +24,7 @@ from data_prep.sample_order.blend_file import (
     weights_of,
     write_blend,
 )
-from data_prep.sample_order.samples import SampleRequest, open_samples, write_samples
+from data_prep.sample_order.samples import open_samples, write_samples
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
@@ -65,9 +65,13 @@ class SamplesCommand:
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
         samples = open_samples(
-            SampleRequest(
-                self.data_path, self.seq_length, self.num_samples, self.seed, self.first, self.count, self.plus_one
-            )
+            self.data_path,
+            sequence_length=self.seq_length,
+            num_samples=self.num_samples,
+            seed=self.seed,
+            first=self.first,
+            count=self.count,
+            plus_one=self.plus_one,
         )
         shape = write_samples(samples, self.output)
         documents = samples.documents() if self.documents else ()

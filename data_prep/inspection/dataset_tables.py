@@ -1,6 +1,7 @@
 """The contents of datasets as pandas tables, for notebooks and as files."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,21 +52,13 @@ def summary_table(datasets: Sequence[Inspected]) -> "pd.DataFrame":
     """Return a row per dataset: the figures of its report."""
     rows = []
     for dataset in datasets:
-        report = dataset.report
-        rows.append(
-            {
-                "dataset": [dataset.shown_name],
-                "dtype": report.dtype,
-                "documents": report.documents,
-                "tokens": report.tokens,
-                "shortest": report.shortest,
-                "mean_length": report.mean_length,
-                **{f"length_{percent}_percent": length for percent, length in report.percentiles.items()},
-                "longest": report.longest,
-                "distinct_tokens": report.distinct_tokens,
-                "largest_id": report.largest_id,
-            }
-        )
+        row: dict[str, object] = {"dataset": [dataset.shown_name]}
+        for name, value in asdict(dataset.report).items():
+            if name == "percentiles":
+                row |= {f"length_{percent}_percent": length for percent, length in value.items()}
+            elif isinstance(value, (str, int, float)) and name not in ("prefix", "bin_bytes", "idx_bytes"):
+                row[name] = value
+        rows.append(row)
     return _concatenated(rows)
 
 

@@ -21,24 +21,8 @@ NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
-class SampleRequest:
-    """The samples that are asked for."""
-
-    data_path: Sequence[str]
-    """A prefix, weights and prefixes in turn, or the file of a blend."""
-    sequence_length: int
-    num_samples: int
-    """-1: one whole epoch."""
-    seed: int
-    first: int = 0
-    count: int | None = None
-    """None: all that were requested from ``first`` on, or of the whole epoch."""
-    plus_one: bool = False
-
-
-@dataclass(frozen=True)
 class Samples:
-    """The samples of a request, in an order that is open."""
+    """Some samples of an order that is open."""
 
     windows: TokenWindows
     first: int
@@ -68,28 +52,36 @@ class Samples:
             yield sample, len(tokens), model.decode(tokens.tolist())
 
 
-def open_samples(request: SampleRequest) -> Samples:
-    """Open the order, and find the samples in it. Raises InputError for samples that it does not have, and for
-    a dataset that is not as its manifest says."""
-    prefixes = [Path(prefix) for prefix in parse_data_path(request.data_path)[1]]
+def open_samples(
+    data_path: Sequence[str],
+    *,
+    sequence_length: int,
+    num_samples: int,
+    seed: int,
+    first: int = 0,
+    count: int | None = None,
+    plus_one: bool = False,
+) -> Samples:
+    """Open the order of ``data_path`` as :func:`open_token_windows` does, and find samples ``first`` to ``first`` +
+    ``count`` - 1 in it; ``count`` None: all that are requested from ``first`` on, or of the whole epoch.
+
+    Raises InputError for samples that the order does not have, and for a dataset that is not as its manifest says.
+    """
+    prefixes = [Path(prefix) for prefix in parse_data_path(data_path)[1]]
     for prefix in prefixes:
         require_intact(prefix)
     windows = open_token_windows(
-        request.data_path,
-        sequence_length=request.sequence_length,
-        num_samples=request.num_samples,
-        seed=request.seed,
-        plus_one=request.plus_one,
+        data_path, sequence_length=sequence_length, num_samples=num_samples, seed=seed, plus_one=plus_one
     )
-    available, count = len(windows), request.count
-    require_between(request.first, 0, math.inf, "--first")
+    available = len(windows)
+    require_between(first, 0, math.inf, "--first")
     if count is None:
-        count = max(0, (available if request.num_samples < 0 else request.num_samples) - request.first)
+        count = max(0, (available if num_samples < 0 else num_samples) - first)
     require_between(count, 0, math.inf, "--count")
-    if request.first + count > available:
-        raise InputError(f"--first {request.first} --count {count}: the data path has samples 0 to {available - 1}")
+    if first + count > available:
+        raise InputError(f"--first {first} --count {count}: the data path has samples 0 to {available - 1}")
     files = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
-    return Samples(windows, request.first, count, request.sequence_length + int(request.plus_one), files)
+    return Samples(windows, first, count, sequence_length + int(plus_one), files)
 
 
 def write_samples(samples: Samples, output: Path) -> tuple[int, int]:
