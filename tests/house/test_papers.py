@@ -78,7 +78,6 @@ def test_every_program_is_told_of() -> None:
         ("checkpoint_convert", "paxml-to-megatron"),
         ("checkpoint_convert", "megatron-to-paxml"),
         ("checkpoint_convert", "to-huggingface"),
-        ("checkpoint_convert", "to-dcp"),
         ("checkpoint_convert", "inspect"),
         ("checkpoint_convert", "compare"),
         *(

@@ -38,7 +38,7 @@ class Copy:
         if self.does == "full disk":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/b")
         if self.does == "full within torch":
-            with Path("/dev/full").open("wb", buffering=0) as file._file:  # type: ignore[assignment]
+            with Path("/dev/full").open("wb", buffering=0) as file._file:
                 torch.save([1], file)  # type: ignore[arg-type]
         if self.does == "killed":
             os._exit(9)
