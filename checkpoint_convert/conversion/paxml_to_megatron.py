@@ -130,14 +130,7 @@ def convert_paxml(
     force: bool = False,
 ) -> Converted | None:
     """Convert ``checkpoint`` to ``output``; None where it is there already. ``more_sources``: inputs besides it."""
-    step = checkpoint.adam_step
-    if step is None:
-        step = BENCHMARK_STEP
-        print(
-            f"{checkpoint.files.where('step')}: there is no counter of the optimizer's steps, so common.pt says "
-            f"{BENCHMARK_STEP}, as the reference's converter writes it; check that this is the checkpoint's step",
-            file=sys.stderr,
-        )
+    step = BENCHMARK_STEP if checkpoint.adam_step is None else checkpoint.adam_step
 
     def small_files() -> dict[str, bytes]:
         return {**common_files(options.dtype, step), **_metadata(checkpoint.sizes, options.dtype)}
@@ -156,7 +149,14 @@ def convert_paxml(
         small_files=small_files,
         facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None},
     )
-    return run_conversion(conversion, output, inputs=inputs, shard=shard, force=force)
+    converted = run_conversion(conversion, output, inputs=inputs, shard=shard, force=force)
+    if converted is not None and shard is None and checkpoint.adam_step is None:
+        print(
+            f"{checkpoint.files.where('step')}: there is no counter of the optimizer's steps, so common.pt says "
+            f"{BENCHMARK_STEP}, as the reference's converter writes it; check that this is the checkpoint's step",
+            file=sys.stderr,
+        )
+    return converted
 
 
 def _metadata(sizes: Mapping[str, int], dtype: str) -> dict[str, bytes]:

@@ -52,15 +52,16 @@ def remote_paxml_to_megatron(
         objects = RemoteFolder(source.address, bytes_per_s=source.bytes_per_s)
         sizes = paxml_axis_sizes(folder)
         files = RemoteFiles(objects, [*names, *_needed_chunks(folder, sizes)], md5)
+        checkpoint = PaxmlCheckpoint(folder, files, sizes, paxml_adam_step(folder))
+        lists = [] if source.md5_list is None else [source_of(source.md5_list)]
+        converted = convert_paxml(checkpoint, output, options, more_sources=lists, shard=shard, force=force)
         if files.unversioned:
             print(
                 f"{source.address}: the server tells neither ETags nor times, so that of {files.unversioned:,} objects "
-                "nobody can say whether they change while they are converted",
+                "nobody can say whether they changed while they were converted",
                 file=sys.stderr,
             )
-        checkpoint = PaxmlCheckpoint(folder, files, sizes, paxml_adam_step(folder))
-        lists = [] if source.md5_list is None else [source_of(source.md5_list)]
-        return convert_paxml(checkpoint, output, options, more_sources=lists, shard=shard, force=force)
+        return converted
 
 
 @contextmanager
