@@ -280,7 +280,10 @@ def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
     for path in there:
         if path.name not in records:
             raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
-        if problem := record_problem(path, records[path.name]):
+        problem = record_problem(path, records[path.name])
+        if problem is None and record_of(path, path.name, None).mtime_ns > records[path.name].mtime_ns:
+            problem = f"{path}: modified after it was made"
+        if problem:
             raise InputError(f"{problem}, so somebody changed it since; {mend}")
 
 
