@@ -3,7 +3,6 @@
 Both layouts: docs/facts/reference.md f.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,14 +148,7 @@ def convert_paxml(
         small_files=small_files,
         facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None},
     )
-    converted = run_conversion(conversion, output, inputs=inputs, shard=shard, force=force)
-    if converted is not None and shard is None and checkpoint.adam_step is None:
-        print(
-            f"{checkpoint.files.where('step')}: there is no counter of the optimizer's steps, so common.pt says "
-            f"{BENCHMARK_STEP}, as the reference's converter writes it; check that this is the checkpoint's step",
-            file=sys.stderr,
-        )
-    return converted
+    return run_conversion(conversion, output, inputs=inputs, shard=shard, force=force)
 
 
 def _metadata(sizes: Mapping[str, int], dtype: str) -> dict[str, bytes]:

@@ -60,9 +60,9 @@ class Converted:
     """Number of these files."""
     resumed_files: int
     """Files that were there already, made by earlier calls or by the shards that are joined."""
-    zero_chunks: int
-    """Input chunks without a file that were taken as zeros."""
     wall_s: float
+    facts: Mapping[str, Any]
+    """As in the manifest; ``zero_chunks`` is the number of input chunks without a file, which were taken as zeros."""
 
 
 def run_conversion(
@@ -87,6 +87,7 @@ def run_conversion(
         [conversion.source.source(), *conversion.more_sources],
         versions_of(*conversion.packages),
     )
+    facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
     made = [output, sums_path(output)]
     with resumable_output(output, recipe, made=made, inputs=inputs, shard=shard, force=force) as work:
         if work is None:
@@ -99,12 +100,11 @@ def run_conversion(
         resumed = len(names) - len(work.missing(names))
         if shard is None:
             names += _convert_all(conversion, tasks, work)
-            _publish(conversion, output, names, work)
+            _publish(conversion, output, names, facts, work)
         else:
             run_tasks(tasks, work)
         size = sum(work.done[name].bytes for name in names)
-    zeros = sum(job.source.zero_chunks for job in conversion.jobs)
-    return Converted(size, len(names), resumed, zeros, time.monotonic() - started)
+    return Converted(size, len(names), resumed, time.monotonic() - started, facts)
 
 
 def sums_path(output: Path) -> Path:
@@ -125,7 +125,9 @@ def _convert_all(conversion: Conversion, tasks: Sequence[BlockTask], work: Resum
     return list(small_files)
 
 
-def _publish(conversion: Conversion, output: Path, names: Sequence[str], work: ResumableOutput) -> None:
+def _publish(
+    conversion: Conversion, output: Path, names: Sequence[str], facts: Mapping[str, Any], work: ResumableOutput
+) -> None:
     work.reload()
     if lost := work.missing(names):
         raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
@@ -134,7 +136,6 @@ def _publish(conversion: Conversion, output: Path, names: Sequence[str], work: R
     sums.write_text(format_list(digests))
     md5 = md5_text(format_list(digests))
     inputs_now = [conversion.source.source_now(), *conversion.more_sources]
-    facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
     work.publish({output: (work.path(FILES), md5), sums_path(output): (sums, md5)}, inputs_now, facts)
 
 
