@@ -1,7 +1,7 @@
 """Memory that blocks are converted in, and writing output chunks out of it as pieces of the output.
 
-Chunks are written past the page cache, which takes a tenth less time of the processors (docs/notes/conversion_speed.md)
-and leaves the cache to others. The memory begins at a page for that, and is kept from one block to the next.
+Chunks are written past the page cache, which takes a tenth less of the processors' time
+(docs/notes/conversion_speed.md). The memory begins at a page for that, and is kept from one block to the next.
 """
 
 import ctypes
