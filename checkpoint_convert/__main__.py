@@ -13,12 +13,7 @@ def main() -> int | None:
         PaxmlToMegatronCommand,
         RandomPaxmlCommand,
     )
-    from checkpoint_convert.commands.export_commands import (
-        ToDcpCommand,
-        ToHuggingfaceCommand,
-        TorchDistToMegatronCommand,
-        ToTorchDistCommand,
-    )
+    from checkpoint_convert.commands.export_commands import ToHuggingfaceCommand, ToTorchDistCommand
     from checkpoint_convert.commands.inspection_commands import CompareCheckpointsCommand, InspectCheckpointCommand
     from stage.cli import run_subcommand
 
@@ -27,9 +22,7 @@ def main() -> int | None:
         "megatron-to-paxml": MegatronToPaxmlCommand,
         "plan": ConversionPlanCommand,
         "to-huggingface": ToHuggingfaceCommand,
-        "to-dcp": ToDcpCommand,
         "to-torch-dist": ToTorchDistCommand,
-        "torch-dist-to-megatron": TorchDistToMegatronCommand,
         "inspect": InspectCheckpointCommand,
         "compare": CompareCheckpointsCommand,
         "random-paxml": RandomPaxmlCommand,

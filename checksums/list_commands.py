@@ -1,6 +1,7 @@
 """The commands create and verify."""
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from checksums.md5_list import (
     without_leading_folders,
 )
 from checksums.whole_output import compare_with_manifest, is_manifest
-from stage.limits.replacing import require_same_kind
+from stage.errors import InputError
 from stage.publish import published_file
 
 EXTRA_NAMED = 5
@@ -39,7 +40,7 @@ class CreateListCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        require_same_kind(self.output, "--output", "a list of MD5 sums", begins_list)
+        _require_replaceable(self.output)
         digests = digest_folder(self.folder, leave_out=self.output)
         with published_file(self.output) as partial:
             partial.write_text(format_list(digests), encoding="utf-8", errors="surrogateescape")
@@ -49,11 +50,23 @@ class CreateListCommand:
             print(f"{self.output}: {len(digests)} files")
 
 
+def _require_replaceable(output: Path) -> None:
+    """Raise InputError where ``output`` is there and is neither a list nor empty."""
+    if output.is_file():
+        with output.open("rb") as file:
+            head = file.read(64)
+        if not head or begins_list(head):
+            return
+    if os.path.lexists(output):
+        raise InputError(f"--output {output}: exists and is not a list of MD5 sums; remove it or choose another name")
+
+
 @dataclass(frozen=True)
 class VerifyListCommand:
     """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
 
-    The metadata.json and common.pt of a Megatron zarr checkpoint may differ, but not be missing.
+    In a Megatron zarr checkpoint metadata.json and common.pt may be spelled otherwise, with the published content:
+    they are told as MAY DIFFER. Adam's step, or any other value that differs, is a difference.
 
     Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
     """
@@ -61,8 +74,8 @@ class VerifyListCommand:
     folder: Annotated[Path, tyro.conf.Positional]
     """Folder to read."""
     manifest: Path
-    """List of paths relative to the folder, as md5sum writes it or as BSD does (md5sum --tag); or NAME.manifest.json,
-    as a stage writes it beside its output NAME, and the folder that it lies in."""
+    """List of paths relative to the folder, as GNU's md5sum or BSD's md5 writes it; or NAME.manifest.json, as a command
+    writes it beside its output NAME: then the folder is NAME, or the one that NAME lies in."""
     json: bool = False
     """Print the result as JSON."""
 

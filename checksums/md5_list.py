@@ -1,42 +1,34 @@
-"""md5sum-style lists: ``<32 hex digits>  <path>`` per line, paths relative to one folder."""
+"""md5sum-style lists, ``<32 hex digits>  <path>`` per line with paths relative to one folder, and folders against them.
+
+Lists of GNU's md5sum and of BSD's md5 are read.
+"""
 
 import os
 import re
-import resource
-import stat
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 
-from checksums.small_files import is_sound_small_file
-from stage.digest import md5_files
+from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
+from stage.digest import md5_file
 from stage.errors import InputError
-from stage.progress import Advance, progress
+from stage.progress import progress
+from stage.regular_files import UnfitFile, read_regular
 
-MD5 = r"(?P<md5>[0-9a-fA-F]{32}|[0-9a-fA-F]{2}(?::[0-9a-fA-F]{2}){15})"
-"""``openssl md5 -c`` has colons in it."""
-LINE = re.compile(rf"(?P<escaped>\\?){MD5}[ \t][ \t*]?(?P<name>.+)", re.DOTALL)
-TAGGED_LINE = re.compile(rf"(?P<escaped>\\?)(?:MD5|md5) ?\((?P<name>.+)\) ?= ?{MD5}", re.DOTALL)
-"""``md5sum --tag``, BSD's md5 and openssl."""
+LINE = re.compile(r"(?P<escaped>\\?)(?P<md5>[0-9a-fA-F]{32})[ \t][ \t*]?(?P<name>.+)", re.DOTALL)
+TAGGED_LINE = re.compile(r"(?P<escaped>\\?)MD5 \((?P<name>.+)\) = (?P<md5>[0-9a-fA-F]{32})", re.DOTALL)
+"""As ``md5sum --tag`` and BSD's md5 write it."""
 LARGEST_LIST = 1 << 30
 """Bytes; a converted checkpoint's has 15 MB."""
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
-
-SMALL_BYTES = 1 << 20
-SMALL_FILES_AT_ONCE = 64
-MOST_OPEN_FILES = 512
-"""Of the 1,024 a process usually may have; half of what it may have where that is less."""
-REPORTED_BYTES = 1 << 24
-
-
-MAY_DIFFER = ("metadata.json", "common.pt")
-"""Of a Megatron zarr checkpoint: what wrote them changes their bytes, a line end or a PyTorch version
-(docs/facts/reference.md f.3)."""
-MEGATRON_ARRAY = "language_model."
-"""How the folder of a weight's array in such a checkpoint begins."""
+HASHED_AT_ONCE = 8
+"""Files; several wait for the disk while others are hashed."""
+MAY_DIFFER = (METADATA, COMMON)
+"""Files of a Megatron zarr checkpoint that may be spelled otherwise than the list's."""
+MEGATRON_ARRAY, MASTER_ARRAY = "language_model.", "optimizer.state.fp32_from_fp16."
+"""Beginnings of the folders of arrays in such a checkpoint: of a weight, and of a BF16 checkpoint's master weight."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +39,10 @@ class ListComparison:
     changed: list[str]
     missing: list[str]
     may_differ: list[str]
-    """Changed, but of a checkpoint's two small files that its converter does not write the same every time, and still
-    what such a file is."""
+    """Files of MAY_DIFFER beside a checkpoint's arrays whose bytes are others, and whose content is the published one
+    (``common_file.py``). Not a difference."""
     extra: list[str]
-    """In the folder but not in the list. Not a difference: a data folder may hold index caches and notes."""
+    """Files in the folder but not in the list. Not a difference: a data folder may hold index caches and notes."""
 
     @property
     def holds(self) -> bool:
@@ -58,7 +50,7 @@ class ListComparison:
 
 
 def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, str]:
-    """MD5 of every file below ``folder`` by relative path, in byte order of the paths.
+    """Return the MD5 of every file below ``folder`` by relative path, in byte order of the paths.
 
     Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is one file to skip.
     """
@@ -71,7 +63,7 @@ def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, s
 
 
 def files_below(folder: Path, *, leave_out: Path | None = None) -> dict[str, int | None]:
-    """Bytes of every file by relative path, in byte order; None for broken links, pipes and the like.
+    """Return the bytes of every file by relative path, in byte order; None for broken links, pipes and the like.
 
     Raises InputError if ``folder`` is not a folder.
     """
@@ -106,28 +98,32 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
             sizes[name] = (folder / name).stat().st_size
     found = _md5_of_each(folder, sizes)
     changed = [name for name in found if found[name] != listed[name]]
-    may_differ = [name for name in _may_differ(changed, listed) if is_sound_small_file(folder / name)]
+    may_differ = [name for name in changed if _may_differ(folder, name, listed)]
     return ListComparison(
         matching=[name for name in found if found[name] == listed[name]],
         changed=[name for name in changed if name not in may_differ],
-        may_differ=may_differ,
         missing=[name for name in listed if name not in found],
+        may_differ=may_differ,
         extra=[name for name in below if name not in listed],
     )
 
 
-def _may_differ(changed: Sequence[str], listed: Mapping[str, str]) -> list[str]:
-    """The small files of a Megatron zarr checkpoint, known by the arrays that the list has beside them."""
+def _may_differ(folder: Path, name: str, listed: Mapping[str, str]) -> bool:
+    """Whether ``name`` is a small file of a Megatron zarr checkpoint, known by the arrays that the list has beside it,
+    that is only spelled otherwise."""
+    path = Path(name)
+    if path.name not in MAY_DIFFER or not any(_lies_beside(other, path, MEGATRON_ARRAY) for other in listed):
+        return False
+    is_bf16 = any(_lies_beside(other, path, MASTER_ARRAY) for other in listed)
+    return is_only_spelled_otherwise(folder / name, bf16=is_bf16)
 
-    def beside(name: str) -> str:
-        return str(Path(name).parent / MEGATRON_ARRAY)
 
-    small = [name for name in changed if Path(name).name in MAY_DIFFER]
-    return [name for name in small if any(other.startswith(beside(name)) for other in listed)]
+def _lies_beside(other: str, path: Path, beginning: str) -> bool:
+    return other.startswith(str(path.parent / beginning))
 
 
 def format_list(digests: Mapping[str, str]) -> str:
-    """The text of a list; a path with a backslash or line end is escaped as md5sum does."""
+    """Return the text of a list; a path with a backslash or line end is escaped as md5sum does."""
     lines = []
     for name, digest in digests.items():
         escaped = re.sub(r"[\\\n\r]", lambda found: ESCAPES[found[0]], name)
@@ -136,24 +132,21 @@ def format_list(digests: Mapping[str, str]) -> str:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """MD5 by path, as md5sum, ``md5sum --tag``, ``md5sum --zero``, BSD's md5 and openssl write it.
+    """Read the MD5 by path, as md5sum, ``md5sum --tag`` and BSD's md5 write it.
 
     Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted. Raises InputError for
-    any other line, and for a path that begins with ``..``.
+    any other line, for a path that begins with ``..``, and for what is no file.
     """
     digests: dict[str, str] = {}
-    text = _text_of(path)
-    end = "\0" if "\0" in text else "\n"
-    for number, line in enumerate(text.split(end), 1):
-        if end == "\n":
-            line = line.removesuffix("\r").lstrip(" \t")
+    for number, raw in enumerate(_text_of(path).split("\n"), 1):
+        line = raw.removesuffix("\r").lstrip(" \t")
         if not line or line.startswith("#"):
             continue
         match = LINE.fullmatch(line) or TAGGED_LINE.fullmatch(line)
         if match is None:
             raise InputError(f"{path}:{number}: expected '<md5>  <path>' or 'MD5 (<path>) = <md5>', got {line[:80]!r}")
-        name, digest = match["name"], match["md5"].lower().replace(":", "")
-        if match["escaped"] and end == "\n":
+        name, digest = match["name"], match["md5"].lower()
+        if match["escaped"]:
             name = re.sub(r"\\.", lambda found: UNESCAPES.get(found[0], found[0]), name)
         name = os.path.normpath(name).replace("//", "/")  # normpath keeps two slashes at the beginning
         if digests.get(name, digest) != digest:
@@ -172,15 +165,14 @@ def begins_list(head: bytes) -> bool:
 
 
 def _text_of(path: Path) -> str:
-    """Raises InputError for what is no file, or a list of nothing we know."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_LIST:
-        raise InputError(f"{path}: expected a list of MD5 sums, a file of at most {LARGEST_LIST:,} bytes")
-    return os.fsdecode(path.read_bytes())  # as the names of files are, whatever the locale
+    try:
+        return os.fsdecode(read_regular(path, LARGEST_LIST))  # as the names of files are, whatever the locale
+    except UnfitFile as unfit:
+        raise InputError(f"{path}: expected a list of MD5 sums ({unfit})") from unfit
 
 
 def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The folders that all paths of a list begin with beyond ``folder``, and the list without them.
+    """Return the folders that all paths of a list begin with beyond ``folder``, and the list without them.
 
     A list may have been made from higher up, or with absolute paths. What its paths begin with is taken off as far as
     it takes to find a file, unless it is in ``folder`` too. Raises InputError for absolute paths not understood so.
@@ -199,43 +191,22 @@ def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[st
 
 
 def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
-    """MD5 of the files, in the order of ``sizes``, by a thread per core: Python reads and hashes in parallel."""
-    most_open = min(MOST_OPEN_FILES, max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
-    threads = min(len(os.sched_getaffinity(0)), most_open)
-    batches = _batches(sizes, threads, most_open)
-    found: dict[str, str] = {}
-    with progress("md5", sum(sizes.values()), "bytes") as advance, ThreadPoolExecutor(threads) as pool:
-        meter = _Meter(advance)
+    """Return the MD5 of the files, in the order of ``sizes``. The largest are hashed first, so that no thread is left
+    with one at the end."""
+    names: Sequence[str] = sorted(sizes, key=lambda name: -sizes[name])
+    with (
+        progress("md5", sum(sizes.values()), "bytes", files=len(sizes)) as meter,
+        ThreadPoolExecutor(max(HASHED_AT_ONCE, len(os.sched_getaffinity(0)))) as pool,
+    ):
+
+        def md5(name: str) -> str:
+            digest = md5_file(folder / name, meter)
+            meter(0, files=1)
+            return digest
+
         try:
-            sums = pool.map(lambda names: md5_files([os.path.join(folder, name) for name in names], meter), batches)
-            for names, digests in zip(batches, sums, strict=True):
-                found.update(zip(names, digests, strict=True))
+            found = dict(zip(names, pool.map(md5, names), strict=True))
         except BaseException:
-            meter.stopped = True
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
     return {name: found[name] for name in sizes}
-
-
-def _batches(sizes: Mapping[str, int], threads: int, most_open: int) -> list[list[str]]:
-    """Large files alone, the largest first, so that no thread is left with one at the end; small ones together."""
-    large = sorted((name for name, size in sizes.items() if size > SMALL_BYTES), key=lambda name: -sizes[name])
-    small = [name for name, size in sizes.items() if size <= SMALL_BYTES]
-    length = max(1, min(SMALL_FILES_AT_ONCE, most_open // threads, -(-len(small) // threads)))
-    return [[name] for name in large] + [small[at : at + length] for at in range(0, len(small), length)]
-
-
-class _Meter:
-    """Passes on what many threads report, in larger amounts; ends them when ``stopped``."""
-
-    def __init__(self, advance: Advance) -> None:
-        self.stopped = False
-        self._advance, self._lock, self._amount = advance, Lock(), 0.0
-
-    def __call__(self, amount: float) -> None:
-        if self.stopped:
-            raise CancelledError
-        with self._lock:
-            self._amount += amount
-            if self._amount >= REPORTED_BYTES:
-                self._advance(self._amount)
-                self._amount = 0.0

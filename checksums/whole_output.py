@@ -1,4 +1,4 @@
-"""All contents of a stage's output against its manifest: the part of verifying that costs reading it once."""
+"""All contents of a command's output against its manifest, which costs reading it once."""
 
 import os
 from pathlib import Path
@@ -6,41 +6,48 @@ from pathlib import Path
 from checksums.md5_list import ListComparison, digest_folder, format_list
 from stage.digest import md5_file, md5_text
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest, require_intact
+from stage.manifest import Record, manifest_path, read_manifest, require_intact
 
 ENDING = ".manifest.json"
 
 
 def is_manifest(path: Path) -> bool:
-    """Whether a file is, by its name, a stage's manifest rather than a list of sums."""
+    """Whether a file is, by its name, a command's manifest rather than a list of sums."""
     return path.name.endswith(ENDING)
 
 
 def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
-    """What the manifest at ``path`` names, of which the contents lie in ``folder``; of a folder of many files, whether
-    all of it is as it was.
+    """Compare the outputs that the manifest at ``path`` names with the disk.
 
-    Raises InputError for a file that is no manifest, or has no MD5 of something.
+    ``folder`` is the one that they lie in, or the manifest's output itself, a folder, wherever it lies and whatever its
+    name is by now; then it alone is compared. Of a folder of many files, the comparison says whether all of it is as it
+    was. Raises InputError for a file that is no manifest, or has no MD5 of something.
     """
-    manifest = read_manifest(path.with_name(path.name.removesuffix(ENDING)))
+    name = path.name.removesuffix(ENDING)
+    manifest = read_manifest(path.with_name(name))
     if manifest is None:
         raise InputError(f"{path}: no such file")
-    matching, changed, missing = [], [], []
-    for record in manifest.outputs:
-        place = folder / record.name
-        if record.md5 is None or os.path.normpath(record.name).split("/")[0] in ("", ".."):
-            raise InputError(f"{path}: has no MD5 of {record.name!r}, or that is not below the folder to verify")
-        if not place.exists():
-            missing.append(record.name)
-        elif _md5_of_contents(place) == record.md5:
-            matching.append(record.name)
-        else:
-            changed.append(record.name)
-    return ListComparison(matching, changed, missing, may_differ=[], extra=[])
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    places = {record.name: (folder / record.name, record) for record in manifest.outputs}
+    if name in places and not any(place.exists() for place, _ in places.values()):
+        places = {".": (folder, places[name][1])}
+    found: dict[str, list[str]] = {"matching": [], "changed": [], "missing": []}
+    for record_name, (place, record) in places.items():
+        if record.md5 is None or os.path.normpath(record_name).split("/")[0] in ("", ".."):
+            raise InputError(f"{path}: has no MD5 of {record_name!r}, or that is not below the folder to verify")
+        found[_state(place, record)].append(record_name)
+    return ListComparison(**found, may_differ=[], extra=[])
+
+
+def _state(place: Path, record: Record) -> str:
+    if not place.exists():
+        return "missing"
+    return "matching" if _md5_of_contents(place) == record.md5 else "changed"
 
 
 def _md5_of_contents(path: Path) -> str:
-    """As in a manifest's record."""
+    """Return the MD5 as a manifest's record has it."""
     return md5_text(format_list(digest_folder(path))) if path.is_dir() else md5_file(path)
 
 

@@ -18,7 +18,7 @@ from benchmark.results.result_log import LogEvent
 from benchmark.supervision.attempt_folder import all_attempts, attempts_folder
 from benchmark.supervision.next_attempt import PastAttempt, past_attempt
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
-from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays
+from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from stage.errors import InputError
 
 UNEQUAL = ("tracked_stats", "restart", "evidence")

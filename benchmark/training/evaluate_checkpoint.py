@@ -13,7 +13,7 @@ from benchmark.training.engine.train_state import empty_state, load_initial_weig
 from benchmark.training.inputs import open_validation, require_inputs
 from benchmark.training.step import evaluate
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
+from checkpoint_convert.formats.distributed_checkpoint import METADATA
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
         state = empty_state(config, world, progress, updates=False)
         if own:
             verify_checkpoint(config.checkpoint, world)
-        if own or (config.checkpoint / METADATA).is_file():  # a run's, or by checkpoint_convert to-dcp
+        if own or (config.checkpoint / METADATA).is_file():
             fill_from_dcp(state.weights(), config.checkpoint)
         else:
             load_initial_weights(state, MegatronCheckpoint(config.checkpoint))

@@ -3,33 +3,31 @@
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import tyro
 
 from checkpoint_convert.commands.printed_outputs import print_converted
 from checkpoint_convert.conversion.conversion_plan import (
-    ArrayPlan,
+    MachineRates,
     format_plan,
     plan_as_json,
     plan_paxml_to_megatron,
-    totals_of,
+    planned_time,
 )
+from checkpoint_convert.conversion.machine_memory import memory_problem
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.conversion.plan_times import MachineRates, format_times, planned_times
+from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, convert_paxml, open_paxml
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.remote_conversion import RemoteInput, remote_paxml_to_megatron
-from checkpoint_convert.remote.remote_paxml import copy_skeleton
+from checkpoint_convert.conversion.remote_paxml import RemoteInput, metadata_of, remote_paxml_to_megatron
 from checksums.whole_output import require_whole
+from stage.addresses import Address, is_address, parse_address
 from stage.errors import InputError
-from stage.limits.sizes import parse_bytes, require_between, require_workers
-from stage.remote.object_address import ObjectAddress, is_address, parse_address
-from stage.remote.object_folder import ObjectFolder
-from stage.task_shard import MOST_TASKS, parse_shard
+from stage.shards import MOST_TASKS, parse_shard
+from stage.sizes import parse_bytes, require_between, require_workers
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class PaxmlToMegatronCommand:
     plan: bool = False
     """Print files, bytes, blocks, memory and time, and do nothing; only the shapes of the input are read."""
     disk_mb_per_s: float = 1000.0
-    """What --plan counts with."""
+    """Speed of the disk that --plan assumes."""
     shard: str | None = None
     """K/N, with K from 0 or 1 on: convert this share of the files only, as one of N tasks on any machines; the same
     command without it converts what is missing and publishes all."""
@@ -64,86 +62,71 @@ class PaxmlToMegatronCommand:
     md5_list: Path | None = None
     """MD5 sums, as md5sum writes them, that all that is read from an address must have: compared as it comes."""
     endpoint_url: str | None = None
-    """Of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
+    """Address of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
     bandwidth_limit: str | None = None
-    """What is read from an address, per second: a size such as 500MB."""
+    """Most bytes read from an address per second: a size such as 500MB."""
     force: bool = False
-    """Replace what is there, if this command made it; with --shard, if it is not what the shards would make again."""
+    """Replace what is there, if this command made it, and what was begun for another output; not with --shard."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
-        if is_address(self.input):
-            self._run_from(parse_address(self.input, self.endpoint_url))
-            return
-        if self.md5_list is not None:
-            raise InputError(
-                "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
-            )
-        if self.plan:
-            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
-            return
-        shard = None if self.shard is None else parse_shard(self.shard)
-        if self.verify_input:
-            require_whole(Path(self.input))
-        written = paxml_to_megatron(
-            Path(self.input),
-            self.output,
-            dtype=self.dtype,
-            workers=self.workers,
-            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
-            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
-            force=self.force,
-            shard=shard,
-        )
-        print_converted(self.output, written, self.json, shard)
-
-    def _run_from(self, address: ObjectAddress) -> None:
-        if self.verify_input:
+        address = parse_address(self.input, self.endpoint_url) if is_address(self.input) else None
+        if address is not None and self.verify_input:
             raise InputError(
                 "--verify-input reads all twice, and compares with the manifest beside a folder; for an address give "
                 "--md5-list, whose sums are compared as the checkpoint is read"
             )
-        shard = None if self.shard is None else parse_shard(self.shard)
-        if self.plan:
-            with TemporaryDirectory() as folder:
-                objects = ObjectFolder(address, Path(folder, "records"), readers=self.workers)
-                skeleton = copy_skeleton(objects, Path(folder, "source"))
-                print_plan(skeleton, self.dtype, self.workers, self.memory_limit, self.disk_mb_per_s, self.json)
-            return
-        limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
-        written, cannot_be_asked = remote_paxml_to_megatron(
-            RemoteInput(address, limit, self.md5_list),
-            self.output,
-            dtype=self.dtype,
-            workers=self.workers,
-            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
-            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
-            force=self.force,
-            shard=shard,
-        )
-        print_converted(self.output, written, self.json, shard)
-        if cannot_be_asked:
-            print(
-                f"{address}: sends no ETags, so that of {cannot_be_asked:,} objects nobody can say whether they "
-                "changed after they were read",
-                file=sys.stderr,
+        if address is None and self.md5_list is not None:
+            raise InputError(
+                "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
             )
+        if self.plan:
+            self._plan(address)
+            return
+        memory_limit = parse_bytes(self.memory_limit, "--memory-limit")
+        options = ConversionOptions(self.dtype, self.workers, memory_limit, self.missing_chunks_are_zeros)
+        shard = None if self.shard is None else parse_shard(self.shard)
+        if address is not None:
+            limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
+            source = RemoteInput(address, limit, self.md5_list)
+            written = remote_paxml_to_megatron(source, self.output, options, shard=shard, force=self.force)
+        else:
+            folder = Path(self.input)
+            if self.verify_input:
+                require_whole(folder)
+            opened = open_paxml(folder)
+            written = convert_paxml(opened, self.output, options, inputs=[folder], shard=shard, force=self.force)
+        print_converted(self.output, written, self.json, shard)
 
-
-def planned(source: Path | None, dtype: str, workers: int, memory_limit: str) -> list[ArrayPlan]:
-    require_workers(workers)
-    return plan_paxml_to_megatron(
-        source, dtype=dtype, workers=workers, memory_limit=parse_bytes(memory_limit, "--memory-limit")
-    )
+    def _plan(self, address: Address | None) -> None:
+        rates = MachineRates(self.disk_mb_per_s, network=self.disk_mb_per_s)
+        if address is None:
+            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, rates, (), self.json)
+            return
+        with metadata_of(RemoteInput(address)) as (folder, _):
+            print_plan(folder, self.dtype, self.workers, self.memory_limit, rates, (), self.json)
 
 
 def print_plan(
-    source: Path | None, dtype: str, workers: int, memory_limit: str, disk_mb_per_s: float, as_json: bool
+    source: Path | None,
+    dtype: str,
+    workers: int,
+    memory_limit: str,
+    rates: MachineRates,
+    nodes: Sequence[int],
+    as_json: bool,
 ) -> None:
-    require_between(disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
-    plans = planned(source, dtype, workers, memory_limit)
-    print(json.dumps(plan_as_json(plans, disk_mb_per_s), indent=1) if as_json else format_plan(plans, disk_mb_per_s))
+    """Plan the conversion of ``source`` (None: of the benchmark's own checkpoint) and print the plan, with the times on
+    each of ``nodes`` machines; warn where this machine lacks the memory."""
+    require_workers(workers)
+    require_between(rates.disk, 1e-3, 1e9, "--disk-mb-per-s")
+    limit = parse_bytes(memory_limit, "--memory-limit")
+    plans = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=limit)
+    times = [planned_time(plans, kind, count, rates) for count in nodes for kind in ("disk", "bucket")]
+    if problem := memory_problem(max(plan.peak_bytes for plan in plans)):
+        print(f"warning: {problem}", file=sys.stderr)
+    print(json.dumps(plan_as_json(plans, times, rates), indent=1) if as_json else format_plan(plans, times, rates))
 
 
 @dataclass(frozen=True)
@@ -156,13 +139,13 @@ class ConversionPlanCommand:
 
     dtype: Literal["fp32", "bf16"] = "bf16"
     workers: int = len(os.sched_getaffinity(0))
-    """Blocks converted at the same time."""
+    """Blocks that each machine converts at the same time."""
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
     disk_mb_per_s: float = 1000.0
-    """Of each machine, reading and writing together."""
+    """Speed of each machine's disk, reading and writing together."""
     network_mb_per_s: float = 1000.0
-    """Of each machine: what arrives from a bucket."""
+    """Speed at which each machine reads from a bucket."""
     nodes: tuple[int, ...] = (1, 8)
     """Numbers of machines that share the work (--shard) to tell the time for."""
     json: bool = False
@@ -171,16 +154,9 @@ class ConversionPlanCommand:
     def run(self) -> None:
         for count in self.nodes:
             require_between(count, 1, MOST_TASKS, "--nodes")
-        require_between(self.disk_mb_per_s, 1e-3, 1e9, "--disk-mb-per-s")
         require_between(self.network_mb_per_s, 1e-3, 1e9, "--network-mb-per-s")
-        plans = planned(None, self.dtype, self.workers, self.memory_limit)
         rates = MachineRates(self.disk_mb_per_s, self.network_mb_per_s)
-        times = planned_times(totals_of(plans, rates.disk), self.nodes, rates)
-        if self.json:
-            plan = {**plan_as_json(plans, rates.disk), "times": [asdict(time) for time in times]}
-            print(json.dumps(plan, indent=1))
-        else:
-            print(f"{format_plan(plans, rates.disk)}\n{format_times(times, rates)}")
+        print_plan(None, self.dtype, self.workers, self.memory_limit, rates, self.nodes, self.json)
 
 
 @dataclass(frozen=True)
@@ -201,7 +177,7 @@ class MegatronToPaxmlCommand:
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
     force: bool = False
-    """Replace what is there."""
+    """Replace what is there, if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -231,7 +207,7 @@ class RandomPaxmlCommand:
     """Same seed and sizes, same bytes."""
     sizes: tyro.conf.OmitArgPrefixes[ModelSizes]
     force: bool = False
-    """Replace what is there."""
+    """Replace what is there, if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from stage.limits.sizes import parse_bytes
+from stage.sizes import parse_bytes
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from checkpoint_convert.conversion.run_conversion import Converted
-from stage.task_shard import TaskShard
+from stage.shards import Shard
 
 
-def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: TaskShard | None = None) -> None:
+def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: Shard | None = None) -> None:
+    """Print what a conversion, or a shard of one, has made; None: it was there already."""
     if as_json:
         print(json.dumps({"already_made": converted is None, **(asdict(converted) if converted else {})}))
         return
@@ -17,17 +18,19 @@ def print_converted(output: Path, converted: Converted | None, as_json: bool, sh
         return
     rate = converted.bytes / converted.wall_s / 1e6
     resumed = f", {converted.resumed_files:,} of them by earlier calls" if converted.resumed_files else ""
+    zeros = f"; {converted.zero_chunks:,} input chunks had no file and are zeros" if converted.zero_chunks else ""
     what = f"{output}: " if shard is None else f"{output}: shard {shard}, "
     then = f"MD5 sums in {output}.md5"
     if shard is not None:
         then = "when all shards are there, the same command without --shard publishes them"
     print(
         f"{what}{converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
-        f"({rate:,.0f} MB/s); {then}"
+        f"({rate:,.0f} MB/s){zeros}; {then}"
     )
 
 
 def print_exported(output: Path, written: int | None, as_json: bool) -> None:
+    """Print how many bytes an export has written; None: it was there already."""
     if as_json:
         print(json.dumps({"already_made": written is None, **({} if written is None else {"bytes": written})}))
     elif written is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from checkpoint_convert.conversion.blocks import Cut, Side, cut
-from checkpoint_convert.conversion.workspace import PAGE, workspace_bytes
+from checkpoint_convert.conversion.chunk_writer import PAGE, workspace_bytes
 from stage.errors import InputError
 
 COMFORTABLE_ITEMS = 1 << 22

@@ -1,12 +1,19 @@
-"""What a conversion will do: files, bytes, how often the input is read, memory, and time at a disk's speed."""
+"""What a conversion will take: files, bytes, how often the input is read, memory, and time on one or more machines."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpoint_convert.conversion.block_choice import ONCE, bytes_to_read_once, choose_blocks, limit_text
+from checkpoint_convert.conversion.block_choice import (
+    ONCE,
+    WORKER_BYTES_PER_S,
+    bytes_to_read_once,
+    choose_blocks,
+    limit_text,
+)
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.paxml_to_megatron import array_path
 from checkpoint_convert.formats.array_table import ARRAYS, Array, ArrayGroup, array_dtype, chunk_shape, groups
@@ -93,6 +100,47 @@ def _plan(
 
 
 @dataclass(frozen=True)
+class MachineRates:
+    """What each machine does, in 10^6 bytes per second; several machines do not take it from each other."""
+
+    disk: float
+    """Reading and writing together."""
+    network: float
+    """What arrives from a bucket."""
+
+
+@dataclass(frozen=True)
+class PlannedTime:
+    """How long a conversion takes."""
+
+    source: str
+    """disk or bucket."""
+    nodes: int
+    minutes: float
+    limited_by: str
+    """disk, network or workers."""
+
+
+def planned_time(plans: Sequence[ArrayPlan], source: str, nodes: int, rates: MachineRates) -> PlannedTime:
+    """Return the time of all arrays, one after the other, on so many machines that share the bytes evenly.
+
+    From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives. Requests
+    and unpacking are not counted, and the join moves no bytes.
+    """
+    minutes, needed = 0.0, Counter[str]()
+    for plan in plans:
+        read, written = plan.input_bytes * plan.passes, plan.output_bytes
+        takes = {"workers": (read + written) / (plan.at_once * WORKER_BYTES_PER_S)}
+        if source == "disk":
+            takes["disk"] = (read + written) / (rates.disk * 1e6)
+        else:
+            takes.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
+        minutes += max(takes.values()) / 60 / nodes
+        needed.update(takes)  # it adds fractions, too
+    return PlannedTime(source, nodes, minutes, max(needed, key=lambda name: needed[name]))
+
+
+@dataclass(frozen=True)
 class PlanTotals:
     """All arrays together."""
 
@@ -107,45 +155,60 @@ class PlanTotals:
     bytes_to_read_once: int
     disk_mb_per_s: float
     minutes: float
-    """If the disk is the limit."""
+    """On one machine, from its disk."""
+    limited_by: str
+    """disk or workers."""
 
 
-def totals_of(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> PlanTotals:
-    written = sum(plan.output_bytes for plan in plans)
+def totals_of(plans: Sequence[ArrayPlan], rates: MachineRates) -> PlanTotals:
     read = sum(plan.input_bytes * plan.passes for plan in plans)
+    time = planned_time(plans, "disk", 1, rates)
     return PlanTotals(
         files=sum(plan.output_files for plan in plans) + 2,
-        bytes_written=written,
+        bytes_written=sum(plan.output_bytes for plan in plans),
         bytes_read=read,
         passes=read / sum(plan.input_bytes for plan in plans),
         peak_bytes=max(plan.peak_bytes for plan in plans),
         bytes_to_read_once=max(plan.bytes_to_read_once for plan in plans),
-        disk_mb_per_s=disk_mb_per_s,
-        minutes=(read + written) / (disk_mb_per_s * 1e6) / 60,
+        disk_mb_per_s=rates.disk,
+        minutes=time.minutes,
+        limited_by=time.limited_by,
     )
 
 
-def plan_as_json(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> dict[str, Any]:
-    """The totals, and ``arrays`` with a plan each."""
-    return {**asdict(totals_of(plans, disk_mb_per_s)), "arrays": [asdict(plan) for plan in plans]}
+def plan_as_json(plans: Sequence[ArrayPlan], times: Sequence[PlannedTime], rates: MachineRates) -> dict[str, Any]:
+    """Return the totals, ``arrays`` with a plan each, and ``times``."""
+    return {
+        **asdict(totals_of(plans, rates)),
+        "arrays": [asdict(plan) for plan in plans],
+        "times": [asdict(time) for time in times],
+    }
 
 
-def format_plan(plans: Sequence[ArrayPlan], disk_mb_per_s: float) -> str:
-    """A line per array, then the totals."""
+def format_plan(plans: Sequence[ArrayPlan], times: Sequence[PlannedTime], rates: MachineRates) -> str:
+    """Return a line for each array, one for the totals, and one for each of ``times``."""
     lines = [f"{'files':>7} {'output':>10} {'blocks':>7} {'of':>9} {'at once':>7} {'reads':>6} {'memory':>9}  array"]
     lines += [
         f"{plan.output_files:>7,} {_size(plan.output_bytes):>10} {plan.blocks:>7,} {_size(plan.block_bytes):>9} "
         f"{plan.at_once:>7} {plan.passes:>6.2f} {_size(plan.peak_bytes):>9}  {plan.paxml}"
         for plan in plans
     ]
-    totals = totals_of(plans, disk_mb_per_s)
+    totals = totals_of(plans, rates)
     enough = limit_text(totals.bytes_to_read_once)
     mend = f"; --memory-limit {enough} reads it once" if any(plan.passes > ONCE for plan in plans) else ""
     lines.append(
         f"{totals.files:,} files, {_size(totals.bytes_written)} to write, {_size(totals.bytes_read)} to read (input "
         f"read {totals.passes:.2f} times), {_size(totals.peak_bytes)} of memory for blocks; {totals.minutes:,.0f} "
-        f"minutes if the disk does {disk_mb_per_s:,.0f} MB/s and is the limit{mend}"
+        f"minutes with {rates.disk:,.0f} MB/s of disk and {WORKER_BYTES_PER_S / 1e6:,.0f} MB/s of each worker, limited "
+        f"by {totals.limited_by}{mend}"
     )
+    if times:
+        lines.append(f"with {rates.disk:,.0f} MB/s of disk and {rates.network:,.0f} MB/s of network for each machine:")
+    for time in times:
+        machines = "1 machine " if time.nodes == 1 else f"{time.nodes} machines"
+        lines.append(
+            f"  from {time.source:<6}  {machines:<14} {time.minutes:>8,.1f} minutes, limited by {time.limited_by}"
+        )
     return "\n".join(lines)
 
 

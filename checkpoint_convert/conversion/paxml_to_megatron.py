@@ -3,20 +3,20 @@
 Both layouts: docs/facts/reference.md f.
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from checkpoint_convert.conversion.block_choice import choose_blocks
-from checkpoint_convert.conversion.block_sources import BlockSource, open_source, require_chunks
+from checkpoint_convert.conversion.block_conversion import Job, Target
+from checkpoint_convert.conversion.block_sources import open_source
 from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.resuming.source_files import SourceFiles
-from checkpoint_convert.conversion.run_conversion import Converted, run_conversion
-from checkpoint_convert.conversion.streaming import Job, Target
+from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
+from checkpoint_convert.conversion.source_files import LocalFiles, SourceFiles
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
@@ -29,89 +29,145 @@ from checkpoint_convert.formats.array_table import (
 )
 from checkpoint_convert.formats.common_files import common_files
 from checkpoint_convert.formats.paxml_counters import counters_in, paxml_adam_step
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, absent_chunks_are_zeros, metadata_text
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
-from stage.limits.sizes import require_workers
-from stage.task_shard import TaskShard
+from stage.manifest import Source, require_intact
+from stage.shards import Shard
+from stage.sizes import require_workers
 
 NUMPY_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+MEND = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
+BENCHMARK_STEP = 4000
+"""Adam's step that the reference's converter writes, whatever it converts."""
 
 
 @dataclass(frozen=True)
-class PaxmlToMegatronConversion:
-    """The conversion of one checkpoint."""
+class PaxmlCheckpoint:
+    """A PAXML checkpoint, of whose arrays the metadata lies in a local folder."""
 
-    source: Path
-    dtype: str
-    """fp32 or bf16."""
+    folder: Path
+    files: SourceFiles
     sizes: Mapping[str, int]
     """Of each axis, position rows that are not kept included."""
-    missing_chunks_are_zeros: bool
+    adam_step: int | None
+    """None where the checkpoint has no counter of steps."""
 
-    stage = "paxml-to-megatron"
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"dtype": self.dtype, "heads": self.sizes["N"]}
+@dataclass(frozen=True)
+class ConversionOptions:
+    """How a PAXML checkpoint is converted."""
 
-    def arrays(self) -> list[str]:
-        """Weights, moments and counters."""
-        paths = (array_path(self.source, group, array, self.sizes) for group in groups("fp32") for array in ARRAYS)
-        return [*(path.name for path in paths), *counters_in(self.source)]
+    dtype: str
+    """fp32 or bf16."""
+    workers: int
+    """Blocks converted at the same time, at most."""
+    memory_limit: int
+    """Bytes of the blocks in memory."""
+    missing_chunks_are_zeros: bool = False
 
-    def jobs(self, files: SourceFiles, workers: int, memory_limit: int) -> list[Job]:
-        """One per input array. Raises InputError for a missing array or chunk, a wrong shape or dtype."""
-        return [
-            self.job(group, array, files, workers, memory_limit) for group in groups(self.dtype) for array in ARRAYS
-        ]
+    def __post_init__(self) -> None:
+        require_workers(self.workers)
 
-    def job(self, group: ArrayGroup, array: Array, files: SourceFiles, workers: int, memory_limit: int) -> Job:
-        path = array_path(self.source, group, array, self.sizes)
-        kept = array.paxml_shape(array.kept_sizes(self.sizes))
-        opened = self.opened(path, array.paxml_shape(self.sizes), kept, files, workers)
-        targets = tuple(
-            Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, self.dtype)]) for prefix in group.megatron
-        )
-        source = Side(array.paxml_groups(), opened.chunks)
-        target = Side(array.megatron_groups(), chunk_shape(array.megatron_shape(self.sizes)))
-        non_negative = group.megatron == (EXP_AVG_SQ,)
-        written = sum(target.dtype.itemsize for target in targets)
-        chosen = choose_blocks(memory_limit, workers, array.kept_sizes(self.sizes), source, target, written)
-        return Job(opened, chosen, targets, non_negative)
 
-    def opened(
-        self, path: Path, shape: Sequence[int], kept: Sequence[int], files: SourceFiles, workers: int
-    ) -> BlockSource:
-        """An array of ``shape``, of which the chunks within ``kept`` are needed."""
-        missing_are_zeros = self.missing_chunks_are_zeros and absent_chunks_are_zeros(path)
-        source = open_source(
-            path, shape, like="the weights", readers=workers, files=files, missing_are_zeros=missing_are_zeros
-        )
-        if not missing_are_zeros:
-            mend = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
-            if self.missing_chunks_are_zeros:
-                mend = "fetch it again (its fill_value says that it stands for something else than zeros)"
-            require_chunks(path, kept, mend=mend)
-        return source
+def open_paxml(source: Path) -> PaxmlCheckpoint:
+    """Open a checkpoint on a disk. Raises InputError where an array or its manifest says that it is damaged, and where
+    its counters contradict each other."""
+    if not source.is_dir():
+        raise InputError(f"{source}: no such folder")
+    require_intact(source)
+    sizes = paxml_axis_sizes(source)
+    arrays = [array_path(source, group, array, sizes).name for group, array in paxml_arrays()]
+    files = LocalFiles(source, [*arrays, *counters_in(source)])
+    return PaxmlCheckpoint(source, files, sizes, paxml_adam_step(source))
 
-    def small_files(self) -> dict[str, bytes]:
-        files = common_files(self.dtype, paxml_adam_step(self.source))
-        for group in groups(self.dtype):
-            for array in ARRAYS:
-                shape = array.megatron_shape(self.sizes)
-                for prefix in group.megatron:
-                    text = metadata_text(shape, array_dtype(prefix, self.dtype), chunk_shape(shape))
-                    files[f"{prefix}{array.megatron}/{METADATA_FILE}"] = text
-        return files
+
+def paxml_arrays() -> Iterator[tuple[ArrayGroup, Array]]:
+    """Yield the arrays of a PAXML checkpoint: weights, then both moments."""
+    return ((group, array) for group in groups("fp32") for array in ARRAYS)
 
 
 def array_path(source: Path, group: ArrayGroup, array: Array, sizes: Mapping[str, int]) -> Path:
-    """Where an array lies. PAXML writes the true number of layers into some names; the benchmark's has 96."""
+    """Return where an array lies. PAXML writes the true number of layers into some names; the benchmark's has 96."""
     path = source / (group.paxml_prefix(array, REPEATS) + array.paxml)
     if not path.exists() and array.stacked:
         return source / (group.paxml_prefix(array, sizes["L"]) + array.paxml)
     return path
+
+
+def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, options: ConversionOptions) -> Job:
+    """Plan one input array, as ``group`` of an FP32 or BF16 checkpoint names what is made of it. Raises InputError for
+    a missing array or chunk, and a wrong shape or dtype."""
+    sizes = checkpoint.sizes
+    kept = array.kept_sizes(sizes)
+    opened = open_source(
+        array_path(checkpoint.folder, group, array, sizes),
+        array.paxml_shape(kept),
+        array.paxml_shape(sizes),
+        checkpoint.files,
+        like="the weights",
+        mend=MEND,
+        absent_are_zeros=options.missing_chunks_are_zeros,
+    )
+    targets = tuple(
+        Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, options.dtype)]) for prefix in group.megatron
+    )
+    source = Side(array.paxml_groups(), opened.chunks)
+    target = Side(array.megatron_groups(), chunk_shape(array.megatron_shape(sizes)))
+    written = sum(target.dtype.itemsize for target in targets)
+    chosen = choose_blocks(options.memory_limit, options.workers, kept, source, target, written)
+    return Job(opened, chosen, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
+
+
+def convert_paxml(
+    checkpoint: PaxmlCheckpoint,
+    output: Path,
+    options: ConversionOptions,
+    *,
+    inputs: Sequence[Path] = (),
+    more_sources: Sequence[Source] = (),
+    shard: Shard | None = None,
+    force: bool = False,
+) -> Converted | None:
+    """Convert ``checkpoint`` to ``output``; None where it is there already. ``more_sources``: inputs besides it."""
+    step = checkpoint.adam_step
+    if step is None:
+        step = BENCHMARK_STEP
+        print(
+            f"{checkpoint.files.where('step')}: there is no counter of the optimizer's steps, so common.pt says "
+            f"{BENCHMARK_STEP}, as the reference's converter writes it; check that this is the checkpoint's step",
+            file=sys.stderr,
+        )
+
+    def small_files() -> dict[str, bytes]:
+        return {**common_files(options.dtype, step), **_metadata(checkpoint.sizes, options.dtype)}
+
+    conversion = Conversion(
+        stage="paxml-to-megatron",
+        options={
+            "dtype": options.dtype,
+            "heads": checkpoint.sizes["N"],
+            "missing_chunks_are_zeros": options.missing_chunks_are_zeros,
+        },
+        sources=lambda: [checkpoint.files.source(), *more_sources],
+        packages=("tensorstore", "torch"),
+        jobs=[paxml_job(checkpoint, group, array, options) for group in groups(options.dtype) for array in ARRAYS],
+        small_files=small_files,
+        facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None},
+    )
+    return run_conversion(conversion, output, inputs=inputs, shard=shard, force=force)
+
+
+def _metadata(sizes: Mapping[str, int], dtype: str) -> dict[str, bytes]:
+    """Return the output arrays' metadata by file name."""
+    found = {}
+    for group in groups(dtype):
+        for array in ARRAYS:
+            shape = array.megatron_shape(sizes)
+            for prefix in group.megatron:
+                text = metadata_text(shape, array_dtype(prefix, dtype), chunk_shape(shape))
+                found[f"{prefix}{array.megatron}/{METADATA_FILE}"] = text
+    return found
 
 
 def paxml_to_megatron(
@@ -123,19 +179,13 @@ def paxml_to_megatron(
     memory_limit: int,
     missing_chunks_are_zeros: bool = False,
     force: bool = False,
-    shard: TaskShard | None = None,
+    shard: Shard | None = None,
 ) -> Converted | None:
-    """Convert ``source`` to ``output`` (``dtype`` fp32 or bf16); None when it was already made from this source.
+    """Convert the folder ``source`` to ``output`` (``dtype`` fp32 or bf16); None where it was already made from it.
 
     ``memory_limit`` in bytes bounds the blocks in memory. ``shard``: write that share only, for a later call to join.
-
     Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
-    different work under the output's name.
+    another output under the name.
     """
-    if not source.is_dir():
-        raise InputError(f"{source}: no such folder")
-    require_workers(workers)
-    conversion = PaxmlToMegatronConversion(source, dtype, paxml_axis_sizes(source), missing_chunks_are_zeros)
-    return run_conversion(
-        conversion, source, output, workers=workers, memory_limit=memory_limit, force=force, shard=shard
-    )
+    options = ConversionOptions(dtype, workers, memory_limit, missing_chunks_are_zeros)
+    return convert_paxml(open_paxml(source), output, options, inputs=[source], force=force, shard=shard)

@@ -4,7 +4,6 @@ The values depend on the seed and the sizes alone: integers of NumPy's frozen le
 two, so that no rounding and no math library has a say.
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from checkpoint_convert.conversion.output_records import write_folder_manifest
 from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
+from stage.digest import md5_text
 from stage.errors import InputError, first_line
-from stage.limits.replacing import must_be_made
-from stage.limits.sizes import require_between
-from stage.publish import published_folder
+from stage.manifest import Recipe, versions_of
+from stage.resumable_output import resumable_output
+from stage.sizes import require_between
 
 Values = npt.NDArray[np.float32]
 
@@ -76,29 +75,20 @@ def write_random_paxml(
     layers_together: bool = True,
     force: bool = False,
 ) -> bool:
-    """Write the checkpoint; False if it is there already. Raises InputError where the folder holds something else.
-
-    ``layers_together``: chunks hold all layers, else one each.
-    """
-    started = time.monotonic()
+    """Write the checkpoint; return False if it is there already. Raises InputError where the folder holds something
+    else. ``layers_together``: chunks hold all layers, else one each."""
     require_between(seed, 0, LARGEST_SEED, "--seed")
     by_axis = sizes.by_axis()
-    options = {"seed": seed, **asdict(sizes)}
-    if not must_be_made(output, stage="random-paxml", options=options, inputs=[], force=force):
-        return False
-    with published_folder(output) as folder:
+    options = {"seed": seed, **asdict(sizes), "compress": compress, "layers_together": layers_together}
+    recipe = Recipe("random-paxml", options, [], versions_of("tensorstore"))
+    with resumable_output(output, recipe, force=force) as work:
+        if work is None:
+            return False
+        folder = work.new_path()
         _write_arrays(folder, np.random.RandomState(seed), by_axis, compress, layers_together)
         write_counters(folder, STEP, sizes.layers)
-        write_folder_manifest(
-            output,
-            folder,
-            format_list(digest_folder(folder)),
-            stage="random-paxml",
-            options=options,
-            inputs=[],
-            packages=["numpy", "tensorstore"],
-            started=started,
-        )
+        md5 = md5_text(format_list(digest_folder(folder)))
+        work.publish({output: (folder, md5)}, [], {"adam_step": STEP})
     return True
 
 

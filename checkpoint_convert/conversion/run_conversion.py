@@ -1,151 +1,137 @@
-"""Run a conversion of either direction, or one of its shards, to its end: go on where a killed one was, check, publish.
+"""Run a conversion of either direction, or a shard of one, to its end.
 
-OUTPUT.partial/                             while it is written (``resuming/unfinished.py``)
-OUTPUT/, OUTPUT.md5, OUTPUT.manifest.json   when it is finished
+The output is a resumable one (``stage/resumable_output.py``) whose pieces are the output's files: every chunk, and the
+small files beside them. OUTPUT, OUTPUT.md5 and OUTPUT.manifest.json appear when all of them are there.
 """
 
-import errno
-import hashlib
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from checkpoint_convert.conversion.block_choice import ONCE, bytes_to_read_once, limit_text
-from checkpoint_convert.conversion.output_records import already_made, sums_path
-from checkpoint_convert.conversion.resuming.journal import still_written
-from checkpoint_convert.conversion.resuming.source_files import SourceFiles
-from checkpoint_convert.conversion.resuming.unfinished import (
-    UnfinishedConversion,
-    finish_published,
-    publish,
-    unfinished,
-)
-from checkpoint_convert.conversion.streaming import Job, run_jobs
-from checkpoint_convert.conversion.workspace import FileWriter
-from checksums.md5_list import files_below, format_list
+from checkpoint_convert.conversion.block_conversion import FILES, BlockTask, Job, run_tasks, tasks_of
+from checkpoint_convert.conversion.chunk_writer import ChunkWriter, md5_of
+from checkpoint_convert.conversion.machine_memory import require_memory
+from checksums.md5_list import format_list
 from stage.digest import md5_text
 from stage.errors import InputError
-from stage.limits.replacing import require_apart
-from stage.limits.sizes import require_workers
-from stage.manifest import Record, is_current, read_manifest, record_of, require_intact, write_manifest
-from stage.publish import PARTIAL, sync_all, write_text
-from stage.task_shard import TaskShard
-
-PACKAGES = ("tensorstore", "numpy", "ml-dtypes")
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from stage.manifest import Recipe, Source, versions_of
+from stage.publish import beside
+from stage.resumable_output import ResumableOutput, resumable_output
+from stage.shards import Shard
 
 
-class Conversion(Protocol):
-    """One direction."""
+@dataclass(frozen=True)
+class Conversion:
+    """One conversion, planned: all that is known before a value is read."""
 
-    @property
-    def stage(self) -> str: ...
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """What the result depends on besides the source."""
-        ...
-
-    def arrays(self) -> Iterable[str]:
-        """Names of the input's arrays that are read."""
-        ...
-
-    def jobs(self, files: SourceFiles, workers: int, memory_limit: int) -> Sequence[Job]: ...
-
-    def small_files(self) -> Mapping[str, bytes]:
-        """By name: the arrays' metadata, and what is no array."""
-        ...
+    stage: str
+    """The command."""
+    options: Mapping[str, Any]
+    """Every option that changes a byte."""
+    sources: Callable[[], Sequence[Source]]
+    """Looks at the inputs, as they are when it is called."""
+    packages: Sequence[str]
+    """Packages that write bytes of the output."""
+    jobs: Sequence[Job]
+    small_files: Callable[[], Mapping[str, bytes]]
+    """Makes, by name, the arrays' metadata and what is no array; it is called beside the conversion."""
+    facts: Mapping[str, Any]
+    """For the manifest."""
 
 
 @dataclass(frozen=True)
 class Converted:
+    """What a conversion has made."""
+
     bytes: int
-    """Of the output, or of the shard's part of it."""
+    """Of the output, or of the shard's share of it."""
     files: int
     resumed_files: int
-    """Of an earlier, killed conversion, or of the shards that are joined."""
+    """Files that were there already, made by earlier calls or by the shards that are joined."""
+    zero_chunks: int
+    """Input chunks without a file that were taken as zeros."""
     wall_s: float
 
 
 def run_conversion(
     conversion: Conversion,
-    source: Path,
     output: Path,
     *,
-    workers: int,
-    memory_limit: int,
-    force: bool,
-    shard: TaskShard | None = None,
-    at_the_end: Callable[[], None] = lambda: None,
+    inputs: Sequence[Path] = (),
+    shard: Shard | None = None,
+    force: bool = False,
 ) -> Converted | None:
-    """Make ``output`` from ``source``; None when it is there already. ``memory_limit`` is in bytes; what
-    ``at_the_end`` raises, when all is written, ends the conversion unpublished.
+    """Make ``output``, or with ``shard`` that share of its pieces; None where it is there already.
 
-    With ``shard``: write that share's files and publish nothing; where ``output`` is what they would become, nothing is
-    written, whatever ``force`` says. Without it, what shards have written is joined, what they have not is written, and
-    all is published. Raises InputError for a source that is not whole or changes meanwhile, different work under the
-    output's name, or an output that is, holds or lies in the source.
+    ``inputs``: local files and folders that must not be overwritten. Raises InputError for a source that is damaged or
+    changes meanwhile, another output under the name, and a disk or memory that is too small.
     """
     started = time.monotonic()
-    require_workers(workers)
-    require_apart(output, [source])
-    require_intact(source)
-    stage, options = conversion.stage, conversion.options
-
-    def there_already() -> bool:
-        # A shard replaces nothing, whatever force says: one that comes after its join finds its work published.
-        anew = force and (shard is None or not is_current(output, stage=stage, options=options, inputs=[source]))
-        return already_made(source, output, stage=stage, options=options, force=anew)
-
-    finish_published(output)
-    if there_already():
-        return None
-    files = SourceFiles(source, conversion.arrays())
-    jobs = conversion.jobs(files, workers, memory_limit)
-    _warn_of_reading_twice(jobs)
-    # Wherever the source lies: no two have the same times of change, to the nanosecond, of all their files.
-    purpose = {"stage": stage, "options": dict(options), "as of": files.fingerprint()}
-    with unfinished(output, purpose, shard) as work, _full_disk_told():
-        if there_already():
-            return None  # by the one that we waited for
-        resumed = work.journal.resumed
-        for job in jobs:
-            for target in job.targets:
-                (work.files / target.name).mkdir(exist_ok=True)
+    _warn_of_reading_twice(conversion.jobs)
+    require_memory(max(job.blocks.memory_bytes for job in conversion.jobs))
+    recipe = Recipe(conversion.stage, conversion.options, conversion.sources(), versions_of(*conversion.packages))
+    made = [output, sums_path(output)]
+    with resumable_output(output, recipe, made=made, inputs=inputs, shard=shard, force=force) as work:
+        if work is None:
+            return None
+        tasks = tasks_of(conversion.jobs)
+        _require_space(tasks, work)
         if shard is not None:
-            names = run_jobs(jobs, work.files, work.journal, shard=shard)
-            files.require_unchanged()
-            at_the_end()
-            work.journal.sync()
-            return Converted(_bytes_of(work, names), len(names), resumed, time.monotonic() - started)
-        with ThreadPoolExecutor(1) as beside:  # importing PyTorch takes a second or two
-            small_files = beside.submit(conversion.small_files)
-            names = run_jobs(jobs, work.files, work.journal)
-        listing = _verified_listing(work, names, _written(work.files, small_files.result()))
-        read = _record_of_source(source)
-        files.require_unchanged()
-        at_the_end()
-        total = _write_records(conversion, read, output, work, listing, started)
-        publish(work, output)
-    return Converted(total, listing.count("\n"), resumed, time.monotonic() - started)
+            tasks = shard.of(tasks)
+        names = [name for task in tasks for name in task.names]
+        resumed = len(names) - len(work.missing(names))
+        if shard is None:
+            names += _convert_all(conversion, tasks, work)
+            _publish(conversion, output, names, work)
+        else:
+            run_tasks(tasks, work)
+        size = sum(work.done[name].bytes for name in names)
+    zeros = sum(job.source.zero_chunks for job in conversion.jobs)
+    return Converted(size, len(names), resumed, zeros, time.monotonic() - started)
 
 
-def _bytes_of(work: UnfinishedConversion, names: Iterable[str]) -> int:
-    return sum(work.journal.written[name].state.bytes for name in names)
+def sums_path(output: Path) -> Path:
+    """Return where the list of an output's MD5 sums lies."""
+    return beside(output, ".md5")
+
+
+def _convert_all(conversion: Conversion, tasks: Sequence[BlockTask], work: ResumableOutput) -> list[str]:
+    """Make all pieces; return the names of those that are small files."""
+    with ThreadPoolExecutor(1) as beside_it:  # importing PyTorch takes a second or two
+        making = beside_it.submit(conversion.small_files)
+        run_tasks(tasks, work)
+        small_files = {f"{FILES}/{name}": content for name, content in making.result().items()}
+    with ChunkWriter(work) as writer:
+        for name in work.missing(small_files):
+            content = small_files[name]
+            writer.write(name, np.frombuffer(content, np.uint8), md5_of(content))
+    return list(small_files)
+
+
+def _publish(conversion: Conversion, output: Path, names: Sequence[str], work: ResumableOutput) -> None:
+    work.reload()
+    if lost := work.missing(names):
+        raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
+    digests = {name.removeprefix(f"{FILES}/"): work.done[name].md5 for name in sorted(names, key=os.fsencode)}
+    sums = work.new_path()
+    sums.write_text(format_list(digests))
+    md5 = md5_text(format_list(digests))
+    facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
+    work.publish({output: (work.path(FILES), md5), sums_path(output): (sums, md5)}, conversion.sources(), facts)
 
 
 def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:
-    total = sum(math.prod(job.cut.sizes[axis] for axis in job.cut.target.axes) * job.cut.passes for job in jobs)
-    passes = total / sum(math.prod(job.cut.sizes[axis] for axis in job.cut.target.axes) for job in jobs)
+    items = [math.prod(job.cut.sizes[axis] for axis in job.cut.target.axes) for job in jobs]
+    passes = sum(count * job.cut.passes for count, job in zip(items, jobs, strict=True)) / sum(items)
     if passes > ONCE:
         enough = max(bytes_to_read_once(job.cut.sizes, job.cut.source, job.cut.target) for job in jobs)
         print(
@@ -155,64 +141,13 @@ def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:
         )
 
 
-@contextmanager
-def _full_disk_told() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        where = f"{error.filename}: {error.strerror}"
-        raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
-
-
-def _written(folder: Path, files: Mapping[str, bytes]) -> dict[str, str]:
-    """Write small files; gives their MD5 by name."""
-    with FileWriter(folder, lambda *_: None) as writer:
-        for name, content in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            writer.write(name, np.frombuffer(content, np.uint8))
-    return {name: hashlib.md5(content, usedforsecurity=False).hexdigest() for name, content in files.items()}
-
-
-def _verified_listing(work: UnfinishedConversion, names: Sequence[str], small_files: Mapping[str, str]) -> str:
-    """The md5sum-style list of the output: its chunks ``names`` and small files.
-
-    Every chunk is there as its journal says, whoever wrote it, and nothing else is. Raises InputError otherwise.
-    """
-    written = still_written(work.files, {name: work.journal.written[name] for name in names})
-    lost = next((name for name in names if name not in written), None)
-    if lost is not None:
-        raise InputError(f"{work.files / lost}: changed or removed after it was written; run the command again")
-    digests = {**{name: one.md5 for name, one in written.items()}, **small_files}
-    for name in files_below(work.files):
-        if name.endswith(PARTIAL):  # half of a file, of a process that was killed
-            (work.files / name).unlink()
-        elif name not in digests:
-            raise InputError(f"{work.files / name}: no file of this conversion; move it away and run the command again")
-    sync_all({(work.files / name).parent for name in digests} | {work.files})
-    return format_list(dict(sorted(digests.items(), key=lambda item: os.fsencode(item[0]))))
-
-
-def _record_of_source(source: Path) -> Record:
-    """To be made before the source is found unchanged, so that it is the record of what was read."""
-    made_by = read_manifest(source)
-    return record_of(source, str(source), made_by.outputs[0].md5 if made_by else None)
-
-
-def _write_records(
-    conversion: Conversion, read: Record, output: Path, work: UnfinishedConversion, listing: str, started: float
-) -> int:
-    """List and manifest, in the folder of the unfinished conversion; returns the bytes of the output's files."""
-    write_text(work.folder / sums_path(output).name, listing)
-    written = record_of(work.files, output.name, md5_text(listing))
-    write_manifest(
-        work.folder / output.name,
-        stage=conversion.stage,
-        options=conversion.options,
-        inputs=[read],
-        outputs=[written],
-        packages=PACKAGES,
-        started=started,
-    )
-    return written.bytes
+def _require_space(tasks: Sequence[BlockTask], work: ResumableOutput) -> None:
+    """Raise InputError where the disk has less room than the pieces that are missing need, of all shards together."""
+    needed = sum(task.bytes for task in tasks if work.missing(task.names))
+    disk = os.statvfs(work.folder)
+    free = disk.f_bavail * disk.f_frsize
+    if disk.f_blocks and needed > free:
+        raise InputError(
+            f"{work.folder}: {needed:,} bytes are still to be written, and the disk has {free:,}; make room or choose "
+            "another --output"
+        )

@@ -4,32 +4,32 @@
     tokenizer_config.json     which class reads it, and the special tokens
     sentencepiece.model       the model itself
 
-What SentencePiece leaves to the order of its vocabulary is written out: a pair of pieces is merged where the two
-together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are recognised
-where they stand in a text, as Hugging Face's tokenizers do and SentencePiece does not; and where several combining
-marks follow one character, the library normalises them as one cluster.
+SentencePiece merges by the order of its vocabulary; here the merges are written out: a pair of pieces is merged where
+the two together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are
+recognised where they stand in a text, as Hugging Face's tokenizers do and SentencePiece does not; and where several
+combining marks follow one character, the library normalises them as one cluster.
 """
 
 import base64
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from stage.errors import InputError
-from stage.limits.bounded_reading import read_bounded
+from stage.regular_files import UnfitFile, read_regular
 
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
 SPACE = "\u2581"
 LARGEST_MODEL = 1 << 28
 
 
-def write_tokenizer(model_path: Path, folder: Path) -> None:
-    """Write the files of NAMES into ``folder``.
+def tokenizer_files(model_path: Path) -> dict[str, bytes]:
+    """Return the contents of the files of NAMES.
 
     Raises InputError where the model is none, or one that cannot be written in this form.
     """
-    model = read_model(model_path)
+    content = _read(model_path)
+    model = _parsed(model_path, content)
     trainer = model.trainer_spec
     pieces = [piece.piece for piece in model.pieces]
     unknown = next((piece.piece for piece in model.pieces if piece.type == piece.UNKNOWN), None)
@@ -65,19 +65,29 @@ def write_tokenizer(model_path: Path, folder: Path) -> None:
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "attention_mask"],
     }
-    for name, value in zip(NAMES, (tokenizer, config), strict=False):
-        (folder / name).write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    shutil.copyfile(model_path, folder / NAMES[2])
+    texts = [(json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode() for value in (tokenizer, config)]
+    return dict(zip(NAMES, (*texts, content), strict=True))
 
 
 def read_model(path: Path) -> Any:
-    """The model's own description. Raises InputError where the file is no SentencePiece model of kind BPE."""
+    """Return the model's own description. Raises InputError where the file is no SentencePiece model of kind BPE."""
+    return _parsed(path, _read(path))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path, LARGEST_MODEL)
+    except UnfitFile as unfit:
+        raise InputError(f"{path}: not a SentencePiece model ({unfit})") from unfit
+
+
+def _parsed(path: Path, content: bytes) -> Any:
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto()
     try:
-        model.ParseFromString(read_bounded(path, LARGEST_MODEL))
+        model.ParseFromString(content)
     except DecodeError as error:
         raise InputError(f"{path}: not a SentencePiece model ({error})") from error
     if not model.pieces:
@@ -98,7 +108,7 @@ def read_model(path: Path) -> Any:
 
 
 def _merges(model: Any) -> list[list[str]]:
-    """Pairs of pieces by the score of what they make, the best first; of the same score, by its place."""
+    """Return pairs of pieces by the score of the piece that they make, the best first, then by its place."""
     whole = {
         piece.piece: (-piece.score, number) for number, piece in enumerate(model.pieces) if piece.type == piece.NORMAL
     }

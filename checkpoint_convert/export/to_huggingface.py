@@ -1,18 +1,13 @@
-"""To Hugging Face's GPT-2: ``config.json`` and safetensors shards that ``GPT2LMHeadModel.from_pretrained`` reads.
+"""To Hugging Face's GPT-2: ``config.json`` and safetensors files that ``GPT2LMHeadModel.from_pretrained`` reads.
 
-The model is GPT-2 with a padded vocabulary, so nothing but names and layouts changes (docs/facts/reference.md d):
-
-    gain         LayerNorm stores its gain minus one, GPT-2 the gain itself
-    transposed   GPT-2's Conv1D keeps [in, out], a linear layer [out, in]
-    qkv_*        the projection's outputs lie [head][q, k, v][dimension], in GPT-2 [q, k, v][head][dimension]
-
-BF16 weights are the FP32 ones, rounded as the converter rounds them. Each worker holds one tensor, and its copy while
-it is reordered (2.5 GB each at 175B in FP32).
+The model is GPT-2 with a padded vocabulary, so nothing but names and layouts changes (docs/facts/reference.md d): the
+table GPT2 has both. BF16 weights are the FP32 ones, rounded as the converter rounds them. Each worker holds one tensor,
+and its copy while it is reordered (2.5 GB each at 175B in FP32).
 """
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,115 +15,113 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from checkpoint_convert.export.export_files import Export, HashingFile, Made, run_export
-from checkpoint_convert.export.huggingface_tokenizer import read_model, write_tokenizer
+from checkpoint_convert.export.export_files import Export, HashingFile, run_export, tell_left_out
+from checkpoint_convert.export.huggingface_tokenizer import read_model, tokenizer_files
 from checkpoint_convert.export.safetensors_stream import TensorLayout, write_safetensors
 from checkpoint_convert.export.tensor_source import MODEL, open_tensor_source, opened_source
+from checkpoint_convert.formats.array_table import axis_groups, table_rows
 from checkpoint_convert.model_sizes.attention_heads import attention_heads
 from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
-from checkpoint_convert.model_sizes.parameters import layer_name, parameter_shapes
-from stage.digest import md5_file
+from checkpoint_convert.model_sizes.parameters import parameter_shapes, parameters
 from stage.errors import InputError
 
 STAGE = "to-huggingface"
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 INDEX = "model.safetensors.index.json"
-SHARD_BYTES = 5 * 10**9
+FILE_BYTES = 5 * 10**9
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PAD, END = 0, 1
 """Ids of the tokenizer (docs/facts/reference.md a.5): it has no token for the beginning of a text."""
 
-
-def as_it_is(tensor: Tensor, heads: int) -> Tensor:
-    return tensor
-
-
-def gain(weight: Tensor, heads: int) -> Tensor:
-    return 1 + weight
-
-
-def transposed(weight: Tensor, heads: int) -> Tensor:
-    return weight.T.contiguous()
-
-
-def qkv_weight(weight: Tensor, heads: int) -> Tensor:
-    """[(heads 3 dimension), in] -> [in, (3 heads dimension)]."""
-    rows, inputs = weight.shape
-    return weight.view(heads, 3, -1, inputs).permute(3, 1, 0, 2).reshape(inputs, rows)
-
-
-def qkv_bias(bias: Tensor, heads: int) -> Tensor:
-    """[(heads 3 dimension)] -> [(3 heads dimension)]."""
-    return bias.view(heads, 3, -1).transpose(0, 1).reshape(-1)
+# Megatron's name (array_table.py), GPT-2's and its axes: Conv1D keeps [in, out], and the outputs of the attention's
+# projection lie [q, k, v][head][dimension]. "gain": LayerNorm stores its gain minus one, GPT-2 the gain itself.
+GPT2 = """
+embedding.word_embeddings.weight                      transformer.wte.weight                    V H
+embedding.position_embeddings.weight                  transformer.wpe.weight                    P H
+encoder.final_layernorm.weight                        transformer.ln_f.weight                   H          gain
+encoder.final_layernorm.bias                          transformer.ln_f.bias                     H
+encoder.layers.input_layernorm.weight                 transformer.h.{layer}.ln_1.weight         H          gain
+encoder.layers.input_layernorm.bias                   transformer.h.{layer}.ln_1.bias           H
+encoder.layers.self_attention.query_key_value.weight  transformer.h.{layer}.attn.c_attn.weight  H (C N D)
+encoder.layers.self_attention.query_key_value.bias    transformer.h.{layer}.attn.c_attn.bias    (C N D)
+encoder.layers.self_attention.dense.weight            transformer.h.{layer}.attn.c_proj.weight  (N D) H
+encoder.layers.self_attention.dense.bias              transformer.h.{layer}.attn.c_proj.bias    H
+encoder.layers.post_attention_layernorm.weight        transformer.h.{layer}.ln_2.weight         H          gain
+encoder.layers.post_attention_layernorm.bias          transformer.h.{layer}.ln_2.bias           H
+encoder.layers.mlp.dense_h_to_4h.weight               transformer.h.{layer}.mlp.c_fc.weight     H F
+encoder.layers.mlp.dense_h_to_4h.bias                 transformer.h.{layer}.mlp.c_fc.bias       F
+encoder.layers.mlp.dense_4h_to_h.weight               transformer.h.{layer}.mlp.c_proj.weight   F H
+encoder.layers.mlp.dense_4h_to_h.bias                 transformer.h.{layer}.mlp.c_proj.bias     H
+"""
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of ours (``array_table.py``) and GPT-2's; {layer} stands for the layer's number."""
+class GPT2Tensor:
+    """A tensor of GPT-2's, and the layout of ours that it is made of."""
 
-    ours: str
-    gpt2: str
-    change: Callable[[Tensor, int], Tensor] = as_it_is
+    name: str
+    axes: str
+    our_axes: str
+    is_gain: bool
 
-    def shape(self, ours: tuple[int, ...]) -> tuple[int, ...]:
-        """In GPT-2, of a parameter that has the shape ``ours`` here."""
-        return ours[::-1] if self.change in (transposed, qkv_weight) else ours
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        return _shape(self.axes, sizes)
+
+    def of(self, ours: Tensor, sizes: Mapping[str, int]) -> Tensor:
+        """Return our parameter in GPT-2's layout."""
+        axes = [axis for group in axis_groups(self.our_axes) for axis in group]
+        order = [axes.index(axis) for group in axis_groups(self.axes) for axis in group]
+        apart = ours.reshape([sizes[axis] for axis in axes]).permute(order)
+        return 1 + ours if self.is_gain else apart.reshape(self.shape(sizes))
 
 
-PARAMETERS = (
-    Parameter("embedding.word_embeddings.weight", "transformer.wte.weight"),  # also lm_head.weight, tied
-    Parameter("embedding.position_embeddings.weight", "transformer.wpe.weight"),
-    Parameter("encoder.final_layernorm.weight", "transformer.ln_f.weight", gain),
-    Parameter("encoder.final_layernorm.bias", "transformer.ln_f.bias"),
-)
-LAYER_PARAMETERS = (
-    Parameter("encoder.layers.input_layernorm.weight", "transformer.h.{layer}.ln_1.weight", gain),
-    Parameter("encoder.layers.input_layernorm.bias", "transformer.h.{layer}.ln_1.bias"),
-    Parameter(
-        "encoder.layers.self_attention.query_key_value.weight", "transformer.h.{layer}.attn.c_attn.weight", qkv_weight
-    ),
-    Parameter("encoder.layers.self_attention.query_key_value.bias", "transformer.h.{layer}.attn.c_attn.bias", qkv_bias),
-    Parameter("encoder.layers.self_attention.dense.weight", "transformer.h.{layer}.attn.c_proj.weight", transposed),
-    Parameter("encoder.layers.self_attention.dense.bias", "transformer.h.{layer}.attn.c_proj.bias"),
-    Parameter("encoder.layers.post_attention_layernorm.weight", "transformer.h.{layer}.ln_2.weight", gain),
-    Parameter("encoder.layers.post_attention_layernorm.bias", "transformer.h.{layer}.ln_2.bias"),
-    Parameter("encoder.layers.mlp.dense_h_to_4h.weight", "transformer.h.{layer}.mlp.c_fc.weight", transposed),
-    Parameter("encoder.layers.mlp.dense_h_to_4h.bias", "transformer.h.{layer}.mlp.c_fc.bias"),
-    Parameter("encoder.layers.mlp.dense_4h_to_h.weight", "transformer.h.{layer}.mlp.c_proj.weight", transposed),
-    Parameter("encoder.layers.mlp.dense_4h_to_h.bias", "transformer.h.{layer}.mlp.c_proj.bias"),
-)
+def _shape(layout: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[axis] for axis in group) for group in axis_groups(layout))
+
+
+def gpt2_tensors(layers: int) -> dict[str, GPT2Tensor]:
+    """Return GPT-2's tensors by our names of the parameters."""
+    rows = {row[0]: row[1:] for row in table_rows(GPT2)}
+    found = {}
+    for name, array in parameters(layers).items():
+        theirs, axes, *kind = rows[array.megatron]
+        layer = name.split(".")[2] if array.stacked else ""
+        ours = array.megatron_axes.removeprefix("L ")
+        found[name] = GPT2Tensor(theirs.format(layer=layer), axes, ours, kind == ["gain"])
+    return found
 
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """One shard."""
+    """One safetensors file."""
 
     name: str
     folder: Path
     """The source."""
-    shapes: Mapping[str, tuple[int, ...]]
-    """Of our parameters in it."""
-    layers: int
-    heads: int
+    parameters: tuple[str, ...]
+    """Our names of the parameters in it."""
+    sizes: Mapping[str, int]
+    """Of each axis."""
     dtype: str
 
     @property
     def bytes(self) -> int:
-        return DTYPES[self.dtype].itemsize * sum(math.prod(shape) for shape in self.shapes.values())
+        return sum(layout.bytes for layout in self._layouts().values())
+
+    def _layouts(self) -> dict[str, TensorLayout]:
+        tensors, dtype = gpt2_tensors(self.sizes["L"]), DTYPES[self.dtype]
+        return {tensors[name].name: TensorLayout(tensors[name].shape(self.sizes), dtype) for name in self.parameters}
 
     def write(self, file: HashingFile) -> None:
-        source, rows = opened_source(self.folder), by_name(self.layers)
-        ours = {rows[name].gpt2: name for name in self.shapes}
+        source, tensors = opened_source(self.folder), gpt2_tensors(self.sizes["L"])
+        ours = {tensors[name].name: name for name in self.parameters}
 
         def read(gpt2: str) -> Tensor:
-            name = ours[gpt2]
-            weight = rows[name].change(source.read(f"{MODEL}/{name}", self.shapes[name]), self.heads)
-            return weight.to(DTYPES[self.dtype])
+            tensor = tensors[ours[gpt2]]
+            weight = source.read(f"{MODEL}/{ours[gpt2]}", _shape(tensor.our_axes, self.sizes))
+            return tensor.of(weight, self.sizes).to(DTYPES[self.dtype])
 
-        layouts = {
-            gpt2: TensorLayout(rows[name].shape(self.shapes[name]), DTYPES[self.dtype]) for gpt2, name in ours.items()
-        }
-        write_safetensors(file, layouts, {"format": "pt"}, read)  # without it transformers refuses the file
+        write_safetensors(file, self._layouts(), {"format": "pt"}, read)  # without it transformers refuses the file
 
 
 def to_huggingface(
@@ -138,40 +131,45 @@ def to_huggingface(
     heads: int | None,
     dtype: str = "fp32",
     tokenizer: Path | None = None,
-    shard_bytes: int = SHARD_BYTES,
+    file_bytes: int = FILE_BYTES,
     workers: int = 1,
     force: bool = False,
 ) -> int | None:
-    """Export a Megatron zarr checkpoint or a run's own; returns the bytes written, None if they are there already.
+    """Export a Megatron zarr checkpoint or a run's own; return the bytes written, None if they are there already.
 
-    ``heads`` is needed where nothing near the checkpoint tells it (:func:`attention_heads`); ``dtype`` is fp32 or bf16;
-    ``tokenizer`` a SentencePiece model. Raises InputError for a source that is incomplete or damaged, a full disk, a
-    tokenizer that has more pieces than the model has rows, and for other work under the output's name.
+    ``heads`` is needed where nothing beside the checkpoint tells it (:func:`attention_heads`); ``dtype`` is fp32 or
+    bf16; ``tokenizer`` a SentencePiece model. Raises InputError for a source that is incomplete or damaged, a tokenizer
+    that has more pieces than the model has rows, and for other work under the output's name.
     """
     source = open_tensor_source(folder)
     opened_source.cache_clear()
     sizes = parameter_axis_sizes(folder, source.shapes(MODEL))
-    options: dict[str, Any] = {"heads": attention_heads(folder, sizes["H"], heads), "dtype": dtype}
+    heads = attention_heads(folder, sizes["H"], heads)
+    sizes = {**sizes, "C": 3, "N": heads, "D": sizes["H"] // heads}
+    tell_left_out(source)
     if tokenizer is not None:
         require_pieces(tokenizer, sizes["V"])
-        options["tokenizer"] = md5_file(tokenizer)
-    shapes = parameter_shapes(sizes)
-    parts = list(shards(shapes, shard_bytes, DTYPES[dtype].itemsize))
+    tensors = gpt2_tensors(sizes["L"])
+    parts = list(file_parts(parameter_shapes(sizes), file_bytes, DTYPES[dtype].itemsize))
     files = [
-        WeightsFile(name, folder, {key: shapes[key] for key in keys}, sizes["L"], options["heads"], dtype)
-        for name, keys in zip(shard_names(len(parts)), parts, strict=True)
+        WeightsFile(name, folder, tuple(names), sizes, dtype)
+        for name, names in zip(file_names(len(parts)), parts, strict=True)
     ]
 
-    def write_small_files(partial: Path, made: Mapping[str, Made]) -> None:
-        write_json(partial / CONFIG, gpt2_config(sizes, options["heads"], dtype))
-        write_json(partial / GENERATION_CONFIG, generation_config(sizes))
+    def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
+        contents = {
+            CONFIG: json_bytes(gpt2_config(sizes, dtype)),
+            GENERATION_CONFIG: json_bytes(generation_config(sizes)),
+        }
         if len(files) > 1:
-            write_json(partial / INDEX, _index(files, sizes["L"]))
-        if tokenizer is not None:
-            write_tokenizer(tokenizer, partial)
+            weight_map = {tensors[name].name: file.name for file in files for name in file.parameters}
+            total = {"total_size": sum(file.bytes for file in files)}
+            contents[INDEX] = json_bytes({"metadata": total, "weight_map": dict(sorted(weight_map.items()))})
+        return {**contents, **(tokenizer_files(tokenizer) if tokenizer is not None else {})}
 
-    export = Export(STAGE, options, folder, output, ("tensorstore", "torch"))
-    return run_export(export, files, write_small_files, workers=workers, force=force)
+    options = {"heads": heads, "dtype": dtype, "file_bytes": file_bytes}
+    inputs = [folder, *([tokenizer] if tokenizer is not None else [])]
+    return run_export(Export(STAGE, options, inputs, (), output), files, small_files, workers=workers, force=force)
 
 
 def require_pieces(tokenizer: Path, rows: int) -> None:
@@ -185,23 +183,28 @@ def require_pieces(tokenizer: Path, rows: int) -> None:
         )
 
 
-def shard_names(count: int) -> list[str]:
+def file_names(count: int) -> list[str]:
     if count == 1:
         return ["model.safetensors"]
     return [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
 
 
-def _index(files: Sequence[WeightsFile], layers: int) -> dict[str, Any]:
-    rows = by_name(layers)
-    weight_map = {rows[name].gpt2: file.name for file in files for name in file.shapes}
-    return {
-        "metadata": {"total_size": sum(file.bytes for file in files)},
-        "weight_map": dict(sorted(weight_map.items())),
-    }
+def file_parts(shapes: Mapping[str, tuple[int, ...]], file_bytes: int, itemsize: int) -> Iterator[list[str]]:
+    """Cut the names, in their order, so that a file's tensors take ``file_bytes`` at most, or are one larger tensor."""
+    names: list[str] = []
+    filled = 0
+    for name, shape in shapes.items():
+        size = itemsize * math.prod(shape)
+        if names and filled + size > file_bytes:
+            yield names
+            names, filled = [], 0
+        names.append(name)
+        filled += size
+    yield names
 
 
-def gpt2_config(sizes: Mapping[str, int], heads: int, dtype: str) -> dict[str, Any]:
-    """What makes GPT-2 of transformers compute what ``model/gpt3.py`` does.
+def gpt2_config(sizes: Mapping[str, int], dtype: str) -> dict[str, Any]:
+    """Return the settings with which GPT-2 of transformers computes what ``model/gpt3.py`` does.
 
     ``gelu_new`` is the tanh approximation with the whole sqrt(2/pi).
     """
@@ -209,7 +212,7 @@ def gpt2_config(sizes: Mapping[str, int], heads: int, dtype: str) -> dict[str, A
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
         "n_layer": sizes["L"],
-        "n_head": heads,
+        "n_head": sizes["N"],
         "n_embd": sizes["H"],
         "n_inner": sizes["F"],
         "n_positions": sizes["P"],
@@ -230,32 +233,9 @@ def gpt2_config(sizes: Mapping[str, int], heads: int, dtype: str) -> dict[str, A
 
 
 def generation_config(sizes: Mapping[str, int]) -> dict[str, Any]:
-    """The likeliest token each time, until the text ends or the positions do."""
+    """Return settings that take the likeliest token each time, until the text ends or the positions do."""
     return {"do_sample": False, "max_length": sizes["P"], "pad_token_id": PAD, "eos_token_id": END}
 
 
-def by_name(layers: int) -> dict[str, Parameter]:
-    """The table by our names, each layer's rows filled in."""
-    rows = {row.ours: row for row in PARAMETERS}
-    for layer in range(layers):
-        for row in LAYER_PARAMETERS:
-            rows[layer_name(row.ours, layer)] = Parameter(row.ours, row.gpt2.format(layer=layer), row.change)
-    return rows
-
-
-def shards(shapes: Mapping[str, tuple[int, ...]], shard_bytes: int, itemsize: int) -> Iterator[list[str]]:
-    """Names in their order, cut so that a shard's tensors take ``shard_bytes`` at most, or are a single larger one."""
-    names: list[str] = []
-    filled = 0
-    for name, shape in shapes.items():
-        size = itemsize * math.prod(shape)
-        if names and filled + size > shard_bytes:
-            yield names
-            names, filled = [], 0
-        names.append(name)
-        filled += size
-    yield names
-
-
-def write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+def json_bytes(value: object) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()

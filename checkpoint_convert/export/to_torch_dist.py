@@ -1,7 +1,15 @@
-"""To Megatron-Core's ``torch_dist``, for runs that start with ``--load OUTPUT`` (formats/torch_files/torch_dist.py).
+"""To Megatron-Core's ``torch_dist``, for runs that start with ``--load OUTPUT``.
 
-Weights and Adam's moments, of a converted checkpoint or a run's own. The FP32 weights are found under the names of the
-plain and of the distributed optimizer; with ``--dtype fp32`` they are the weights, too: the same bytes, three names.
+    OUTPUT/latest_checkpointed_iteration.txt    the iteration
+    OUTPUT/iter_0004000/metadata.json           {"sharded_backend": "torch_dist", …}
+    OUTPUT/iter_0004000/.metadata, *.distcp     the tensors; all layers of a parameter are one array [L, …]
+    OUTPUT/iter_0004000/common.pt               iteration and Adam's step
+
+Weights have the names of the table CORE, Adam's moments have them behind ``optimizer.state.exp_avg.`` and the like. The
+FP32 weights are found under the names of the plain optimizer (``optimizer.state.fp32_param.``) and of the distributed
+one (``fully_reshardable``, ``optimizer.state.param.``); with ``--dtype fp32`` they are the weights, too: the same
+bytes, three names. The names are those of Megatron-Core 0.16 (core/models/gpt, core/optimizer,
+training/checkpointing.py); the attention's rows lie [head][q, k, v][dimension] there as they do here.
 
 A file holds as many layers of an array as fit into 256 MB, or one. Memory: twice a layer of the largest array (2.4 GB
 at 175B) for each worker.
@@ -9,6 +17,7 @@ at 175B) for each worker.
 
 import json
 import math
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,39 +26,68 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from checkpoint_convert.export.dcp_shards import (
-    Shard,
-    StoredObject,
+from checkpoint_convert.export.dcp_writer import (
     StoredTensor,
+    TensorBox,
+    dcp_file_name,
+    dcp_metadata,
     save_object,
-    save_shard,
-    shard_file,
-    write_metadata,
+    save_tensor,
 )
-from checkpoint_convert.export.export_files import Export, ExportFile, HashingFile, Made, run_export
-from checkpoint_convert.export.tensor_source import MODEL, MOMENTS, TensorSource, open_tensor_source, opened_source
-from checkpoint_convert.formats.array_table import ARRAYS, Array
+from checkpoint_convert.export.export_files import Export, ExportFile, HashingFile, run_export, tell_left_out
+from checkpoint_convert.export.tensor_source import (
+    MODEL,
+    MOMENTS,
+    TensorSource,
+    open_tensor_source,
+    opened_source,
+    told_steps,
+)
+from checkpoint_convert.formats.array_table import ARRAYS, Array, table_rows
 from checkpoint_convert.formats.boxes import Box, divided, shape_of, whole_box
-from checkpoint_convert.formats.common_files import PARAM_GROUP
-from checkpoint_convert.formats.torch_files.torch_dist import (
-    BACKEND,
-    COMMON,
-    CONFIG,
-    DECODER_LAYERS,
-    EXP_AVG,
-    EXP_AVG_SQ,
-    MASTERS,
-    TRACKER,
-    core_name,
-)
+from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
 from checkpoint_convert.model_sizes.parameters import layer_name, parameter_shapes
+from checksums.common_file import PARAM_GROUP
 
 STAGE = "to-torch-dist"
+CONFIG, COMMON, TRACKER = "metadata.json", "common.pt", "latest_checkpointed_iteration.txt"
+EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
+MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")
 LARGEST_FILE_BYTES = 1 << 28
-"""Of the layers of an array that are written together."""
+"""Bytes of the layers of an array that are written together."""
+
+# Megatron's name (array_table.py) and Megatron-Core's
+CORE = dict(
+    table_rows("""
+embedding.word_embeddings.weight                      embedding.word_embeddings.weight
+embedding.position_embeddings.weight                  embedding.position_embeddings.weight
+encoder.final_layernorm.weight                        decoder.final_layernorm.weight
+encoder.final_layernorm.bias                          decoder.final_layernorm.bias
+encoder.layers.input_layernorm.weight                 decoder.layers.self_attention.linear_qkv.layer_norm_weight
+encoder.layers.input_layernorm.bias                   decoder.layers.self_attention.linear_qkv.layer_norm_bias
+encoder.layers.post_attention_layernorm.weight        decoder.layers.mlp.linear_fc1.layer_norm_weight
+encoder.layers.post_attention_layernorm.bias          decoder.layers.mlp.linear_fc1.layer_norm_bias
+encoder.layers.self_attention.query_key_value.weight  decoder.layers.self_attention.linear_qkv.weight
+encoder.layers.self_attention.query_key_value.bias    decoder.layers.self_attention.linear_qkv.bias
+encoder.layers.self_attention.dense.weight            decoder.layers.self_attention.linear_proj.weight
+encoder.layers.self_attention.dense.bias              decoder.layers.self_attention.linear_proj.bias
+encoder.layers.mlp.dense_h_to_4h.weight               decoder.layers.mlp.linear_fc1.weight
+encoder.layers.mlp.dense_h_to_4h.bias                 decoder.layers.mlp.linear_fc1.bias
+encoder.layers.mlp.dense_4h_to_h.weight               decoder.layers.mlp.linear_fc2.weight
+encoder.layers.mlp.dense_4h_to_h.bias                 decoder.layers.mlp.linear_fc2.bias
+""")
+)
+MODULES_WITH_STATE = (
+    "self_attention.linear_qkv",
+    "self_attention.linear_proj",
+    "self_attention.core_attention",
+    "mlp.linear_fc1",
+    "mlp.linear_fc2",
+)
+"""Modules of a layer that ask for an ``_extra_state``, which without FP8 is empty."""
 BACKENDS = {
-    "sharded_backend": BACKEND,
+    "sharded_backend": "torch_dist",
     "sharded_backend_version": 1,
     "common_backend": "torch",
     "common_backend_version": 1,
@@ -60,46 +98,38 @@ CONTENT = {
     "singleton_local_shards": False,
     "chained_optim_avoid_prefix": True,
 }
-"""How Megatron-Core is to look for what the optimizer keeps (training/checkpointing.py)."""
-MODULES_WITH_STATE = (
-    "self_attention.linear_qkv",
-    "self_attention.linear_proj",
-    "self_attention.core_attention",
-    "mlp.linear_fc1",
-    "mlp.linear_fc2",
-)
-"""Modules of a layer that ask for an ``_extra_state``, which without FP8 is empty."""
+"""Says how Megatron-Core is to look for the optimizer's state (training/checkpointing.py)."""
 
 
 @dataclass(frozen=True)
 class LayersFile:
-    """A shard: some layers of an array, or all of it."""
+    """The file of some layers of an array, or of all of it."""
 
     folder: Path
     """The source."""
     inner: str
     """Folder below the output."""
-    shard: Shard
+    box: TensorBox
     group: str
     """model, exp_avg or exp_avg_sq."""
     array: Array
 
     @property
     def name(self) -> str:
-        return f"{self.inner}/{self.shard.file}"
+        return f"{self.inner}/{self.box.file}"
 
     @property
     def bytes(self) -> int:
-        return self.shard.bytes
+        return self.box.bytes
 
     def write(self, file: HashingFile) -> None:
-        values = _read(opened_source(self.folder), self.group, self.array, self.shard.box)
-        save_shard(values.to(self.shard.tensors[0].dtype), file)
+        values = _read(opened_source(self.folder), self.group, self.array, self.box.box)
+        save_tensor(values.to(self.box.tensors[0].dtype), file)
 
 
 @dataclass(frozen=True)
 class EmptyObjectFile:
-    """What modules without a state of their own are given."""
+    """The file that modules without a state of their own share."""
 
     name: str
     bytes: int = 1000
@@ -109,52 +139,60 @@ class EmptyObjectFile:
 
 
 def to_torch_dist(
-    folder: Path, output: Path, *, dtype: str = "bf16", workers: int = 1, force: bool = False
+    folder: Path,
+    output: Path,
+    *,
+    dtype: str = "bf16",
+    step: int | None = None,
+    workers: int = 1,
+    force: bool = False,
 ) -> int | None:
-    """Export a Megatron zarr checkpoint or a run's own; returns the bytes written, None if they are there already.
+    """Export a Megatron zarr checkpoint or a run's own; return the bytes written, None if they are there already.
 
-    ``dtype`` of the weights is fp32 or bf16. Raises InputError for a source that is incomplete or damaged, a full disk,
-    and for other work under the output's name.
+    ``dtype`` of the weights is fp32 or bf16; ``step`` is Adam's, where the checkpoint's files do not tell it. Raises
+    InputError for a source that is incomplete or damaged, and for other work under the output's name.
     """
     source = open_tensor_source(folder)
     opened_source.cache_clear()
+    iteration, step = told_steps(source, step)
     sizes: Mapping[str, int] = {}
     for group in (MODEL, *MOMENTS):
         sizes = parameter_axis_sizes(folder, source.shapes(group))
-    iteration = source.iteration()
+    tell_left_out(source)
     inner = f"iter_{iteration:07d}"
-    shards = list(_shards(parameter_shapes(sizes), sizes["L"], dtype))
-    empty = shard_file(len(shards))
-    files: list[ExportFile] = [LayersFile(folder, inner, *shard) for shard in shards]
-    files.append(EmptyObjectFile(f"{inner}/{empty}"))
+    layers = list(_layers_files(folder, inner, sizes, dtype))
+    empty = dcp_file_name(len(layers))
 
-    def write_small_files(partial: Path, made: Mapping[str, Made]) -> None:
-        below = {Path(name).name: file for name, file in made.items()}
-        objects = [StoredObject(name, empty) for name in _empty_states(sizes["L"])]
-        write_metadata(partial / inner, [shard for shard, *_ in shards], below, objects)
-        (partial / inner / CONFIG).write_text(json.dumps(BACKENDS))
-        torch.save(_common(iteration), partial / inner / COMMON)
-        (partial / TRACKER).write_text(f"{iteration}\n")
+    def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
+        bytes_of = {Path(name).name: size for name, size in written.items()}
+        index = dcp_metadata([file.box for file in layers], bytes_of, dict.fromkeys(_empty_states(sizes["L"]), empty))
+        return {
+            f"{inner}/{METADATA}": index,
+            f"{inner}/{CONFIG}": json.dumps(BACKENDS).encode(),
+            f"{inner}/{COMMON}": _common(iteration, step),
+            TRACKER: f"{iteration}\n".encode(),
+        }
 
-    export = Export(STAGE, {"dtype": dtype}, folder, output, ("tensorstore", "torch"))
-    return run_export(export, files, write_small_files, workers=workers, force=force)
+    files: list[ExportFile] = [*layers, EmptyObjectFile(f"{inner}/{empty}")]
+    options = {"dtype": dtype, "iteration": iteration, "step": step}
+    export = Export(STAGE, options, [folder], ["torch"], output)
+    return run_export(export, files, small_files, workers=workers, force=force)
 
 
-def _shards(shapes: Mapping[str, tuple[int, ...]], layers: int, dtype: str) -> Iterator[tuple[Shard, str, Array]]:
-    """Every shard, the group it is read from, and its array."""
-    number = 0
-    for group, prefixes, stored_as in _kinds(dtype):
+def _layers_files(folder: Path, inner: str, sizes: Mapping[str, int], dtype: str) -> Iterator[LayersFile]:
+    number, shapes = 0, parameter_shapes(sizes)
+    for group, prefixes, stored_as in _groups(dtype):
         for array in ARRAYS:
             shape = shapes[layer_name(array.megatron, 0)] if array.stacked else shapes[array.megatron]
-            whole = (layers, *shape) if array.stacked else shape
-            tensors = tuple(StoredTensor(prefix + core_name(array), whole, stored_as) for prefix in prefixes)
+            whole = (sizes["L"], *shape) if array.stacked else shape
+            tensors = tuple(StoredTensor(prefix + CORE[array.megatron], whole, stored_as) for prefix in prefixes)
             for box in _boxes(whole, array.stacked, stored_as.itemsize):
-                yield Shard(shard_file(number), box, tensors), group, array
+                yield LayersFile(folder, inner, TensorBox(dcp_file_name(number), box, tensors), group, array)
                 number += 1
 
 
-def _kinds(dtype: str) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
-    """What is read, under which prefixes it is found, and as what it is stored."""
+def _groups(dtype: str) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
+    """Return each group that is read, the prefixes under which it is found, and the dtype that it is stored as."""
     weights: list[tuple[str, tuple[str, ...], torch.dtype]] = [(MODEL, ("", *MASTERS), torch.float32)]
     if dtype == "bf16":
         weights = [(MODEL, ("",), torch.bfloat16), (MODEL, MASTERS, torch.float32)]
@@ -162,7 +200,7 @@ def _kinds(dtype: str) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
 
 
 def _boxes(shape: tuple[int, ...], stacked: bool, itemsize: int) -> Iterator[Box]:
-    """As many layers together as a file may hold; what no layer owns is one."""
+    """Yield as many layers together as a file may hold; an array that no layer owns is one box."""
     if not stacked:
         yield whole_box(shape)
         return
@@ -180,22 +218,26 @@ def _read(source: TensorSource, group: str, array: Array, box: Box) -> Tensor:
 
 
 def _empty_states(layers: int) -> list[str]:
-    """Names of the objects that say nothing, as ShardedObject makes them of its key and its place among several."""
+    """Return the names of the empty objects, as ShardedObject makes them of its key and its place among several."""
     of_layers = [
-        f"{DECODER_LAYERS}{module}._extra_state/shard_{layer}_{layers}"
+        f"decoder.layers.{module}._extra_state/shard_{layer}_{layers}"
         for module in MODULES_WITH_STATE
         for layer in range(layers)
     ]
     return [*of_layers, "decoder.final_layernorm._extra_state/shard_0_1"]
 
 
-def _common(iteration: int) -> dict[str, Any]:
-    """What is no tensor. Megatron keeps its command line there, too, and there is none of it."""
-    group = {**PARAM_GROUP, "step": iteration, "is_expert_parallel": False, "is_decoupled_lr": False}
+def _common(iteration: int, step: int) -> bytes:
+    """Return the content of common.pt. Megatron keeps its command line there, too, and there is none of it."""
+    group = {**PARAM_GROUP, "step": step, "is_expert_parallel": False, "is_decoupled_lr": False}
     optimizer = {"optimizer": {"param_groups": [group]}, "param_state_sharding_type": "fully_reshardable"}
-    return {
+    content: dict[str, Any] = {
         "checkpoint_version": 3.0,
         "iteration": iteration,
         "optimizer": optimizer,
         "content_metadata": dict(CONTENT),
     }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / COMMON  # PyTorch writes the file's name into the archive
+        torch.save(content, path)
+        return path.read_bytes()

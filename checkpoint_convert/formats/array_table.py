@@ -1,21 +1,56 @@
-"""One table of the checkpoint's arrays: both names, both layouts (docs/facts/reference.md f.1, f.2).
+"""One table of a model's arrays: both names, both layouts (docs/facts/reference.md f.1, f.2).
 
 A layout is a string of axes; axes in parentheses are merged into one, the first being the slowest:
 
     L layer  C query, key, value  N attention head  D head dimension  H hidden  F feed-forward  V vocabulary
     P position (the model keeps the first 2,048 rows of PAXML's table)
 
-So ``L C H N D -> L (N C D) H`` is the attention input weight: PAXML stores [96, 3, 12288, 96, 128], Megatron
-[96, 36864, 12288] with query, key and value interleaved per head. LayerNorm gains are stored minus one on both sides.
+So the attention input weight is ``L C H N D`` in PAXML, [96, 3, 12288, 96, 128], and ``L (N C D) H`` in Megatron,
+[96, 36864, 12288], with query, key and value interleaved per head. LayerNorm gains are stored minus one on both sides.
+
+Another model's arrays are another table like GPT3.
 """
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 KEPT_POSITIONS = 2048
-BLOCK = "transformer.repeat.sub.x_layers_0."
 LAYERS = "encoder.layers."
-"""How Megatron's names of stacked arrays begin."""
+"""Beginning of Megatron's names of stacked arrays."""
+X = "transformer.repeat.sub.x_layers_0."
+"""Beginning of PAXML's names of stacked arrays."""
+
+# Megatron's name, after the group's prefix "language_model."    PAXML's name, after "params.lm."
+GPT3 = f"""
+embedding.word_embeddings.weight                      V H          softmax.logits_ffn.linear.w       H V
+embedding.position_embeddings.weight                  P H          position_emb.emb_var              P H
+encoder.final_layernorm.weight                        H            final_ln.scale                    H
+encoder.final_layernorm.bias                          H            final_ln.bias                     H
+encoder.layers.input_layernorm.weight                 L H          {X}layer_norm.scale               L H
+encoder.layers.input_layernorm.bias                   L H          {X}layer_norm.bias                L H
+encoder.layers.post_attention_layernorm.weight        L H          {X}ff_layer.layer_norm.scale      L H
+encoder.layers.post_attention_layernorm.bias          L H          {X}ff_layer.layer_norm.bias       L H
+encoder.layers.self_attention.query_key_value.weight  L (N C D) H  {X}self_attention.combined_qkv.w  L C H N D
+encoder.layers.self_attention.query_key_value.bias    L (N C D)    {X}self_attention.combined_qkv.b  L C N D
+encoder.layers.self_attention.dense.weight            L H (N D)    {X}self_attention.post.w          L H N D
+encoder.layers.self_attention.dense.bias              L H          {X}self_attention.post.b          L H
+encoder.layers.mlp.dense_h_to_4h.weight               L F H        {X}ff_layer.ffn_layer1.linear.w   L H F
+encoder.layers.mlp.dense_h_to_4h.bias                 L F          {X}ff_layer.ffn_layer1.bias.b     L F
+encoder.layers.mlp.dense_4h_to_h.weight               L H F        {X}ff_layer.ffn_layer2.linear.w   L F H
+encoder.layers.mlp.dense_4h_to_h.bias                 L H          {X}ff_layer.ffn_layer2.bias.b     L H
+"""
+
+
+def table_rows(table: str) -> list[list[str]]:
+    """Return the cells of a table of text, whose columns are two spaces or more apart."""
+    return [re.split("  +", line) for line in table.strip().splitlines()]
+
+
+def axis_groups(layout: str) -> tuple[tuple[str, ...], ...]:
+    """Return the axes that make up each axis of a layout: 'L (N C D) H' -> ((L), (N, C, D), (H))."""
+    return tuple(tuple(group.strip("()").split()) for group in re.findall(r"\([^)]*\)|\S+", layout))
 
 
 @dataclass(frozen=True)
@@ -24,10 +59,10 @@ class Array:
 
     megatron: str
     """Name after the group's prefix ``language_model.``."""
+    megatron_axes: str
     paxml: str
     """Name after ``params.lm.``."""
     paxml_axes: str
-    megatron_axes: str
 
     @property
     def stacked(self) -> bool:
@@ -37,74 +72,34 @@ class Array:
         return tuple(sizes[axis] for axis in self.paxml_axes.split())
 
     def megatron_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Shape with merged axes; position rows beyond those kept are gone."""
-        shape = []
-        for axes in self.megatron_groups():
-            size = 1
-            for axis in axes:
-                size *= min(sizes[axis], KEPT_POSITIONS) if axis == "P" else sizes[axis]
-            shape.append(size)
-        return tuple(shape)
+        """Return the shape with merged axes; position rows beyond those kept are gone."""
+        kept = self.kept_sizes(sizes)
+        return tuple(math.prod(kept[axis] for axis in axes) for axes in self.megatron_groups())
 
     def kept_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Sizes without the position rows that the model does not use."""
+        """Return the sizes without the position rows that the model does not use."""
         return {**sizes, "P": min(sizes["P"], KEPT_POSITIONS)}
 
     def paxml_groups(self) -> tuple[tuple[str, ...], ...]:
-        """No PAXML axis is merged of several."""
-        return tuple((axis,) for axis in self.paxml_axes.split())
+        """Return each PAXML axis alone: none is merged of several."""
+        return axis_groups(self.paxml_axes)
 
     def megatron_groups(self) -> tuple[tuple[str, ...], ...]:
-        """The PAXML axes that make up each Megatron axis: 'L (N C D) H' -> ((L), (N, C, D), (H))."""
-        groups: list[list[str]] = []
-        merging = False
-        for word in self.megatron_axes.split():
-            if merging:
-                groups[-1].append(word.strip("()"))
-            else:
-                groups.append([word.strip("()")])
-            merging = (merging or word.startswith("(")) and not word.endswith(")")
-        return tuple(map(tuple, groups))
+        """Return the PAXML axes that make up each Megatron axis."""
+        return axis_groups(self.megatron_axes)
 
     def permutation(self) -> list[int]:
-        """PAXML axis at each place once the axes stand in Megatron's order, before merging."""
+        """Return the PAXML axis at each place once the axes stand in Megatron's order, before merging."""
         source = self.paxml_axes.split()
         return [source.index(axis) for group in self.megatron_groups() for axis in group]
 
 
-ARRAYS = (
-    Array("embedding.word_embeddings.weight", "softmax.logits_ffn.linear.w", "H V", "V H"),
-    Array("embedding.position_embeddings.weight", "position_emb.emb_var", "P H", "P H"),
-    Array("encoder.final_layernorm.weight", "final_ln.scale", "H", "H"),
-    Array("encoder.final_layernorm.bias", "final_ln.bias", "H", "H"),
-    Array("encoder.layers.input_layernorm.weight", BLOCK + "layer_norm.scale", "L H", "L H"),
-    Array("encoder.layers.input_layernorm.bias", BLOCK + "layer_norm.bias", "L H", "L H"),
-    Array("encoder.layers.post_attention_layernorm.weight", BLOCK + "ff_layer.layer_norm.scale", "L H", "L H"),
-    Array("encoder.layers.post_attention_layernorm.bias", BLOCK + "ff_layer.layer_norm.bias", "L H", "L H"),
-    Array(
-        "encoder.layers.self_attention.query_key_value.weight",
-        BLOCK + "self_attention.combined_qkv.w",
-        "L C H N D",
-        "L (N C D) H",
-    ),
-    Array(
-        "encoder.layers.self_attention.query_key_value.bias",
-        BLOCK + "self_attention.combined_qkv.b",
-        "L C N D",
-        "L (N C D)",
-    ),
-    Array("encoder.layers.self_attention.dense.weight", BLOCK + "self_attention.post.w", "L H N D", "L H (N D)"),
-    Array("encoder.layers.self_attention.dense.bias", BLOCK + "self_attention.post.b", "L H", "L H"),
-    Array("encoder.layers.mlp.dense_h_to_4h.weight", BLOCK + "ff_layer.ffn_layer1.linear.w", "L H F", "L F H"),
-    Array("encoder.layers.mlp.dense_h_to_4h.bias", BLOCK + "ff_layer.ffn_layer1.bias.b", "L F", "L F"),
-    Array("encoder.layers.mlp.dense_4h_to_h.weight", BLOCK + "ff_layer.ffn_layer2.linear.w", "L F H", "L H F"),
-    Array("encoder.layers.mlp.dense_4h_to_h.bias", BLOCK + "ff_layer.ffn_layer2.bias.b", "L H", "L H"),
-)
+ARRAYS = tuple(Array(*row) for row in table_rows(GPT3))
 
 
 @dataclass(frozen=True)
 class ArrayGroup:
-    """What is stored of every array: the weight itself or one of Adam's moments."""
+    """The arrays of one kind: the weights themselves, or one of Adam's moments."""
 
     megatron: tuple[str, ...]
     """Prefixes of the arrays written from it; the weights are written twice in a BF16 checkpoint."""
@@ -125,7 +120,7 @@ REPEATS = 96
 
 
 def groups(dtype: str) -> tuple[ArrayGroup, ...]:
-    """The groups of an ``fp32`` checkpoint, or of a ``bf16`` one, which adds the FP32 master weights."""
+    """Return the groups of an ``fp32`` checkpoint, or of a ``bf16`` one, which adds the FP32 master weights."""
     weights = (WEIGHTS, MASTER_WEIGHTS) if dtype == "bf16" else (WEIGHTS,)
     return (
         ArrayGroup(weights, "mdl_vars.", "mdl_vars."),
@@ -135,13 +130,16 @@ def groups(dtype: str) -> tuple[ArrayGroup, ...]:
 
 
 def array_dtype(prefix: str, dtype: str) -> str:
-    """``bfloat16`` for the weights of a ``bf16`` checkpoint, else ``float32``."""
+    """Return ``bfloat16`` for the weights of a ``bf16`` checkpoint, else ``float32``."""
     return "bfloat16" if dtype == "bf16" and prefix == WEIGHTS else "float32"
 
 
 def chunk_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The reference converter's rule (docs/facts/reference.md f.1): eighths of the first two axes, or one layer and
-    eighths of the next two; an axis that 8 does not divide stays whole."""
+    """Return the chunks of the reference's converter (docs/facts/reference.md f.1).
+
+    It takes eighths of the first two axes, or one layer and eighths of the next two; an axis that 8 does not divide
+    stays whole.
+    """
     chunks = list(shape)
     first_divided = 0
     if shape[0] <= 200:

@@ -10,7 +10,7 @@ Box = tuple[slice, ...]
 
 
 class ChunkPart(NamedTuple):
-    """What a box and one chunk of a grid have in common."""
+    """The part that a box and one chunk of a grid have in common."""
 
     numbers: tuple[int, ...]
     """The chunk's number along each axis."""
@@ -33,20 +33,22 @@ def whole_box(shape: Sequence[int]) -> Box:
 
 
 def relative(box: Box, to: Box) -> Box:
-    """The same place counted from the first value of ``to``: (4:6) within (3:9) is (1:3)."""
+    """Return the same place counted from the first value of ``to``: (4:6) within (3:9) is (1:3)."""
     return tuple(
         slice(part.start - origin.start, part.stop - origin.start) for part, origin in zip(box, to, strict=True)
     )
 
 
 def overlap(one: Box, other: Box) -> Box | None:
-    """What both boxes hold, None where that is nothing."""
+    """Return the box of values that both hold, None where there are none."""
     common = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
     return None if any(part.start >= part.stop for part in common) else common
 
 
 def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
-    """The chunks that a box touches, in C order. The box (3:10, 0:4) and chunks of 5 x 4 that begin at 0 have in common
+    """Yield the chunks that a box touches, in C order.
+
+    The box (3:10, 0:4) and chunks of 5 x 4 that begin at 0 have in common
 
         chunk 0,0 rows 3 and 4       in the box (0:2, 0:4), in the chunk (3:5, 0:4)
         chunk 1,0 rows 5 to 9        in the box (2:7, 0:4), in the chunk (0:5, 0:4)
@@ -67,8 +69,13 @@ def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
 
 
 def divided(box: Box, extents: Sequence[int]) -> Iterator[Box]:
-    """Cut a box, in C order, into boxes of ``extents``; those at its ends may be smaller. One at a time: a damaged
-    file's array may have more of them than there is memory for."""
+    """Cut a box, in C order, into boxes of ``extents``; those at its ends may be smaller.
+
+    A box without values gives none. They come one at a time: a damaged file's array may have more of them than there is
+    memory for.
+    """
+    if not items_in(box):  # [10**15, 0] would be cut 10**15 times along its first axis
+        return
     if not box:
         yield ()
         return

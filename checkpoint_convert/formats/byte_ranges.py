@@ -22,7 +22,7 @@ SHORTEST_READ = 512
 def read_box(
     path: Path, start: int, shape: Sequence[int], dtype: np.dtype[Any], box: Box, *, alone: bool = False
 ) -> Values:
-    """The values of ``box`` in the array of ``shape`` whose first byte is byte ``start`` of the file.
+    """Read the values of ``box`` from the array of ``shape`` whose first byte is byte ``start`` of the file.
 
     Rows that lie one behind the other are one read. Raises InputError where there is no such file, where it ends too
     early, or where the array is to be ``alone`` in it and the file has another size.
@@ -57,7 +57,7 @@ def read_box(
 
 
 def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:
-    """The axis along which one read takes some rows, and all axes after it whole."""
+    """Return the axis along which one read takes some rows; it takes all axes after it whole."""
     axis = len(shape) - 1
     while axis > 0 and wanted[axis] == shape[axis]:
         axis -= 1
@@ -67,7 +67,7 @@ def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int
 
 
 def _read_exactly(handle: int, path: Path, offset: int, length: int) -> bytearray:
-    """Linux gives at most 2 GiB per call."""
+    """Read until all is there: Linux gives at most 2 GiB per call."""
     run = bytearray(length)
     view, done = memoryview(run), 0
     while done < length:

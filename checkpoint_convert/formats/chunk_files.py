@@ -1,5 +1,8 @@
-"""Files of chunks: every one is there and is a file. Zarr reads a chunk without a file as its fill value; neither PAXML
-nor the reference's converter leaves one out, so one that is not there was lost."""
+"""Files of chunks: every one is there and is a file.
+
+Zarr reads a chunk without a file as its fill value. Neither PAXML nor the reference's converter leaves one out, so one
+that is not there was lost.
+"""
 
 import os
 import stat
@@ -12,30 +15,25 @@ MEND = "the checkpoint is not whole: copy or fetch it again"
 
 
 def chunk_key(numbers: Sequence[int], separator: str) -> str:
-    """The name of a chunk's file; the only one of an array without axes is called 0."""
+    """Return the name of a chunk's file; the only one of an array without axes is called 0."""
     return separator.join(map(str, numbers)) or "0"
 
 
-def open_regular(path: Path) -> int:
-    """Open a file for reading; gives its handle. Never waits, as opening a pipe would.
+def open_chunk(path: Path) -> int:
+    """Open a chunk's file for reading and return its handle. Never waits, as opening a pipe would.
 
-    Raises FileNotFoundError where there is none, InputError for anything but a regular file.
+    Raises InputError where there is none, and for anything but a regular file.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise missing_chunk(path) from error
     try:
         _require_regular(path, os.fstat(handle).st_mode)
     except BaseException:
         os.close(handle)
         raise
     return handle
-
-
-def open_chunk(path: Path) -> int:
-    """``open_regular`` for a chunk of an array, which must be there: raises InputError where it is missing."""
-    try:
-        return open_regular(path)
-    except FileNotFoundError as error:
-        raise missing_chunk(path) from error
 
 
 def missing_chunk(path: Path) -> InputError:

@@ -37,11 +37,11 @@ class MegatronCheckpoint:
         """Prefix of the arrays of the FP32 weights."""
 
     def adam_step(self) -> int | None:
-        """Adam's step counter, None where the checkpoint has no common.pt."""
+        """Return Adam's step, None where the checkpoint has no common.pt."""
         return adam_step(self.folder)
 
     def num_layers(self) -> int:
-        """Layers of the model the checkpoint belongs to."""
+        """Return the number of layers of the model that the checkpoint belongs to."""
         return self._array(f"{self.weights}{LAYERS}input_layernorm.weight").shape[0]
 
     def load_weights(self, targets: Mapping[str, Tensor]) -> None:
@@ -57,7 +57,7 @@ class MegatronCheckpoint:
         fill_own_parts(targets, partial(self.read, prefix))
 
     def read(self, prefix: str, name: str, shape: tuple[int, ...], box: Box) -> Values:
-        """The values of ``box`` in the parameter ``name`` of the model's ``shape``; little more than these is read.
+        """Read the values of ``box`` in the parameter ``name`` of the model's ``shape``, and little more.
 
         Raises InputError where the stored shape is another: nothing is ever truncated or padded.
         """
@@ -96,7 +96,10 @@ def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int
 
 
 def array_of(name: str) -> tuple[str, int | None]:
-    """'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7): all layers lie in one array."""
+    """Return the array that holds a parameter, and its layer there: all layers lie in one array.
+
+    'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7)
+    """
     if not name.startswith(LAYERS):
         return name, None
     layer, rest = name.removeprefix(LAYERS).split(".", 1)
@@ -104,7 +107,7 @@ def array_of(name: str) -> tuple[str, int | None]:
 
 
 def own_part(target: Tensor) -> tuple[Tensor, Box]:
-    """This process's part of ``target`` and its place in the whole."""
+    """Return this process's part of ``target`` and its place in the whole."""
     if not isinstance(target, DTensor):
         return target, whole_box(target.shape)
     shape, offset = compute_local_shape_and_global_offset(target.shape, target.device_mesh, target.placements)

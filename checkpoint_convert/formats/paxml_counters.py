@@ -4,8 +4,8 @@
     opt_states_0.no_prefix_I.count        int32, no axes, for each of the optimizer's transformations
     opt_states_0.p#96#i-1_I.count         int32, one per layer: the same for the stacked arrays
 
-The one of the transformation that has the moments (2) is Adam's step; Megatron's layout keeps that in ``common.pt`` and
-has nothing for the others.
+The counter of the transformation that has the moments (2) is Adam's step. Megatron's layout keeps that in ``common.pt``
+and has nothing for the others.
 """
 
 import re
@@ -19,7 +19,7 @@ from checkpoint_convert.formats.common_files import LARGEST_STEP
 from checkpoint_convert.formats.stored_array import zarr_array
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from stage.errors import InputError
-from stage.limits.sizes import require_between
+from stage.sizes import require_between
 
 TRANSFORMATIONS = 4
 MOMENTS = 2
@@ -27,7 +27,7 @@ MOMENTS = 2
 STEP = "step"
 COUNTER = re.compile(r"step|opt_states_\d+\.(no_prefix|p#\d+#i-1)_\d+\.count", re.ASCII)
 MOST_VALUES = 1 << 16
-"""Of one counter: one per layer."""
+"""Most values of one counter, which has one per layer."""
 
 
 def is_counter(name: str) -> bool:
@@ -36,7 +36,7 @@ def is_counter(name: str) -> bool:
 
 
 def paxml_adam_step(folder: Path) -> int | None:
-    """Adam's step as the counters tell it, None where there is none.
+    """Return Adam's step as the counters tell it, None where there is no counter.
 
     Raises InputError where a counter is damaged, or the layers' contradict each other: Megatron has one for all.
     """
@@ -55,7 +55,7 @@ def paxml_adam_step(folder: Path) -> int | None:
 
 
 def counters_in(folder: Path) -> list[str]:
-    """Names of the counters that a checkpoint has."""
+    """Return the names of the counters that a checkpoint has."""
     return sorted(path.name for path in folder.iterdir() if is_counter(path.name) and (path / METADATA_FILE).exists())
 
 
@@ -68,7 +68,7 @@ def _values(path: Path) -> Sequence[int]:
 
 
 def counter_shapes(layers: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Shape and dtype of all counters of a model with so many layers, by name; they are those of the benchmark's."""
+    """Return shape and dtype of all counters of a model with so many layers, by name, as the benchmark's has them."""
     shapes: dict[str, tuple[tuple[int, ...], str]] = {STEP: ((), "uint32")}
     for number in range(TRANSFORMATIONS):
         shapes[f"opt_states_0.no_prefix_{number}.count"] = ((), "int32")
@@ -77,7 +77,7 @@ def counter_shapes(layers: int) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def counter_files(step: int, layers: int) -> dict[str, bytes]:
-    """The files of all counters by name, each with the value ``step``."""
+    """Return the files of all counters by name, each with the value ``step``."""
     files = {}
     for name, (shape, dtype) in counter_shapes(layers).items():
         files[f"{name}/{METADATA_FILE}"] = metadata_text(shape, dtype, shape)
@@ -86,7 +86,7 @@ def counter_files(step: int, layers: int) -> dict[str, bytes]:
 
 
 def write_counters(folder: Path, step: int, layers: int) -> None:
-    """Write them."""
+    """Write the files of all counters."""
     for name, content in counter_files(step, layers).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)

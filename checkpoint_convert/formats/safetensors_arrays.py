@@ -1,24 +1,28 @@
-"""Safetensors files: eight bytes with the header's length, a JSON header, the values of one array behind another."""
+"""Safetensors files: eight bytes with the header's length, a JSON header, the values of one array behind another.
 
-import json
+Values are read in place, by byte ranges.
+"""
+
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values, read_box
-from checkpoint_convert.formats.chunk_files import open_regular
+from checkpoint_convert.formats.chunk_files import open_chunk
 from checkpoint_convert.formats.stored_array import StoredArray
-from stage.errors import InputError
-from stage.limits.bounded_reading import DAMAGED, read_small_json
+from stage.errors import InputError, first_line
+from stage.json_files import read_json
 
 LARGEST_HEADER = 100_000_000
-"""The format's own limit."""
+"""Bytes; the format's own limit."""
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
     "U8": np.dtype("u1"),
@@ -31,10 +35,28 @@ DTYPES = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One array in a file's header."""
+
+    dtype: str
+    shape: tuple[Count, ...]
+    data_offsets: tuple[Count, Count]
+    """First and last byte, counted from the header's end."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """The file of each array, beside the files of a folder."""
+
+    weight_map: dict[str, str]
 
 
 def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
-    """The arrays of a file, or of all files in a folder.
+    """Return the arrays of a file, or of all files in a folder.
 
     Raises InputError where a header is damaged, two files hold the same array, or a file lacks an array that the
     folder's index says it holds.
@@ -43,7 +65,7 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     arrays: dict[str, StoredArray] = {}
     places: dict[str, str] = {}
     for path in files:
-        for name, array in arrays_in_file(path, 0, path.stat().st_size).items():
+        for name, array in _arrays_in_file(path).items():
             if name in places:
                 raise InputError(f"{path}: holds {name}, which {places[name]} holds too")
             arrays[name], places[name] = array, path.name
@@ -53,10 +75,7 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
 
 
 def _check_index(index: Path, places: Mapping[str, str]) -> None:
-    try:
-        listed = dict(read_small_json(index)["weight_map"])
-    except DAMAGED as error:
-        raise InputError(f"{index}: not an index of safetensors files ({error})") from error
+    listed = read_json(index, Index, mend="fetch or export the checkpoint again").weight_map
     for name, file in listed.items():
         if places.get(name) != file:
             raise InputError(f"{index}: lists {name} in {file}, which does not hold it")
@@ -64,31 +83,28 @@ def _check_index(index: Path, places: Mapping[str, str]) -> None:
         raise InputError(f"{index}: does not list {name}, which {places[name]} holds")
 
 
-def arrays_in_file(path: Path, start: int, length: int) -> dict[str, StoredArray]:
-    """The arrays of the safetensors stream in bytes ``start`` to ``start + length`` of a file.
-
-    Raises InputError where it is none, or an array is not where its shape and dtype say.
-    """
-    with os.fdopen(open_regular(path), "rb") as file:
+def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
+    """Raise InputError where the file is none, or an array is not where its shape and dtype say."""
+    with os.fdopen(open_chunk(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        file.seek(start)
         header_bytes = int.from_bytes(file.read(8), "little")
-        if length < 8 or start + length > size or header_bytes > min(length - 8, LARGEST_HEADER):
-            raise InputError(f"{path}: not a safetensors file (a header of {header_bytes:,} bytes in {length:,})")
+        if size < 8 or header_bytes > min(size - 8, LARGEST_HEADER):
+            raise InputError(f"{path}: not a safetensors file (a header of {header_bytes:,} bytes in {size:,})")
         header = file.read(header_bytes)
     try:
-        entries = json.loads(header)
+        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
         entries.pop("__metadata__", None)
-        return {name: _array(path, start + 8 + header_bytes, start + length, entry) for name, entry in entries.items()}
-    except DAMAGED as error:
-        raise InputError(f"{path}: not a safetensors file (its header: {error!r})") from error
+        return {
+            name: _array(path, 8 + header_bytes, size, msgspec.json.decode(raw, type=Entry))
+            for name, raw in entries.items()
+        }
+    except (ValueError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise InputError(f"{path}: not a safetensors file (its header: {first_line(error)})") from error
 
 
-def _array(path: Path, data: int, end: int, entry: Mapping[str, Any]) -> StoredArray:
-    shape, (first, last) = tuple(entry["shape"]), entry["data_offsets"]
-    if not all(type(number) is int and number >= 0 for number in (*shape, first, last)):
-        raise ValueError(f"shape {shape}, bytes {first} to {last}")
-    dtype = DTYPES[entry["dtype"]]
+def _array(path: Path, data: int, end: int, entry: Entry) -> StoredArray:
+    shape, (first, last) = entry.shape, entry.data_offsets
+    dtype: np.dtype[Any] = DTYPES[entry.dtype]
     if last - first != math.prod(shape) * dtype.itemsize or data + last > end:
         raise ValueError(f"shape {shape} of {dtype.name} in bytes {first} to {last} of {end - data}")
 

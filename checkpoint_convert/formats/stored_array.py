@@ -16,17 +16,17 @@ from stage.errors import InputError, first_line
 from stage.publish import walked
 
 LARGEST_CHUNK_BYTES = 1 << 30
-"""Of a chunk that can only be decoded whole; the benchmark's are 40 MB."""
+"""Largest chunk that is decoded, which needs it whole; the benchmark's have 40 MB."""
 NUMBERS = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
 )
-"""Dtypes that a checkpoint's values have, as TensorStore calls them."""
+"""Dtypes of a checkpoint's values, as TensorStore calls them."""
 RAW_METADATA = {"zarr_format": 2, "compressor": None, "filters": None, "order": "C"}
-"""What a zarr array's metadata says where the files of its chunks are the values themselves."""
+"""Metadata of a zarr array the files of whose chunks are the values themselves."""
 LITTLE_ENDIAN = (*"<|", "bfloat16", "float8")
-"""How the dtype of such an array begins."""
+"""Beginnings of the dtype of such an array."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,25 @@ class StoredArray:
     chunks: tuple[int, ...]
     """Shape of the pieces that are best read whole."""
     on_disk: Callable[[], tuple[int, int]]
-    """Bytes of its files, and how many chunk files of a zarr array are missing."""
+    """Returns the bytes of its files, and how many chunk files of a zarr array are missing."""
     read: Callable[[Box], Values]
-    """The values of a box. Raises InputError where they cannot be read, as where a chunk has no file."""
+    """Returns the values of a box. Raises InputError where they cannot be read, as where a chunk has no file."""
     in_part: bool = True
     """Whether a part of a chunk is read without the rest of it."""
 
     @property
     def pieces(self) -> int:
-        """How many pieces it lies in; of a zarr array, files."""
+        """Number of pieces that it lies in; of a zarr array, of files."""
         return math.prod(-(-size // max(chunk, 1)) for size, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
     def bytes(self) -> int:
-        """Of the values, uncompressed."""
+        """Bytes of the values, uncompressed."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def zarr_array(path: Path) -> StoredArray:
-    """Open a zarr array. A part of an uncompressed one is read by byte ranges, of any other by whole chunks.
+    """Open a zarr array. A part of an uncompressed one is read by byte ranges, a part of any other by whole chunks.
 
     Raises InputError where there is none, its metadata is damaged, or a compressed chunk would take more than 1 GiB.
     """
@@ -80,7 +80,7 @@ def zarr_array(path: Path) -> StoredArray:
 
 
 def _on_disk(path: Path, grid: int) -> tuple[int, int]:
-    """Bytes of the chunk files, and how many are missing; chunks separated by slashes lie in folders."""
+    """Return the bytes of the chunk files, and how many are missing; chunks separated by slashes lie in folders."""
     sizes = [Path(folder, name).stat().st_size for folder, names in walked(path) for name in names if name[0].isdigit()]
     return sum(sizes), grid - len(sizes)
 
@@ -91,7 +91,7 @@ class _DecodedChunks:
     chunks: tuple[int, ...]
     separator: str
     opened: Any
-    """TensorStore."""
+    """TensorStore's array."""
 
     def read(self, box: Box) -> Values:
         for chunk in chunk_parts(box, self.chunks):
@@ -106,7 +106,8 @@ class _DecodedChunks:
 
 @dataclass(frozen=True)
 class _RawChunks:
-    """TensorStore reads chunks whole; of 512 processes each wants a 64th of the rows of one."""
+    """Reads uncompressed chunks by byte ranges: TensorStore reads them whole, and each of 512 processes wants a 64th of
+    the rows of one."""
 
     path: Path
     shape: tuple[int, ...]

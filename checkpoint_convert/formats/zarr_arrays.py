@@ -1,24 +1,22 @@
 """Zarr v2 arrays, one per folder, through TensorStore."""
 
-import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorstore as ts
 
-from checkpoint_convert.formats.chunk_files import MEND, open_regular
+from checkpoint_convert.formats.chunk_files import MEND
 from stage.errors import InputError, first_line
-from stage.limits.bounded_reading import DAMAGED
-from stage.limits.sizes import require_array
+from stage.json_files import read_json
+from stage.sizes import require_array
 
 METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20
-"""Bytes; the checkpoint's have some 300."""
+"""Bytes; those of the benchmark's checkpoint have some 300."""
 DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
 TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedError)
-"""What TensorStore raises: the latter where a file system says "not implemented" (ENOSYS)."""
+"""TensorStore's errors: the latter where a file system says "not implemented" (ENOSYS)."""
 LARGEST_ITEM = 16
 """Bytes of a value, complex ones included."""
 
@@ -41,21 +39,15 @@ def open_array(path: Path, *, readers: int | None = None, missing_are_zeros: boo
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """The fields of an array's ``.zarray``. Raises InputError where there is none, it is damaged, or shape and chunks
-    are none that an array can have."""
+    """Return the fields of an array's ``.zarray``. Raises InputError where there is none, it is damaged, or shape and
+    chunks are none that an array can have."""
     try:
-        handle = open_regular(path / METADATA_FILE)
+        fields = read_json(path / METADATA_FILE, dict[str, Any], mend=MEND, largest=LARGEST_METADATA_FILE)
     except FileNotFoundError as error:
         raise InputError(f"{path}: array is missing (no {METADATA_FILE} in it)") from error
-    with os.fdopen(handle, "rb") as file:
-        text = file.read(LARGEST_METADATA_FILE + 1)
-    try:
-        if len(text) > LARGEST_METADATA_FILE:
-            raise ValueError(f"more than {LARGEST_METADATA_FILE:,} bytes")
-        fields: dict[str, Any] = dict(json.loads(text))
-        shape, chunks = list(fields["shape"]), list(fields["chunks"])
-    except DAMAGED as error:
-        raise InputError(f"{path}: not a zarr array ({METADATA_FILE}: {str(error)[:80]})") from error
+    shape, chunks = fields.get("shape"), fields.get("chunks")
+    if not isinstance(shape, list) or not isinstance(chunks, list):
+        raise InputError(f"{path}: not a zarr array ({METADATA_FILE} has no shape and chunks); {MEND}")
     require_array(path, shape, LARGEST_ITEM, mend=MEND)
     require_array(path, chunks, LARGEST_ITEM, mend=MEND)
     if len(shape) != len(chunks) or 0 in chunks:
@@ -83,8 +75,8 @@ def create_array(
 
 
 def metadata_text(shape: Sequence[int], dtype: str, chunks: Sequence[int]) -> bytes:
-    """What TensorStore writes into the ``.zarray`` of an uncompressed array, byte by byte, for somebody else to write
-    who can say what went wrong where the disk is full."""
+    """Return the bytes that TensorStore writes into the ``.zarray`` of an uncompressed array, for a caller who can say
+    what went wrong where the disk is full."""
     spec = _spec(Path())
     spec["kvstore"], spec["context"] = {"driver": "memory", "path": "a/"}, {}
     spec["metadata"] = {"dtype": DTYPES[dtype], "shape": list(shape), "chunks": list(chunks), "compressor": None}

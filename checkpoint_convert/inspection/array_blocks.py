@@ -1,4 +1,4 @@
-"""Going through an array of any size in blocks, by several threads and within the memory they may take."""
+"""Arrays of any size cut into blocks, which several threads work on within the memory that they may take."""
 
 import math
 import os
@@ -10,18 +10,18 @@ from typing import TypeVar
 
 from checkpoint_convert.formats.boxes import Box, divided, whole_box
 from checkpoint_convert.formats.stored_array import StoredArray
-from stage.limits.sizes import require_workers
+from stage.sizes import require_workers
 
 Result = TypeVar("Result")
 
 BLOCK_BYTES = 16 << 20
 COPIES = 3
-"""Of a block: decoded chunks, the block itself, and what is computed of it."""
+"""Memory that a block takes, in blocks: its decoded chunks, itself, and values computed from it."""
 
 
 @dataclass(frozen=True)
 class Threads:
-    """How many blocks are worked on at the same time."""
+    """Bounds on the blocks that are worked on at the same time."""
 
     workers: int = len(os.sched_getaffinity(0))
     memory_bytes: int = 8 << 30
@@ -31,7 +31,7 @@ class Threads:
         require_workers(self.workers)
 
     def at_once(self, block_bytes: int) -> int:
-        """As many as memory holds, at least one; the results of one more wait to be taken."""
+        """Return as many as memory holds, at least one; the results of one more wait to be taken."""
         return max(1, min(self.workers, self.memory_bytes // (COPIES * block_bytes) - 1))
 
 
@@ -52,7 +52,7 @@ def blocks(array: StoredArray, limit_bytes: int, *, in_order: bool = False) -> I
 
 
 def _rows(array: StoredArray, limit: int) -> list[int]:
-    """One value along the first axes, some along the next, all along the others: at most ``limit`` items."""
+    """Return an extent of at most ``limit`` items: one along the first axes, some along the next, all of the rest."""
     extent = [1] * len(array.shape)
     for axis in reversed(range(len(extent))):
         inner = math.prod(extent[axis + 1 :])
@@ -65,12 +65,12 @@ def _rows(array: StoredArray, limit: int) -> list[int]:
 
 
 def block_bytes(array: StoredArray) -> int:
-    """The largest block that ``blocks`` makes of an array."""
+    """Return the bytes of the largest block that ``blocks`` makes of an array."""
     return max(BLOCK_BYTES, 0 if array.in_part else math.prod(array.chunks) * array.dtype.itemsize)
 
 
 def results_in_order(work: Callable[[Box], Result], boxes: Iterable[Box], threads: int) -> Iterator[Result]:
-    """``work`` of every box, in the boxes' order, by so many threads."""
+    """Yield ``work`` of every box, in the boxes' order, done by so many threads."""
     with ThreadPoolExecutor(threads) as pool:
         running: deque[Future[Result]] = deque()
         try:

@@ -10,12 +10,18 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.common_files import adam_step
-from checkpoint_convert.formats.paxml_counters import is_counter, paxml_adam_step
+from checkpoint_convert.formats.paxml_counters import is_counter
 from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray
 from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
-from checkpoint_convert.inspection.checkpoint_files import MEGATRON, PAXML, Checkpoint, as_megatron, open_checkpoint
-from checkpoint_convert.inspection.report_text import shape_text, table
+from checkpoint_convert.inspection.checkpoint_files import (
+    MEGATRON,
+    PAXML,
+    Checkpoint,
+    checkpoint_adam_step,
+    open_checkpoint,
+)
+from checkpoint_convert.inspection.megatron_view import as_megatron
+from checkpoint_convert.inspection.report_text import array_table, shape_text
 from checkpoint_convert.inspection.value_statistics import PIECE
 from stage.errors import CheckFailed, InputError
 from stage.progress import Meter, progress
@@ -34,7 +40,7 @@ class Largest:
     here: float = 0.0
     there: float = 0.0
     magnitude: float = 0.0
-    """Of the largest finite value on the first side."""
+    """Magnitude of the largest finite value on the first side."""
 
     def __add__(self, other: "Largest") -> "Largest":
         keep = other.place is None or (self.place is not None and self.difference >= other.difference)
@@ -48,7 +54,7 @@ class Largest:
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """One array that both have. Without figures where the shapes or dtypes are not the same."""
+    """One array that both have. It has no figures where the shapes or dtypes are not the same."""
 
     name: str
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -60,9 +66,9 @@ class ArrayComparison:
     relative_difference: float | None
     """The largest difference over the largest magnitude in the first checkpoint's array."""
     place: tuple[int, ...] | None
-    """Of the largest difference; None where nothing differs."""
+    """Place of the largest difference; None where nothing differs."""
     values: tuple[str, str] | None
-    """At that place."""
+    """Values at that place."""
 
     @property
     def same(self) -> bool:
@@ -75,11 +81,13 @@ class CheckpointComparison:
     formats: tuple[str, str]
     tolerance: float
     only_in: tuple[list[str], list[str]]
-    """Names that the first, and that the second alone has."""
+    """Names of arrays that the first alone has, and that the second alone has."""
     counters_only_in: tuple[list[str], list[str]]
-    """The same of PAXML's counters (``paxml_counters.py``), which are no difference."""
+    """The same for PAXML's counters (``paxml_counters.py``), which are no difference."""
     adam_steps: tuple[int | None, int | None]
-    """Of a PAXML and a Megatron checkpoint: Adam's step in each, None where it has none."""
+    """Adam's step in each, None where its files do not tell it."""
+    unread: list[str]
+    """Arrays beside the model's that cannot be read, in either, and why; they are not compared."""
     arrays: list[ArrayComparison]
     """The largest differences first."""
 
@@ -112,28 +120,19 @@ def compare_checkpoints(
         tolerance,
         _two(only_in, lambda name: not is_counter(name)),
         _two(only_in, is_counter),
-        _adam_steps(*opened),
+        (checkpoint_adam_step(opened[0]), checkpoint_adam_step(opened[1])),
+        [*opened[0].unread.values(), *opened[1].unread.values()],
         sorted(arrays, key=_order),
     )
 
 
 def _extent(pair: tuple[StoredArray, StoredArray]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Bytes and files of both."""
+    """Return the bytes and the files of both."""
     return (pair[0].bytes, pair[1].bytes), (pair[0].pieces, pair[1].pieces)
 
 
 def _two(names: Sequence[Sequence[str]], wanted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
     return [name for name in names[0] if wanted(name)], [name for name in names[1] if wanted(name)]
-
-
-def _adam_steps(one: Checkpoint, other: Checkpoint) -> tuple[int | None, int | None]:
-    """None where they are not a PAXML and a Megatron checkpoint: else the counters are arrays of both, or of none."""
-    if {one.format, other.format} != {PAXML, MEGATRON}:
-        return None, None
-    here, there = (
-        paxml_adam_step(side.path) if side.format == PAXML else adam_step(side.path) for side in (one, other)
-    )
-    return here, there
 
 
 def _side_by_side(here: Checkpoint, there: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
@@ -186,7 +185,7 @@ def _compare(
 
 
 def _both_cut(here: StoredArray, there: StoredArray) -> StoredArray:
-    """An array whose chunks are those that must be read whole, of both sides where such blocks are small enough."""
+    """Return an array whose chunks are those that must be read whole, on both sides where such blocks are small."""
     if here.in_part or there.in_part:
         return there if here.in_part else here
     chunks = tuple(min(math.lcm(a, b), size) for a, b, size in zip(here.chunks, there.chunks, here.shape, strict=True))
@@ -195,7 +194,7 @@ def _both_cut(here: StoredArray, there: StoredArray) -> StoredArray:
 
 
 def difference(here: Values, there: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
-    """Differences of two blocks whose first value is at ``offset`` of the array."""
+    """Return the differences of two blocks whose first value is at ``offset`` of the array."""
     total = Largest()
     one, other = here.reshape(-1), there.reshape(-1)
     for start in range(0, one.size, PIECE):
@@ -209,7 +208,7 @@ def difference(here: Values, there: Values, tolerance: float, offset: tuple[int,
 
 
 def _difference(here: Values, there: Values, tolerance: float) -> Largest:
-    """Of flat values; the place is one number."""
+    """Compare flat values; the place is one number."""
     bits = np.dtype(f"u{here.dtype.itemsize}")
     changed = here.view(bits) != there.view(bits)
     one, other = here.astype(np.float64), there.astype(np.float64)
@@ -249,19 +248,21 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
 
 
 def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
-    """A table for a person, the largest differences first, and what only one of the two has."""
+    """Return a table for a person, the largest differences first, and the arrays that only one of the two has."""
     lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
     head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there")
     different = [array for array in comparison.arrays if not array.same or array.place is not None]
     if different:
-        lines += table([array.name for array in different], head, [_cells(array) for array in different])
+        lines.append(array_table([array.name for array in different], head, [_cells(array) for array in different]))
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
     for path, names in zip(comparison.paths, comparison.counters_only_in, strict=True):
         lines += [f"only in {path}, and no difference: {len(names)} counters, {names[0]} …"] if names else []
+    lines += [f"not compared: {reason}" for reason in comparison.unread]
     if comparison.adam_steps != (None, None):
-        lines.append("Adam's step: {} and {}".format(*comparison.adam_steps))
+        here, there = ("not told" if step is None else str(step) for step in comparison.adam_steps)
+        lines.append(f"Adam's step: {here} and {there}")
     same = sum(array.same for array in comparison.arrays)
     how = f"within {comparison.tolerance:g}" if comparison.tolerance else "in every bit"
     lines.append(f"{same} of {len(comparison.arrays)} arrays that both have are the same {how}")
@@ -275,10 +276,7 @@ def _cells(array: ArrayComparison) -> list[str]:
     shapes, dtypes = one_or_two(*map(shape_text, array.shapes)), one_or_two(*array.dtypes)
     if array.differing is None or array.values is None:
         return [shapes, dtypes, *["-"] * 6]
-    figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in _figures(array)]
+    differences = (array.largest_difference, array.relative_difference)
+    figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in differences]
     place = ",".join(map(str, array.place or ()))
     return [shapes, dtypes, f"{array.differing:,}", *figures, place, *(f"{float(value):.6g}" for value in array.values)]
-
-
-def _figures(array: ArrayComparison) -> tuple[float | None, float | None]:
-    return array.largest_difference, array.relative_difference

@@ -14,7 +14,7 @@ from checkpoint_convert.formats.chunk_files import MEND
 from checkpoint_convert.formats.stored_array import StoredArray
 from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_checkpoint
-from checkpoint_convert.inspection.report_text import bytes_text, shape_text, table
+from checkpoint_convert.inspection.report_text import array_table, bytes_text, shape_text
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import CheckFailed, InputError
 from stage.manifest import require_intact
@@ -23,7 +23,10 @@ from stage.progress import Meter, progress
 
 @dataclass(frozen=True)
 class ArrayReport:
-    """Minimum to standard deviation are of the finite values, None where there is none or chunks are missing."""
+    """One array.
+
+    Minimum to standard deviation are those of the finite values, None where there is none or chunks are missing.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -39,7 +42,7 @@ class ArrayReport:
     nan: int
     inf: int
     md5: str | None
-    """Of the values in C order, little-endian; None where it was not asked for."""
+    """MD5 of the values in C order, little-endian; None where it was not asked for."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,17 @@ class CheckpointReport:
     zeros: int
     nan: int
     inf: int
+    unread: list[str]
+    """Arrays beside the model's that cannot be read, and why."""
 
 
 def inspect_checkpoint(
     path: Path, pattern: str = "*", *, md5: bool = False, threads: Threads | None = None
 ) -> CheckpointReport:
-    """Read every array whose name holds ``pattern``, a shell pattern; of one that lacks chunks nothing is read.
+    """Read every array whose name holds ``pattern``, a shell pattern; one that lacks chunks is not read.
 
-    Takes the memory of ``threads``, more only where one compressed chunk does. Raises InputError where ``path`` is no
-    checkpoint, no name holds the pattern, or values cannot be read.
+    It takes the memory of ``threads``, more only where one compressed chunk does. Raises InputError where ``path`` is
+    no checkpoint, no name holds the pattern, or values cannot be read.
     """
     arrays = chosen(open_checkpoint(path), pattern)
     total = sum(array.bytes for array in arrays.arrays.values())
@@ -81,15 +86,17 @@ def inspect_checkpoint(
         zeros=sum(report.zeros for report in reports),
         nan=sum(report.nan for report in reports),
         inf=sum(report.inf for report in reports),
+        unread=list(arrays.unread.values()),
     )
 
 
 def chosen(checkpoint: Checkpoint, pattern: str) -> Checkpoint:
-    """The arrays whose name holds ``pattern``. Raises InputError where there is none."""
+    """Return the arrays whose name holds ``pattern``. Raises InputError where there is none."""
     arrays = {name: array for name, array in checkpoint.arrays.items() if fnmatchcase(name, f"*{pattern}*")}
-    if not arrays:
+    unread = {name: reason for name, reason in checkpoint.unread.items() if fnmatchcase(name, f"*{pattern}*")}
+    if not arrays and not unread:
         raise InputError(f"{checkpoint.path}: none of its {len(checkpoint.arrays)} arrays has {pattern!r} in its name")
-    return Checkpoint(checkpoint.path, checkpoint.format, arrays)
+    return Checkpoint(checkpoint.path, checkpoint.format, arrays, unread)
 
 
 def _array_report(name: str, array: StoredArray, md5: bool, threads: Threads, meter: Meter) -> ArrayReport:
@@ -130,17 +137,18 @@ def _array_report(name: str, array: StoredArray, md5: bool, threads: Threads, me
 
 
 def format_checkpoint_report(report: CheckpointReport) -> str:
-    """A table for a person, one array per line; names that begin alike stand under what they begin with."""
+    """Return a table for a person, one array per line; names that begin alike stand under a heading."""
     head = ("shape", "dtype", "chunks", "on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf")
     rows = [_cells(array) for array in report.arrays]
     lines = [f"{report.path}: {report.format}, {len(report.arrays)} arrays"]
-    lines += table([array.name for array in report.arrays], head, rows)
+    lines.append(array_table([array.name for array in report.arrays], head, rows))
     lines += [f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None]
     lines += [
         f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"
         for array in report.arrays
         if array.missing_chunks
     ]
+    lines += [f"  not read: {reason}" for reason in report.unread]
     lines.append(
         f"total: {report.elements:,} values, {report.bytes:,} bytes ({report.bytes_on_disk:,} on disk), "
         f"{report.zeros:,} zeros, {report.nan:,} NaN, {report.inf:,} infinite"

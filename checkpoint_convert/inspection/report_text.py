@@ -1,22 +1,21 @@
-"""Tables of arrays for a person: names under what they begin with, shapes, and bytes in short."""
+"""Texts of reports on arrays for a person: tables with names under what they begin with, shapes, and bytes in short."""
 
 from collections.abc import Sequence
-from typing import Any
+
+from stage.tables import table_text
 
 
-def table(names: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Lines of a table; the beginning of a name up to the model's own part is a heading."""
-    cut = [_split(name) for name in names]
-    cells = [["", *head], *([rest, *row] for (_, rest), row in zip(cut, rows, strict=True))]
-    widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    lines, last = [], None
-    for (heading, _), row in zip([("", ""), *cut], cells, strict=True):
-        if heading != last and heading:
-            lines.append(heading)
+def array_table(names: Sequence[str], head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of arrays; the beginning of a name up to the model's own part is a heading."""
+    shown: list[list[str]] = []
+    last = ""
+    for name, row in zip(names, rows, strict=True):
+        heading, rest = _split(name)
+        if heading not in ("", last):
+            shown.append([heading, *[""] * len(head)])
         last = heading
-        padded = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        lines.append(f"  {row[0]:<{widths[0]}}  {'  '.join(padded)}")
-    return lines
+        shown.append([f"  {rest}", *row])
+    return table_text(["", *head], shown)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -32,7 +31,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Bytes in units of 1,000."""
+    """Return bytes in units of 1,000."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

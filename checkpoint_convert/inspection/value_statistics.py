@@ -9,12 +9,12 @@ import numpy as np
 from checkpoint_convert.formats.byte_ranges import Values
 
 PIECE = 1 << 20
-"""Values that are float64 at the same time."""
+"""Values that are taken as float64 at the same time."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures of some values; ``minimum`` to ``squares`` are of the finite ones."""
+    """Figures of some values; ``minimum`` to ``squares`` are those of the finite ones."""
 
     count: int = 0
     zeros: int = 0
@@ -28,7 +28,8 @@ class Statistics:
     """Sum of squared distances from the mean."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        """Of both together: means are moved, not sums added up, so that no digits are lost (Chan et al. 1979)."""
+        """Return the figures of both together. Means are moved, not sums added up, so that no digits are lost (Chan et
+        al. 1979)."""
         finite = self.finite + other.finite
         apart = other.mean - self.mean
         share = other.finite / max(finite, 1)
@@ -46,12 +47,12 @@ class Statistics:
 
     @property
     def sd(self) -> float:
-        """Of the values as a whole, not of a sample."""
+        """Standard deviation of the values as a whole, not of a sample."""
         return math.sqrt(self.squares / max(self.finite, 1))
 
 
 def statistics(values: Values) -> Statistics:
-    """In float64, a piece at a time."""
+    """Return the figures of an array's values, computed in float64, a piece at a time."""
     total = Statistics()
     for piece in pieces(values):
         numbers = piece.astype(np.float64)

@@ -19,7 +19,7 @@ FEED_FORWARD_BIAS = "encoder.layers.mlp.dense_h_to_4h.bias"
 
 
 def paxml_axis_sizes(source: Path) -> dict[str, int]:
-    """All sizes, of the weights of a PAXML checkpoint.
+    """Return all sizes, read off the weights of a PAXML checkpoint.
 
     Raises InputError where an array is missing, they contradict each other, or are not those of a GPT-3 model.
     """
@@ -41,7 +41,7 @@ def paxml_axis_sizes(source: Path) -> dict[str, int]:
 
 
 def megatron_axis_sizes(source: Path, weights: str, heads: int | None) -> dict[str, int]:
-    """All sizes, of the arrays of a Megatron zarr checkpoint that begin with ``weights``.
+    """Return all sizes, read off the arrays of a Megatron zarr checkpoint that begin with ``weights``.
 
     Raises InputError where one of three arrays is missing, or nobody says how many heads there are
     (:func:`attention_heads`). Whether all arrays agree shows when they are opened.
@@ -58,7 +58,7 @@ def megatron_axis_sizes(source: Path, weights: str, heads: int | None) -> dict[s
 
 
 def parameter_axis_sizes(folder: Path, shapes: Shapes) -> dict[str, int]:
-    """The sizes but C, N and D, of parameters by their names (``parameters.py``).
+    """Return the sizes but C, N and D, read off the shapes of parameters by their names (``parameters.py``).
 
     Raises InputError, naming ``folder`` and the parameter, when one is missing, unknown or does not fit the others.
     """
@@ -80,7 +80,7 @@ def parameter_axis_sizes(folder: Path, shapes: Shapes) -> dict[str, int]:
 
 
 def _without_heads(words: Sequence[int], positions: Sequence[int], *, layers: int, feed_forward: int) -> dict[str, int]:
-    """Of the shapes of both embeddings, and what a layer's arrays tell."""
+    """Return the sizes that both embeddings' shapes and a layer's arrays tell."""
     return {"L": layers, "H": words[1], "F": feed_forward, "V": words[0], "P": positions[0]}
 
 

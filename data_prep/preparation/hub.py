@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class HubFile:
-    """What the hub says of a file."""
+    """A file as the hub describes it."""
 
     bytes: int
     sha256: str

@@ -1,19 +1,20 @@
 """Checkpoints that several tests read, each made once in a test process."""
 
-import dataclasses
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
-from benchmark.training.train import train
-from tests.benchmark.tiny import TINY, in_processes, write_inputs
-from tests.checkpoint_convert.tiny import ODD, TWO_PROCESSES, WHOLE, MakePaxml, write_megatron
-from tests.support import make_paxml
+from checkpoint_convert.model_sizes.parameters import parameter_shapes
+from tests.checkpoint_convert.checkpoints import write_dcp
+from tests.checkpoint_convert.tiny import AXES, ODD, MakePaxml, tiny_values, write_megatron
 
 
 @pytest.fixture(scope="session")
 def make_once(tmp_path_factory: pytest.TempPathFactory) -> MakePaxml:
+    from tests.support import make_paxml
+
     made: dict[str, Path] = {}
 
     def make(arguments: str) -> Path:
@@ -30,15 +31,27 @@ def paxml(make_once: MakePaxml) -> Path:
 
 
 @pytest.fixture(scope="session")
-def megatron(make_once: MakePaxml, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return write_megatron(make_once(WHOLE), tmp_path_factory.mktemp("megatron"))
+def megatron(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same FP32 and BF16 checkpoint, without manifests."""
+    folder, values = tmp_path_factory.mktemp("megatron"), tiny_values()
+    return {dtype: write_megatron(folder / dtype, values, dtype) for dtype in ("fp32", "bf16")}
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint of a run of one step on two processes, in its run folder."""
-    folder = tmp_path_factory.mktemp("trained")
-    one_step = dataclasses.replace(TINY, train_samples=4001 * 12)
-    config = write_inputs(folder).config(folder / "run", one_step, TWO_PROCESSES, save_interval=1)
-    assert in_processes(2, train, config) == ["completed"] * 2
-    return checkpoint_path(folder / "run", 1)
+    """A run's checkpoint after 5 steps, one of them skipped, in its run folder."""
+    run = tmp_path_factory.mktemp("run")
+    checkpoint = run / "checkpoints" / "step_00000005"
+    random = torch.Generator().manual_seed(1)
+    shapes = {
+        f"{group}/{name}": shape
+        for group in ("model", "exp_avg", "exp_avg_sq")
+        for name, shape in parameter_shapes(AXES).items()
+    }
+    write_dcp(checkpoint, {key: 0.3 * torch.randn(shape, generator=random) for key, shape in shapes.items()})
+    (run / "config.json").write_text(
+        json.dumps({"benchmark": {"start_iterations": 4000, "model": {"num_attention_heads": 4}, "name": "x"}})
+    )
+    progress = {"start_samples": 3000 * 16, "global_batch_size": 16, "steps": 5, "skipped_steps": 1, "seed": 1}
+    (checkpoint / "progress.json").write_text(json.dumps(progress))
+    return checkpoint

@@ -1,6 +1,5 @@
 """All contents against the manifest."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,11 @@ from checksums.md5_list import digest_folder, format_list
 from checksums.whole_output import require_whole
 from stage.digest import md5_file, md5_text
 from stage.errors import InputError
-from stage.manifest import Record, record_of, write_manifest
+from stage.manifest import Recipe, Record, made_by, record_of, write_manifest
+
+
+def write_outputs(output: Path, records: list[Record]) -> None:
+    write_manifest(output, made_by(Recipe("x", {}, []), records, wall_s=1.0))
 
 
 def test_any_changed_byte_is_found(tmp_path: Path) -> None:
@@ -20,7 +23,7 @@ def test_any_changed_byte_is_found(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no out\.manifest\.json beside it"):
         require_whole(output)
     made = [record_of(output, "out", md5_text(format_list(digest_folder(output))))]
-    write_manifest(output, stage="x", options={}, inputs=[], outputs=made, packages=[], started=time.monotonic())
+    write_outputs(output, made)
     require_whole(output)
     (output / "a" / "0").write_bytes(b"12346")
     with pytest.raises(InputError, match=r"out: MD5 .*, but out\.manifest\.json says"):
@@ -31,7 +34,7 @@ def test_any_changed_byte_is_found(tmp_path: Path) -> None:
 
 
 def test_verify_reads_manifests_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a dataset, whose two files are named, and of a folder, which is one line."""
+    """A dataset's two files are named, a folder is one line."""
     paths = [tmp_path / "x.bin", tmp_path / "x.idx", tmp_path / "folder"]
     for path in paths[:2]:
         path.write_text(path.name)
@@ -44,9 +47,7 @@ def test_verify_reads_manifests_too(tmp_path: Path, capsys: pytest.CaptureFixtur
         status = VerifyListCommand(tmp_path, tmp_path / f"{name}.manifest.json").run()
         return status, capsys.readouterr().out.splitlines()
 
-    write_manifest(
-        tmp_path / "x", stage="s", options={}, inputs=[], outputs=records, packages=[], started=time.monotonic()
-    )
+    write_outputs(tmp_path / "x", records)
     assert verify("x") == (0, [f"{tmp_path}: 3 files match, 0 changed, 0 missing"])
     (paths[0]).write_text("nib.x")
     (paths[2] / "file").write_text("tnetnoc")
@@ -58,6 +59,32 @@ def test_verify_reads_manifests_too(tmp_path: Path, capsys: pytest.CaptureFixtur
         verify("none")
     for name, md5 in (("../x", md5s[0]), ("/etc/passwd", md5s[0]), ("x.bin", None)):
         bad = [Record(name, 1, 5, md5, 0)]
-        write_manifest(tmp_path / "b", stage="s", options={}, inputs=[], outputs=bad, packages=[], started=0.0)
+        write_outputs(tmp_path / "b", bad)
         with pytest.raises(InputError, match="has no MD5 of"):
             verify("b")
+
+
+def test_verify_takes_the_output_itself_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The manual's command line said MISSING. The output may lie elsewhere by now, under another name."""
+    output = tmp_path / "out"
+    output.mkdir()
+    (output / "0").write_text("content")
+    listing = format_list(digest_folder(output))
+    (tmp_path / "out.md5").write_text(listing)
+    md5 = md5_text(listing)
+    write_outputs(output, [record_of(tmp_path / name, name, md5) for name in ("out", "out.md5")])
+
+    def verify(folder: Path) -> tuple[int, str]:
+        status = VerifyListCommand(folder, tmp_path / "out.manifest.json").run()
+        return status, capsys.readouterr().out
+
+    assert verify(tmp_path) == (0, f"{tmp_path}: 2 files match, 0 changed, 0 missing\n")
+    assert verify(output) == (0, f"{output}: 1 files match, 0 changed, 0 missing\n")
+    (tmp_path / "elsewhere").mkdir()
+    moved = output.rename(tmp_path / "elsewhere" / "copy")
+    assert verify(moved)[0] == 0
+    assert verify(tmp_path)[0] == 1
+    (moved / "0").write_text("tnetnoc")
+    assert verify(moved) == (1, f"CHANGED  {moved}\n{moved}: 0 files match, 1 changed, 0 missing\n")
+    with pytest.raises(InputError, match="none: no such folder"):
+        verify(tmp_path / "none")

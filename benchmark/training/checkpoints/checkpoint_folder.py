@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmark.training.engine.run_progress import Progress, progress_of
-from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
+from checkpoint_convert.formats.distributed_checkpoint import METADATA
 from checksums.md5_list import format_list, read_list
 from stage.digest import md5_file
 from stage.errors import InputError

@@ -1,7 +1,7 @@
-"""Reading a run's checkpoint, or what ``checkpoint_convert to-dcp`` wrote, into any topology.
+"""Reading a run's checkpoint into any topology.
 
 Nothing is read before its digest was verified, and nothing in it is executed: its index, a pickle, is read by an
-unpickler that knows DCP's names only (checkpoint_convert/formats/torch_files/dcp_metadata.py).
+unpickler that knows DCP's names only (checkpoint_convert/formats/distributed_checkpoint.py).
 """
 
 import errno
@@ -15,7 +15,7 @@ from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, DamagedChe
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
 from checkpoint_convert.formats.megatron_checkpoint import fill_own_parts
-from checkpoint_convert.formats.torch_files.dcp_arrays import dcp_arrays
+from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checksums.md5_list import read_list
 from stage.digest import md5_file
 from stage.errors import InputError

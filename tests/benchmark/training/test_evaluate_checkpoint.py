@@ -8,16 +8,13 @@ import pytest
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
-from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality
 from benchmark.training.train import train
-from checkpoint_convert.export.to_dcp import to_dcp
 from checkpoint_convert.formats import byte_ranges
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.torch_files.dcp_arrays import METADATA
 from model.flops import num_parameters
 from tests.benchmark.runs import command_line, events, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
@@ -38,9 +35,6 @@ def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp
     (quality,) = in_processes(1, evaluate_checkpoint, initial)
     assert quality.distance_in_sd == pytest.approx((quality.log_perplexity - 4.8) / 0.1)
     assert abs(quality.distance_in_sd) < 5
-    to_dcp(inputs.checkpoint, tmp_path / "dcp")
-    (exported,) = in_processes(1, evaluate_checkpoint, dataclasses.replace(initial, checkpoint=tmp_path / "dcp"))
-    assert exported.log_perplexity == quality.log_perplexity
 
 
 def _bytes_read(config: RunConfig) -> tuple[int, int]:
@@ -58,21 +52,16 @@ def _bytes_read(config: RunConfig) -> tuple[int, int]:
     assert config.checkpoint is not None
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 0))
-        if (config.checkpoint / METADATA).is_file():
-            fill_from_dcp(state.tensors(), config.checkpoint)
-        else:
-            load_initial(state, MegatronCheckpoint(config.checkpoint))
+        load_initial(state, MegatronCheckpoint(config.checkpoint))
     return evaluated, count
 
 
 @pytest.mark.slow
 def test_only_weights_are_read(inputs: Inputs, tmp_path: Path) -> None:
     """A third: 0.7 TB of 2.1 for the 175B model."""
-    to_dcp(inputs.checkpoint, tmp_path / "dcp")
     four_bytes_each = 4 * num_parameters(TINY.model)
-    for checkpoint in (inputs.checkpoint, tmp_path / "dcp"):
-        config = dataclasses.replace(inputs.config(tmp_path), checkpoint=checkpoint)
-        assert in_processes(1, _bytes_read, config) == [(four_bytes_each, 3 * four_bytes_each)]
+    config = inputs.config(tmp_path)
+    assert in_processes(1, _bytes_read, config) == [(four_bytes_each, 3 * four_bytes_each)]
 
 
 @pytest.mark.slow

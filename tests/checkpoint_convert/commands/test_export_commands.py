@@ -4,14 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.commands.export_commands import ToDcpCommand, ToHuggingfaceCommand, ToTorchDistCommand
-from stage.errors import InputError
+from tests.checkpoint_convert.in_process import run
 
 
-@pytest.mark.parametrize("export", [ToDcpCommand, ToHuggingfaceCommand, ToTorchDistCommand])
-def test_a_folder_that_is_not_there_is_refused(
-    export: type[ToDcpCommand | ToHuggingfaceCommand | ToTorchDistCommand], tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="none"):
-        export(input=tmp_path / "none", output=tmp_path / "out").run()
+@pytest.mark.parametrize("name", ["to-huggingface", "to-torch-dist"])
+def test_a_folder_that_is_not_there_is_refused(name: str, tmp_path: Path) -> None:
+    run(name, "--input", tmp_path / "none", "--output", tmp_path / "out").refused("none: no such folder")
     assert list(tmp_path.iterdir()) == []

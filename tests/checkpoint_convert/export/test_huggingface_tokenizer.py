@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from checkpoint_convert.export.huggingface_tokenizer import NAMES, write_tokenizer
+from checkpoint_convert.export.huggingface_tokenizer import tokenizer_files
 from stage.errors import InputError
 from tests.checkpoint_convert.export.sentencepiece_models import model_bytes, words
 
@@ -35,8 +35,7 @@ HARD = [
 def test_ids_and_texts_are_sentencepieces(name: str, tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     (tmp_path / "model").write_bytes(model_bytes(vocab_size=400, **SETTINGS[name]))
-    write_tokenizer(tmp_path / "model", tmp_path)
-    ours = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    ours = tokenizers.Tokenizer.from_str(tokenizer_files(tmp_path / "model")["tokenizer.json"].decode())
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "model"))
     for text in [*HARD, *(words(seed, 30) for seed in range(1000, 1050))]:
         ids = ours.encode(text, add_special_tokens=False).ids
@@ -48,10 +47,10 @@ def test_ids_and_texts_are_sentencepieces(name: str, tmp_path: Path) -> None:
 
 def test_special_tokens_are_named_and_the_model_is_there(tmp_path: Path) -> None:
     (tmp_path / "model").write_bytes(model_bytes(**SETTINGS["as the benchmark's"]))
-    write_tokenizer(tmp_path / "model", tmp_path)
-    assert all((tmp_path / name).is_file() for name in NAMES)
-    assert (tmp_path / "sentencepiece.model").read_bytes() == (tmp_path / "model").read_bytes()
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    files = tokenizer_files(tmp_path / "model")
+    assert files.keys() == {"tokenizer.json", "tokenizer_config.json", "sentencepiece.model"}
+    assert files["sentencepiece.model"] == (tmp_path / "model").read_bytes()
+    config = json.loads(files["tokenizer_config.json"])
     assert (config["pad_token"], config["eos_token"], config.get("bos_token")) == ("<pad>", "</s>", None)
 
 
@@ -59,16 +58,16 @@ def test_other_models_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"not a model")
     with pytest.raises(InputError, match="model: not a SentencePiece model"):
-        write_tokenizer(path, tmp_path)
+        tokenizer_files(path)
     path.write_bytes(b"")
     with pytest.raises(InputError, match="it has no pieces"):
-        write_tokenizer(path, tmp_path)
+        tokenizer_files(path)
     model = sentencepiece_model_pb2.ModelProto()
     model.ParseFromString(model_bytes(vocab_size=400, user_defined_symbols=["<sep>"]))
     path.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match=r"pieces defined by its user.*leave --tokenizer out"):
-        write_tokenizer(path, tmp_path)
+        tokenizer_files(path)
     model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
     path.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="of a kind other than BPE"):
-        write_tokenizer(path, tmp_path)
+        tokenizer_files(path)

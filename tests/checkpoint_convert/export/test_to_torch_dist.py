@@ -1,7 +1,6 @@
-"""Megatron-Core's format: what PyTorch and Megatron-Core load, bit by bit, and back again."""
+"""Megatron-Core's format: what PyTorch and Megatron-Core load, bit by bit."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,16 +14,14 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from checkpoint_convert.conversion.torch_dist_to_megatron import torch_dist_to_megatron
 from checkpoint_convert.export import to_torch_dist as module
-from checkpoint_convert.export.to_torch_dist import to_torch_dist
+from checkpoint_convert.export.to_torch_dist import CORE, to_torch_dist
 from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG, EXP_AVG_SQ, MASTER_WEIGHTS
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
-from checkpoint_convert.formats.torch_files.torch_dist import NAMES
 from model.gpt3 import GPT3
 from stage.errors import InputError
-from tests.checkpoint_convert.tiny import CONFIG, GIB, read
-from tests.support import REPOSITORY, command
+from tests.checkpoint_convert.in_process import run
+from tests.checkpoint_convert.tiny import CONFIG, read
 
 GROUPS = {
     "optimizer.state.fp32_param.": MASTER_WEIGHTS,
@@ -32,11 +29,12 @@ GROUPS = {
     "optimizer.state.exp_avg.": EXP_AVG,
     "optimizer.state.exp_avg_sq.": EXP_AVG_SQ,
 }
+SCRIPT = Path(__file__).with_name("megatron_core_loads.py")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-@pytest.mark.parametrize("together", [1 << 28, 1], ids=["layers_together", "layer_by_layer"])
+@pytest.mark.parametrize(
+    ("dtype", "together"), [("fp32", 1 << 28), ("bf16", 1)], ids=["layers_together", "layer_by_layer"]
+)
 def test_pytorch_loads_every_array_by_megatron_cores_name(
     dtype: str, together: int, megatron: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -46,12 +44,12 @@ def test_pytorch_loads_every_array_by_megatron_cores_name(
     folder = tmp_path / "out" / "iter_0004000"
     assert (tmp_path / "out" / "latest_checkpointed_iteration.txt").read_text() == "4000\n"
     expected = {
-        prefix + NAMES[array.megatron]: read(source / (ours + array.megatron))
+        prefix + CORE[array.megatron]: read(source / (ours + array.megatron))
         for prefix, ours in {**GROUPS, "": MASTER_WEIGHTS}.items()
         for array in ARRAYS
     }
     if dtype == "bf16":
-        expected |= {name: expected[name].astype(ml_dtypes.bfloat16) for name in NAMES.values()}
+        expected |= {name: expected[name].astype(ml_dtypes.bfloat16) for name in CORE.values()}
     targets = {
         name: torch.zeros(values.shape, dtype=torch.float32 if values.itemsize == 4 else torch.bfloat16)
         for name, values in expected.items()
@@ -63,64 +61,35 @@ def test_pytorch_loads_every_array_by_megatron_cores_name(
     common = torch.load(folder / "common.pt", weights_only=True)
     assert (common["iteration"], common["optimizer"]["optimizer"]["param_groups"][0]["step"]) == (4000, 4000)
     assert json.loads((folder / "metadata.json").read_text())["sharded_backend"] == "torch_dist"
-    sums = command("checksums", "verify", tmp_path / "out", "--manifest", tmp_path / "out.md5")
-    assert sums.returncode == 0, sums.stderr
+    assert run("verify", tmp_path / "out", "--manifest", tmp_path / "out.md5").returncode == 0
+    assert run("compare", tmp_path / "out", folder).stdout.count("Adam's step: 4000 and 4000") == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_there_and_back_are_the_same_bytes(dtype: str, megatron: dict[str, Path], tmp_path: Path) -> None:
-    out, back = tmp_path / "out", tmp_path / "back"
-    words = ["to-torch-dist", "--input", megatron[dtype], "--output", out, "--dtype", dtype, "--workers", "1"]
-    assert command("checkpoint_convert", *words).returncode == 0
-    words = ["torch-dist-to-megatron", "--input", out, "--output", back, "--dtype", dtype]
-    done = command("checkpoint_convert", *words)
+def test_iteration_and_adams_step_of_a_run(trained: Path, tmp_path: Path) -> None:
+    done = run("to-torch-dist", "--input", trained, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert same_weights(megatron[dtype], back)
-    again = command("checkpoint_convert", *words)
-    assert "already made" in again.stdout
+    folder = tmp_path / "out" / "iter_0003005"
+    common = torch.load(folder / "common.pt", weights_only=True)
+    assert (common["iteration"], common["optimizer"]["optimizer"]["param_groups"][0]["step"]) == (3005, 4004)
 
 
-def same_weights(one: Path, other: Path) -> bool:
-    """All arrays, bit by bit; the chunks of a test's own checkpoint were changed after it was converted."""
-    names = [sorted(path.name for path in folder.iterdir()) for folder in (one, other)]
-    arrays = [path.name for path in one.iterdir() if path.is_dir()]
-    is_rounded = [name for name in arrays if read(one / name).itemsize == 2]
-    return names[0] == names[1] and all(
-        read(one / name).tobytes() == read(other / name).tobytes() for name in arrays if name not in is_rounded
-    )
-
-
-@pytest.mark.slow
-def test_a_runs_own_checkpoint_is_exported_too(trained: Path, tmp_path: Path) -> None:
-    assert to_torch_dist(trained, tmp_path / "out")
-    (folder,) = (tmp_path / "out").glob("iter_*")
-    progress = json.loads((trained / "progress.json").read_text())
-    iteration = progress["start_samples"] // progress["global_batch_size"] + 1
-    assert folder.name == f"iter_{iteration:07d}"
-    ours = {"model/encoder.layers.1.mlp.dense_h_to_4h.bias": torch.zeros(1)}
-    metadata = dcp.FileSystemReader(trained).read_metadata().state_dict_metadata
-    ours = {name: torch.zeros(metadata[name].size) for name in ours}  # type: ignore[union-attr]
-    theirs = {
-        name: torch.zeros(dcp.FileSystemReader(folder).read_metadata().state_dict_metadata[name].size)  # type: ignore[union-attr]
-        for name in ("optimizer.state.param.decoder.layers.mlp.linear_fc1.bias",)
-    }
-    with pytest.warns(UserWarning, match="single process"):
-        dcp.load(ours, checkpoint_id=trained)
-        dcp.load(theirs, checkpoint_id=folder)
-    assert torch.equal(next(iter(theirs.values()))[1], next(iter(ours.values())))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["moment", "chunk"])
-def test_damaged_sources_are_refused(damage: str, megatron: dict[str, Path], tmp_path: Path) -> None:
+def test_adams_step_is_never_assumed(megatron: dict[str, Path], trained: Path, tmp_path: Path) -> None:
     source = shutil.copytree(megatron["bf16"], tmp_path / "source")
-    moment = source / f"{EXP_AVG_SQ}encoder.layers.mlp.dense_4h_to_h.bias"
-    if damage == "moment":
-        shutil.rmtree(moment)
-    else:
-        (moment / "1.0").write_bytes(b"short")
-    with pytest.raises(InputError, match=r"dense_4h_to_h\.bias"):
+    words = ["to-torch-dist", "--input", source, "--output", tmp_path / "out"]
+    run(*words, "--step", 192).refused("--step 192", "tells that Adam's step is 4000; leave --step out")
+    (source / "common.pt").unlink()
+    run(*words).refused("tell Adam's step; pass --step")
+    run(*words, "--step", -1).refused("--step -1: expected 0 to")
+    assert run(*words, "--step", 192).returncode == 0
+    assert (tmp_path / "out" / "iter_0000192").is_dir()
+    alone = shutil.copytree(trained, tmp_path / "alone")  # without its run's config.json
+    run("to-torch-dist", "--input", alone, "--output", tmp_path / "out_2").refused("tell Adam's step; pass --step")
+
+
+def test_a_lost_moment_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
+    source = shutil.copytree(megatron["bf16"], tmp_path / "source")
+    shutil.rmtree(source / f"{EXP_AVG_SQ}encoder.layers.mlp.dense_4h_to_h.bias")
+    with pytest.raises(InputError, match=r"dense_4h_to_h\.bias: array is missing"):
         to_torch_dist(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
@@ -129,14 +98,11 @@ def test_damaged_sources_are_refused(damage: str, megatron: dict[str, Path], tmp
 @pytest.mark.skipif(find_spec("megatron") is None, reason="pip install megatron-core psutil")
 def test_megatron_cores_own_model_gives_our_logits(megatron: dict[str, Path], tmp_path: Path) -> None:
     assert to_torch_dist(megatron["bf16"], tmp_path / "out", dtype="fp32")
-    script = REPOSITORY / "tests/checkpoint_convert/export/megatron_core_loads.py"
-    words: list[Any] = [sys.executable, script, tmp_path / "out", "4", tmp_path / "logits", tmp_path / "saved"]
-    done = subprocess.run(words, capture_output=True, text=True, env=dict(os.environ))
+    words: list[Any] = [sys.executable, SCRIPT, tmp_path / "out", "4", tmp_path / "logits"]
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ours = GPT3(CONFIG)
     MegatronCheckpoint(megatron["bf16"]).load_weights(dict(ours.named_parameters()))
     with torch.no_grad():
         expected = ours(torch.arange(40)[None])
     assert (torch.load(tmp_path / "logits") - expected).abs().max() < 1e-3 * expected.std()
-    torch_dist_to_megatron(tmp_path / "saved", tmp_path / "back", dtype="bf16", workers=1, memory_limit=GIB)
-    assert same_weights(megatron["bf16"], tmp_path / "back")

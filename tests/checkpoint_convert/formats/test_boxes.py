@@ -91,3 +91,7 @@ def test_array_without_axes_is_one_chunk() -> None:
     assert list(chunk_parts((), ())) == [ChunkPart((), (), ())]
     assert list(divided((), ())) == [()]
     assert (shape_of(()), items_in(()), overlap((), ())) == ((), 1, ())
+
+
+def test_array_without_values_gives_no_box_at_once() -> None:
+    assert list(divided(whole_box((10**15, 0)), (1, 1))) == []

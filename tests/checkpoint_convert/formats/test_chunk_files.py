@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.formats.chunk_files import chunk_key, open_chunk, open_regular, require_chunk
+from checkpoint_convert.formats.chunk_files import chunk_key, open_chunk, require_chunk
 from stage.errors import InputError
 
 
@@ -29,5 +29,3 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         for look in (open_chunk, require_chunk):
             with pytest.raises(InputError, match=complaint):
                 look(tmp_path / name)
-    with pytest.raises(FileNotFoundError):
-        open_regular(tmp_path / "4")

@@ -11,7 +11,6 @@ from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
 from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
 from stage.errors import InputError
 from tests.checkpoint_convert.checkpoints import write_safetensors, write_sharded_safetensors
-from tests.support import assert_refused, command
 
 TENSORS = {"model/a": torch.ones(50, 70), "model/b": torch.arange(9).to(torch.bfloat16), "step": torch.tensor(4000)}
 
@@ -21,8 +20,8 @@ TENSORS = {"model/a": torch.ones(50, 70), "model/b": torch.arange(9).to(torch.bf
     [
         ({"dtype": "F32", "shape": [1 << 50], "data_offsets": [0, 4]}, "in bytes 0 to 4 of 4"),
         ({"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "in bytes 0 to 8 of 4"),
-        ({"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}, "shape (-1, -1)"),
-        ({"dtype": "Q9", "shape": [1], "data_offsets": [0, 4]}, "KeyError('Q9')"),
+        ({"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}, "Expected `int` >= 0"),
+        ({"dtype": "Q9", "shape": [1], "data_offsets": [0, 4]}, "Q9"),
         ([], "not a safetensors file"),
     ],
     ids=["huge", "beyond", "negative", "dtype", "list"],
@@ -42,7 +41,8 @@ def test_damaged_safetensors_are_refused(entry: Any, complaint: str, tmp_path: P
 def test_index_of_safetensors_has_to_agree_with_the_files(tmp_path: Path) -> None:
     write_sharded_safetensors(tmp_path / "c", TENSORS)
     (tmp_path / "c" / "model-1.safetensors").unlink()
-    assert_refused(command("checkpoint_convert", "inspect", tmp_path / "c"), "lists model/b in model-1.safetensors")
+    with pytest.raises(InputError, match=r"lists model/b in model-1\.safetensors, which does not hold it"):
+        safetensors_arrays(tmp_path / "c")
 
 
 def test_array_in_two_files_or_not_in_the_index_is_refused(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_array_in_two_files_or_not_in_the_index_is_refused(tmp_path: Path) -> No
     with pytest.raises(InputError, match=r"does not list step, which model-2\.safetensors holds"):
         safetensors_arrays(tmp_path / "c")
     index.write_text("[]")
-    with pytest.raises(InputError, match="not an index of safetensors files"):
+    with pytest.raises(InputError, match=r"index\.json: Expected `object`, got `array`"):
         safetensors_arrays(tmp_path / "c")
     write_safetensors(tmp_path / "c" / "model-3.safetensors", {"step": TENSORS["step"]})
     with pytest.raises(InputError, match=r"holds step, which model-2\.safetensors holds too"):

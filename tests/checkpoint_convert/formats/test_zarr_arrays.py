@@ -46,11 +46,11 @@ def test_what_is_no_array_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none: array is missing"):
         open_array(tmp_path / "none")
     (tmp_path / ".zarray").write_text("{")
-    with pytest.raises(InputError, match="not a zarr array"):
+    with pytest.raises(InputError, match=r"\.zarray: .*truncated"):
         open_array(tmp_path)
     (tmp_path / ".zarray").unlink()
     os.mkfifo(tmp_path / ".zarray")
-    with pytest.raises(InputError, match="zarray: not a regular file"):
+    with pytest.raises(InputError, match="zarray: pipe, not a regular file"):
         open_array(tmp_path)
 
 
@@ -80,5 +80,5 @@ def test_metadata_that_cannot_be_is_refused_in_a_line(fields: dict[str, Any], co
         open_array(tmp_path / "a")
     assert len(str(error.value)) < 500
     path.write_text("[" * 100_000)
-    with pytest.raises(InputError, match="not a zarr array"):
+    with pytest.raises(InputError, match=r"\.zarray: "):
         open_array(tmp_path / "a")

@@ -11,7 +11,8 @@ from zarr.dtype import DataTypeValidationError
 
 from checkpoint_convert.formats.zarr_bfloat16 import BFloat16
 from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
-from tests.support import REPOSITORY
+
+REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.slow

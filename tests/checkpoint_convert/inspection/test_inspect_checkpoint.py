@@ -1,22 +1,19 @@
-"""What inspect says of a checkpoint, in every format; what is no checkpoint or a harmful one is refused in a line."""
+"""Reports of inspect on a checkpoint in every format; a folder that is no checkpoint is refused in a line."""
 
 import hashlib
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.zarr_arrays import create_array
-from checkpoint_convert.inspection.inspect_checkpoint import (
-    format_checkpoint_report,
-    inspect_checkpoint,
-)
+from checkpoint_convert.inspection.inspect_checkpoint import inspect_checkpoint
 from tests.checkpoint_convert.checkpoints import raw_bytes, write_dcp, write_safetensors, write_sharded_safetensors
-from tests.support import assert_refused, command
+from tests.checkpoint_convert.in_process import run
 
 TENSORS = {
     "model/a": torch.randn(50, 70, generator=torch.Generator().manual_seed(1)),
@@ -36,9 +33,8 @@ def write_zarr(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
 @pytest.mark.parametrize("write", [write_zarr, write_dcp, write_sharded_safetensors])
 def test_figures_are_those_of_the_values(write: Any, tmp_path: Path) -> None:
     write(tmp_path / "c", TENSORS)
-    arrays = {
-        array.name.replace("model.", "model/"): array for array in inspect_checkpoint(tmp_path / "c", md5=True).arrays
-    }
+    report = inspect_checkpoint(tmp_path / "c", md5=True)
+    arrays = {array.name.replace("model.", "model/"): array for array in report.arrays}
     assert set(arrays) == set(TENSORS) - ({"step"} if write is write_zarr else set())
     for name, found in arrays.items():
         values = TENSORS[name].double().numpy()
@@ -50,44 +46,68 @@ def test_figures_are_those_of_the_values(write: Any, tmp_path: Path) -> None:
         assert found.md5 == hashlib.md5(raw_bytes(TENSORS[name])).hexdigest()
 
 
-def test_command_prints_a_table_or_json(tmp_path: Path) -> None:
-    write_random_paxml(tmp_path / "p", seed=1, sizes=ModelSizes(layers=2, hidden=16, heads=2, vocab=64))
-    done = command("checkpoint_convert", "inspect", tmp_path / "p", "--array", "mdl_vars*layer_norm.bias")
-    assert done.returncode == 0, done.stderr
-    assert f"{tmp_path}/p: PAXML zarr, 2 arrays\n" in done.stdout
-    assert "\nmdl_vars.params.lm.\n" in done.stdout
-    assert "total: 64 values, 256 bytes (" in done.stdout
-    report = json.loads(command("checkpoint_convert", "inspect", tmp_path / "p", "--json").stdout)
-    assert (len(report["arrays"]), report["nan"], report["inf"]) == (57, 0, 0)  # with PAXML's counters
-    lines = format_checkpoint_report(inspect_checkpoint(tmp_path / "p")).splitlines()
+def test_command_prints_a_table_or_json(megatron: dict[str, Path]) -> None:
+    done = run("inspect", megatron["bf16"], "--array", "exp_avg.*layernorm.bias")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{megatron['bf16']}: Megatron zarr, 3 arrays"
+    assert lines[1].split() == "shape dtype chunks on disk min max mean sd zeros NaN Inf".split()
+    assert lines[2] == "optimizer.state.exp_avg.language_model."
+    assert lines[3].startswith("  encoder.final_layernorm.bias  ")
+    assert lines[-1].startswith("total: 180 values, 720 bytes (720 on disk), 0 zeros")
     assert max(map(len, lines)) < 200
-    assert_refused(
-        command("checkpoint_convert", "inspect", tmp_path / "p", "--array", "none"), "has 'none' in its name"
-    )
+    report = json.loads(run("inspect", megatron["bf16"], "--json").stdout)
+    assert (len(report["arrays"]), report["nan"], report["unread"]) == (64, 0, [])
+    run("inspect", megatron["bf16"], "--array", "none").refused("none of its 64 arrays has 'none' in its name")
 
 
 def test_values_that_are_not_finite_are_counted_and_left_out(tmp_path: Path) -> None:
-    write_safetensors(
-        tmp_path / "x.safetensors",
-        {
-            "some": torch.tensor([1.0, math.nan, math.inf, -math.inf, 0.0, 3.0, -0.0]),
-            "none": torch.tensor([math.nan]),
-            "empty": torch.zeros(0, 3),
-        },
-    )
+    tensors = {
+        "some": torch.tensor([1.0, math.nan, math.inf, -math.inf, 0.0, 3.0, -0.0]),
+        "none": torch.tensor([math.nan]),
+        "empty": torch.zeros(0, 3),
+    }
+    write_safetensors(tmp_path / "x.safetensors", tensors)
     some, none, empty = inspect_checkpoint(tmp_path / "x.safetensors").arrays
     assert (some.nan, some.inf, some.zeros, some.min, some.max, some.mean) == (1, 2, 2, 0.0, 3.0, 1.0)
     assert (none.nan, none.min, none.max, none.mean, none.sd) == (1, None, None, None, None)
     assert (empty.zeros, empty.min) == (0, None)
 
 
-def test_missing_chunks_are_listed_and_fail(tmp_path: Path) -> None:
-    write_random_paxml(tmp_path / "p", seed=1, sizes=ModelSizes(layers=2, hidden=16, heads=2, vocab=64))
-    array = "mdl_vars.params.lm.final_ln.bias"
-    (tmp_path / "p" / array / "1").unlink()
-    done = command("checkpoint_convert", "inspect", tmp_path / "p")
-    assert_refused(done, f"1 chunks have no file, first of {array}", status=1)
+def test_an_array_of_many_empty_rows_is_answered_at_once(tmp_path: Path) -> None:
+    create_array(tmp_path / "a", (10**15, 0), "float32", (1, 1))
+    (found,) = inspect_checkpoint(tmp_path, md5=True).arrays
+    assert (found.shape, found.missing_chunks, found.md5) == ((10**15, 0), 0, hashlib.md5(b"").hexdigest())
+
+
+def test_missing_chunks_are_listed_and_fail(megatron: dict[str, Path], tmp_path: Path) -> None:
+    source = shutil.copytree(megatron["fp32"], tmp_path / "m")
+    array = "language_model.encoder.layers.mlp.dense_4h_to_h.bias"
+    (source / array / "1.0").unlink()
+    done = run("inspect", source)
+    done.refused(f"1 chunks have no file, first of {array}", status=1)
     assert f"{array}: 1 chunks have no file; its values were not read" in done.stdout
-    (found,) = inspect_checkpoint(tmp_path / "p", array).arrays
+    found = inspect_checkpoint(source, array).arrays[0]
     assert (found.min, found.mean, found.missing_chunks) == (None, None, 1)
-    assert json.loads(command("checkpoint_convert", "inspect", tmp_path / "p", "--json").stdout)["arrays"]
+
+
+def test_extra_arrays_that_cannot_be_read_are_told(megatron: dict[str, Path], tmp_path: Path) -> None:
+    source = shutil.copytree(megatron["fp32"], tmp_path / "m")
+    create_array(source / "rng_state", (4,), "float32", (2,))
+    metadata = source / "rng_state" / ".zarray"
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "dtype": "<c8"}))
+    done = run("inspect", source)
+    assert done.returncode == 0
+    assert f"  not read: {source}/rng_state: values of complex64, expected numbers" in done.stdout
+    done = run("compare", source, megatron["fp32"])
+    assert (done.returncode, f"not compared: {source}/rng_state" in done.stdout) == (0, True)
+    weights = source / "language_model.encoder.final_layernorm.bias" / ".zarray"  # of the model's own: refused
+    weights.write_text(metadata.read_text())
+    run("inspect", source).refused("final_layernorm.bias: values of complex64")
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    run("inspect", tmp_path / "none").refused("no such folder or .safetensors file")
+    run("inspect", tmp_path).refused("holds no zarr arrays")
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("release")
+    run("inspect", tmp_path).refused("'release', expected an iteration")

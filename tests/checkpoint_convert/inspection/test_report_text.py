@@ -2,19 +2,20 @@
 
 import pytest
 
-from checkpoint_convert.inspection.report_text import bytes_text, shape_text, table
+from checkpoint_convert.inspection.report_text import array_table, bytes_text, shape_text
 
 
 def test_names_stand_under_what_they_begin_with() -> None:
     names = ["mdl_vars.params.lm.a", "mdl_vars.params.lm.longer", "model/x", "plain"]
-    assert table(names, ("shape", "n"), [["2x3", "1"], ["4", "22"], ["scalar", "3"], ["5", "4"]]) == [
-        "           shape   n",
+    shown = array_table(names, ("shape", "n"), [["2x3", "1"], ["4", "22"], ["[b]scalar", "3"], ["5", "4"]])
+    assert shown.split("\n") == [
+        "                         shape   n",
         "mdl_vars.params.lm.",
-        "  a          2x3   1",
-        "  longer       4  22",
+        "  a                        2x3   1",
+        "  longer                     4  22",
         "model/",
-        "  x       scalar   3",
-        "  plain        5   4",
+        "  x                  [b]scalar   3",
+        "  plain                      5   4",
     ]
 
 

@@ -1,51 +1,67 @@
-"""Attention heads: from --heads, a manifest, a run's configuration or the benchmark's width, where these agree."""
+"""Attention heads: from --heads, the checkpoint's manifest, its run's configuration or the benchmark's width."""
 
-import shutil
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from checkpoint_convert.export.to_huggingface import to_huggingface
 from checkpoint_convert.model_sizes.attention_heads import attention_heads
+from checkpoint_convert.model_sizes.run_files import run_adam_step, run_iteration
 from stage.errors import InputError
-from tests.support import assert_refused, command
+from stage.manifest import Recipe, Source, made_by, write_manifest
 
 
-def test_heads_are_asked_for_where_nothing_tells_them(megatron: dict[str, Path], tmp_path: Path) -> None:
-    source = shutil.copytree(megatron["fp32"], tmp_path / "source")
-    words = ["checkpoint_convert", "to-huggingface", "--input", source, "--output", tmp_path / "out"]
-    assert_refused(command(*words), "pass --heads (hidden size 36)")
+def write_record(output: Path, options: dict[str, Any], inputs: list[Source]) -> None:
+    write_manifest(output, made_by(Recipe("x", options, inputs), [], wall_s=1.0))
+
+
+def test_heads_of_the_manifest(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "ckpt"
+    with pytest.raises(InputError, match=r"pass --heads \(hidden size 36\)"):
+        attention_heads(checkpoint, 36, None)
+    assert attention_heads(checkpoint, 36, 4) == 4
     for heads in (5, 0, -4):
         with pytest.raises(InputError, match=f"--heads {heads}: does not divide the hidden size 36"):
-            to_huggingface(source, tmp_path / "out", heads=heads)
-    assert not (tmp_path / "out").exists()
-    to_huggingface(source, tmp_path / "out", heads=4)
-    to_huggingface(megatron["fp32"], tmp_path / "known", heads=None)
-    files = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "known")]
-    assert files[0] == files[1]
+            attention_heads(checkpoint, 36, heads)
+    write_record(checkpoint, {"heads": 4}, [])
+    assert attention_heads(checkpoint, 36, None) == attention_heads(checkpoint, 36, 4) == 4
+    with pytest.raises(InputError, match=r"--heads 6: .* was made by a model of 4 heads; leave --heads out"):
+        attention_heads(checkpoint, 36, 6)
+    write_record(checkpoint, {"heads": "four"}, [])
+    with pytest.raises(InputError, match=r"ckpt\.manifest\.json: 'four' heads, expected a number"):
+        attention_heads(checkpoint, 36, None)
+
+
+def test_heads_are_not_taken_from_another_folder_of_an_inputs_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An input's name in a manifest was relative to somebody's folder; here another checkpoint has it."""
+    write_record(tmp_path / "paxml", {"heads": 12}, [])
+    write_record(tmp_path / "ckpt", {}, [Source("paxml", 1, 1, "md5:0")])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="pass --heads"):
+        attention_heads(Path("ckpt"), 36, None)
 
 
 def test_the_benchmarks_heads_need_no_records(tmp_path: Path) -> None:
     assert attention_heads(tmp_path / "ckpt4000_bf16", 12288, None) == 96
 
 
-def test_heads_of_a_runs_configuration(tmp_path: Path) -> None:
+def test_heads_and_steps_of_a_run(trained: Path, tmp_path: Path) -> None:
+    assert attention_heads(trained, 36, None) == 4
+    assert (run_iteration(trained), run_adam_step(trained)) == (3005, 4004)
     step = tmp_path / "run" / "checkpoints" / "step_00000001"
     step.mkdir(parents=True)
-    config = tmp_path / "run" / "config.json"
-    config.write_text('{"benchmark": {"model": {"num_attention_heads": 4}}}')
-    assert attention_heads(step, 36, None) == attention_heads(step, 36, 4) == 4
-    with pytest.raises(InputError, match=r"--heads 6: .* was made by a model of 4 heads; leave --heads out"):
-        attention_heads(step, 36, 6)
-    config.write_text("{}")
-    with pytest.raises(InputError, match=r"config\.json: not a run's configuration"):
+    (tmp_path / "run" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"config\.json: .*missing required field.*not a run's configuration"):
         attention_heads(step, 36, None)
-
-
-@pytest.mark.slow
-def test_heads_that_contradict_the_records_are_refused(
-    megatron: dict[str, Path], trained: Path, tmp_path: Path
-) -> None:
-    for source in (megatron["bf16"], trained):
-        with pytest.raises(InputError, match=r"--heads 8: .* was made by a model of 4 heads"):
-            to_huggingface(source, tmp_path / "out", heads=8)
+    assert (run_iteration(step), run_iteration(tmp_path)) == (None, None)
+    progress = json.loads((trained / "progress.json").read_text())
+    for damage, complaint in (({"steps": "5"}, "got `str`"), ({"global_batch_size": 0}, "a batch of 0")):
+        (step / "progress.json").write_text(json.dumps({**progress, **damage}))
+        with pytest.raises(InputError, match=complaint):
+            run_iteration(step)
+    (tmp_path / "run" / "config.json").unlink()
+    (step / "progress.json").write_text(json.dumps(progress))
+    assert (run_iteration(step), run_adam_step(step)) == (3005, None)

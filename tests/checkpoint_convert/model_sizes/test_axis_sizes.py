@@ -10,13 +10,19 @@ from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes, parameter_axis_sizes, paxml_axis_sizes
 from checkpoint_convert.model_sizes.parameters import parameter_shapes
 from stage.errors import InputError
+from tests.checkpoint_convert.tiny import AXES, tiny_values, write_paxml
 
-SIZES = {"L": 2, "C": 3, "N": 4, "D": 9, "H": 36, "F": 144, "V": 208, "P": 2060}
+SIZES = {**AXES, "P": 2060}
+
+
+@pytest.fixture(scope="module")
+def paxml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_paxml(tmp_path_factory.mktemp("p") / "paxml", tiny_values(SIZES), SIZES)
 
 
 def test_sizes_of_every_layout(paxml: Path, megatron: dict[str, Path]) -> None:
     assert paxml_axis_sizes(paxml) == SIZES
-    assert megatron_axis_sizes(megatron["bf16"], MASTER_WEIGHTS, None) == {**SIZES, "P": 208}
+    assert megatron_axis_sizes(megatron["bf16"], MASTER_WEIGHTS, 4) == {**SIZES, "P": 208}
     assert megatron_axis_sizes(megatron["fp32"], WEIGHTS, 4) == {**SIZES, "P": 208}
     without_heads = {axis: SIZES[axis] for axis in "LHFV"} | {"P": 208}
     assert parameter_axis_sizes(Path("x"), parameter_shapes(without_heads)) == without_heads

@@ -1,17 +1,14 @@
 """Converting arrays block by block: read, check, reorder, round, write every output chunk with its MD5.
 
-Output chunks are uncompressed, so that a chunk's file is its bytes. Each file that is written is noted in the journal,
-and is not written again.
+Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a piece of the resumable output, and is not
+written again once it is noted there.
 """
 
-import hashlib
 import itertools
 import math
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -21,16 +18,15 @@ import numpy.typing as npt
 from checkpoint_convert.conversion.block_choice import BlockChoice
 from checkpoint_convert.conversion.block_sources import BlockSource
 from checkpoint_convert.conversion.blocks import Cut
-from checkpoint_convert.conversion.resuming.journal import Journal, WrittenFile
-from checkpoint_convert.conversion.resuming.source_files import state_of
-from checkpoint_convert.conversion.workspace import FileWriter, Workspace
+from checkpoint_convert.conversion.chunk_writer import ChunkWriter, Workspace, md5_of
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS
-from stage.allocator import give_freed_memory_back
 from stage.errors import InputError, first_line
 from stage.progress import Meter, progress
-from stage.task_shard import TaskShard
+from stage.resumable_output import ResumableOutput
 
+FILES = "files"
+"""Name of the folder, below the pieces, that becomes the output."""
 TILE = 64
 """Items along each side of a tile of a transpose."""
 
@@ -66,7 +62,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class _Task:
+class BlockTask:
     """One block of a job."""
 
     job: Job
@@ -74,69 +70,64 @@ class _Task:
 
     @property
     def bytes(self) -> int:
-        """Of its outputs."""
+        """Return the bytes of its outputs."""
         return items_in(self.block) * sum(target.dtype.itemsize for target in self.job.targets)
 
-    def names(self, unit: Box) -> list[str]:
-        """The files of one of its units, in all output arrays."""
+    @property
+    def names(self) -> list[str]:
+        """Return the pieces that it makes."""
+        return [name for unit in self.job.cut.units(self.block) for name in self.names_of(unit)]
+
+    def names_of(self, unit: Box) -> list[str]:
+        """Return the pieces made of one of its units, in all output arrays."""
         cut, targets = self.job.cut, self.job.targets
-        return [f"{target.name}/{key}" for key, _ in cut.files(unit) for target in targets]
+        return [piece_name(target, key) for key, _ in cut.files(unit) for target in targets]
 
 
-def run_jobs(jobs: Sequence[Job], folder: Path, journal: Journal, *, shard: TaskShard | None = None) -> list[str]:
-    """Write all output chunks into ``folder``, or those of ``shard``; those in the journal excepted. Returns the names
-    of all of them.
+def piece_name(target: Target, key: str) -> str:
+    """Return the name of an output chunk as a piece."""
+    return f"{FILES}/{target.name}/{key}"
+
+
+def tasks_of(jobs: Sequence[Job]) -> list[BlockTask]:
+    """Return all blocks of ``jobs``, in order."""
+    return [BlockTask(job, block) for job in jobs for block in job.cut.blocks()]
+
+
+def run_tasks(tasks: Sequence[BlockTask], work: ResumableOutput) -> None:
+    """Write the output chunks of ``tasks`` as pieces of ``work``, those excepted that it has already.
 
     Raises InputError for an input chunk that cannot be read or holds a value that cannot be.
     """
-    give_freed_memory_back()
-    tasks = list(_share(jobs, shard))
-    names = [name for task in tasks for unit in task.job.cut.units(task.block) for name in task.names(unit)]
-    arena = Workspace(max(job.blocks.at_once * job.blocks.workspace_bytes for job in jobs))
-    digests: dict[str, str] = {}
-
-    def note(name: str, state: os.stat_result) -> None:
-        journal.note(name, WrittenFile(digests.pop(name), state_of(state)))
-
+    if not tasks:
+        return
+    arena = Workspace(max(task.job.blocks.at_once * task.job.blocks.workspace_bytes for task in tasks))
+    files = sum(len(task.names) for task in tasks)
     with (
-        progress("convert", sum(task.bytes for task in tasks), "bytes", files=len(names)) as meter,
-        FileWriter(folder, note) as writer,
+        progress("convert", sum(task.bytes for task in tasks), "bytes", files=files) as meter,
+        ChunkWriter(work) as writer,
     ):
-        output = _Output(journal, writer, digests, meter)
+        output = _Output(work, writer, meter)
         for (count, size), some in itertools.groupby(sorted(tasks, key=_memory), key=_memory):
             _run(list(some), arena, count, size, output)
-    return names
 
 
 @dataclass(frozen=True)
 class _Output:
-    """Where files go."""
+    """Where pieces go."""
 
-    journal: Journal
-    writer: FileWriter
-    digests: dict[str, str]
-    """MD5 of files that are not yet on the disk."""
+    work: ResumableOutput
+    writer: ChunkWriter
     meter: Meter
 
 
-def _share(jobs: Sequence[Job], shard: TaskShard | None) -> Iterator[_Task]:
-    """All blocks, or those that lie in a shard's share of the bytes."""
-    total, before = sum(job.bytes for job in jobs), 0
-    for job in jobs:
-        for block in job.cut.blocks():
-            task = _Task(job, block)
-            if shard is None or (2 * before + task.bytes) * shard.count // (2 * total) == shard.index:
-                yield task
-            before += task.bytes
-
-
-def _memory(task: _Task) -> tuple[int, int]:
-    """How many blocks at once, and the memory of each: tasks of which both are the same share it."""
+def _memory(task: BlockTask) -> tuple[int, int]:
+    """Return how many blocks are converted at once, and the memory of each: tasks where both are the same share it."""
     return task.job.blocks.at_once, task.job.blocks.workspace_bytes
 
 
-def _run(tasks: Sequence[_Task], arena: Workspace, count: int, size: int, output: _Output) -> None:
-    free: SimpleQueue[int] = SimpleQueue()  # whoever finds no place waits
+def _run(tasks: Sequence[BlockTask], arena: Workspace, count: int, size: int, output: _Output) -> None:
+    free: SimpleQueue[int] = SimpleQueue()  # a thread that finds no place waits
     for number in range(count):
         free.put(number * size)
     with ThreadPoolExecutor(count) as pool:
@@ -155,17 +146,13 @@ def _run(tasks: Sequence[_Task], arena: Workspace, count: int, size: int, output
             raise
 
 
-def _convert(task: _Task, arena: Workspace, free: "SimpleQueue[int]", output: _Output) -> None:
+def _convert(task: BlockTask, arena: Workspace, free: "SimpleQueue[int]", output: _Output) -> None:
     """Convert one block."""
-    job, block, meter = task.job, task.block, output.meter
-    units, files = [], 0
-    for unit in job.cut.units(block):
-        names = task.names(unit)
-        files += len(names)
-        if not all(map(output.journal.has, names)):
-            units.append(unit)
+    job, block, meter, names = task.job, task.block, output.meter, task.names
+    missing = set(output.work.missing(names))
+    units = [unit for unit in job.cut.units(block) if not missing.isdisjoint(task.names_of(unit))]
     if not units:
-        meter.done_before(task.bytes, files)
+        meter.done_before(task.bytes, len(names))
         return
     place = free.get()
     try:
@@ -178,7 +165,7 @@ def _convert(task: _Task, arena: Workspace, free: "SimpleQueue[int]", output: _O
             _write_unit(job, unit, ordered, for_rounded, output)
     finally:
         free.put(place)
-    meter(task.bytes, files)
+    meter(task.bytes, len(names))
 
 
 def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -188,7 +175,7 @@ def _read(job: Job, block: Box, memory: npt.NDArray[np.float32]) -> npt.NDArray[
     try:
         job.source.read(box, values)
     except TENSORSTORE_FAILS as error:
-        raise InputError(f"{job.source.path}: a chunk cannot be read ({first_line(error)})") from error
+        raise InputError(f"{job.source.where}: a chunk cannot be read ({first_line(error)})") from error
     _require_possible(job, values, box)
     return values
 
@@ -207,7 +194,7 @@ def _complain(job: Job, values: npt.NDArray[np.float32], box: Box, bad: npt.NDAr
     index = [int(offset) + part.start for offset, part in zip(first, box, strict=True)]
     chunk = [position // size for position, size in zip(index, job.cut.source.chunks, strict=True)]
     what = "a negative second moment" if np.isfinite(values[first]) else "not a number that training leaves"
-    raise InputError(f"{job.source.path}: {values[first]} at {index}, in chunk {chunk}: {what}; the source is damaged")
+    raise InputError(f"{job.source.where}: {values[first]} at {index}, in chunk {chunk}: {what}; the source is damaged")
 
 
 def _unit_of(
@@ -237,21 +224,17 @@ def _copy(values: npt.NDArray[np.float32], copy: npt.NDArray[np.float32]) -> Non
 
 
 def _write_unit(
-    job: Job,
-    unit: Box,
-    values: npt.NDArray[np.float32],
-    memory: npt.NDArray[np.float32],
-    output: _Output,
+    job: Job, unit: Box, values: npt.NDArray[np.float32], memory: npt.NDArray[np.float32], output: _Output
 ) -> None:
     for target in job.targets:
-        rounded = _rounded(values, target.dtype, memory)
+        with output.meter.doing("computing"):
+            rounded = _rounded(values, target.dtype, memory)
         for key, within in job.cut.files(unit):
-            name = f"{target.name}/{key}"
             with output.meter.doing("computing"):
                 data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
-                output.digests[name] = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
+                md5 = md5_of(data.data)
             with output.meter.doing("writing"):
-                output.writer.write(name, data)
+                output.writer.write(piece_name(target, key), data, md5)
 
 
 def _rounded(values: npt.NDArray[np.float32], dtype: np.dtype[Any], memory: npt.NDArray[np.float32]) -> Any:

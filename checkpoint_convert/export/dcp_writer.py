@@ -1,0 +1,94 @@
+"""Write PyTorch's distributed checkpoint format (DCP): boxes of tensors, each in a file of its own, and their index.
+
+The files are ``torch.save`` archives, as PyTorch's own writer makes them; a box may be found under several names.
+"""
+
+import math
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, cast
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+
+from checkpoint_convert.export.export_files import HashingFile
+from checkpoint_convert.formats.boxes import Box, shape_of
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor of the checkpoint."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class TensorBox:
+    """A box of one or more tensors, all of one shape, dtype and values, in the file ``file``."""
+
+    file: str
+    box: Box
+    tensors: tuple[StoredTensor, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its values."""
+        return math.prod(shape_of(self.box)) * self.tensors[0].dtype.itemsize
+
+
+def dcp_file_name(number: int) -> str:
+    """Return the name of a file as PyTorch gives it, of one process."""
+    return f"__0_{number}.distcp"
+
+
+def save_tensor(tensor: Tensor, file: HashingFile) -> None:
+    """Write its values and nothing more: of a view, PyTorch would write the whole storage."""
+    whole = tensor.untyped_storage().nbytes() == tensor.nbytes
+    save_object(tensor if whole else tensor.clone(), file)
+
+
+def save_object(value: Any, file: HashingFile) -> None:
+    torch.save(value, cast(IO[bytes], file))  # it only calls write and flush
+
+
+def dcp_metadata(boxes: Sequence[TensorBox], sizes: Mapping[str, int], objects: Mapping[str, str]) -> bytes:
+    """Return the content of ``.metadata``.
+
+    ``sizes``: bytes of the files by name. ``objects``: the file of each thing that is no tensor; several may share one.
+    """
+    chunks: dict[StoredTensor, list[ChunkStorageMetadata]] = {}
+    places: dict[MetadataIndex, _StorageInfo] = {}
+    for one in boxes:
+        offsets = torch.Size([side.start for side in one.box])
+        for tensor in one.tensors:
+            known = chunks.setdefault(tensor, [])
+            place = MetadataIndex(tensor.name, offsets, len(known))
+            places[place] = _StorageInfo(one.file, 0, sizes[one.file])
+            known.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(one.box))))
+    names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {
+        tensor.name: TensorStorageMetadata(TensorProperties(dtype=tensor.dtype), torch.Size(tensor.shape), parts)
+        for tensor, parts in chunks.items()
+    }
+    for name, file in objects.items():
+        names[name] = BytesStorageMetadata()
+        places[MetadataIndex(name)] = _StorageInfo(file, 0, sizes[file])
+    metadata = Metadata(
+        state_dict_metadata=names,
+        planner_data={name: (name,) for name in names},
+        storage_data=places,
+        storage_meta=StorageMeta(),
+    )
+    return pickle.dumps(metadata)

@@ -1,0 +1,209 @@
+"""PyTorch's distributed checkpoints (DCP), read without running anything that a stranger may have put into them.
+
+``.metadata`` is a pickle, of which only PyTorch's own classes for it are built. The values lie in ``.distcp`` files as
+``torch.save`` archives, whose own small pickle PyTorch reads with ``weights_only``; a box of them is read in place, by
+byte ranges.
+"""
+
+import gc
+import math
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch.distributed.checkpoint import filesystem, metadata, planner
+from torch.distributed.checkpoint.utils import _create_file_view
+
+from checkpoint_convert.formats.boxes import Box, items_in, overlap, relative, shape_of
+from checkpoint_convert.formats.byte_ranges import Values, read_box
+from checkpoint_convert.formats.stored_array import StoredArray
+from stage.errors import InputError, first_line
+from stage.regular_files import read_regular
+from stage.safe_pickle import load_pickle
+
+METADATA = ".metadata"
+LARGEST_METADATA = 1 << 30
+"""Bytes; a box of an array takes about 150."""
+MOST_AXES = 64
+DTYPES: Mapping[torch.dtype, np.dtype[Any]] = {
+    torch.bool: np.dtype(np.bool_),
+    torch.uint8: np.dtype("u1"),
+    torch.int8: np.dtype("i1"),
+    torch.int16: np.dtype("<i2"),
+    torch.int32: np.dtype("<i4"),
+    torch.int64: np.dtype("<i8"),
+    torch.float16: np.dtype("<f2"),
+    torch.bfloat16: np.dtype(ml_dtypes.bfloat16),
+    torch.float32: np.dtype("<f4"),
+    torch.float64: np.dtype("<f8"),
+}
+
+
+def _size(values: Sequence[int] = ()) -> tuple[int, ...]:
+    """Stand for torch.Size; without a bound, copies of copies could take any amount of memory."""
+    if len(values) > MOST_AXES:
+        raise ValueError(f"{len(values)} axes")
+    return tuple(values)
+
+
+_MEGATRON = "megatron.core.dist_checkpointing.strategies.torch"
+_CLASSES = (
+    *(metadata.Metadata, metadata.TensorStorageMetadata, metadata.BytesStorageMetadata, metadata.ChunkStorageMetadata),
+    *(metadata.TensorProperties, metadata.MetadataIndex, metadata.StorageMeta, metadata._MEM_FORMAT_ENCODING),
+    *(planner.SavePlan, planner.WriteItem, planner.TensorWriteData, planner.WriteItemType, filesystem._StorageInfo),
+)
+KNOWN: Mapping[tuple[str, str], Any] = {
+    **{(kind.__module__, kind.__name__): kind for kind in _CLASSES},
+    **{("torch", str(dtype).removeprefix("torch.")): dtype for dtype in DTYPES},
+    ("torch", "Size"): _size,
+    ("torch.serialization", "_get_layout"): torch.serialization._get_layout,
+    ("pathlib", "PosixPath"): pathlib.PurePosixPath,
+    ("pathlib._local", "PosixPath"): pathlib.PurePosixPath,
+    (_MEGATRON, "MCoreMetadata"): metadata.Metadata,  # Megatron-Core notes who wrote what, too
+    (_MEGATRON, "MCoreSavePlan"): planner.SavePlan,
+}
+"""All that a pickle of DCP's metadata may name, and the class or function that is used in its place."""
+
+
+@dataclass(frozen=True)
+class StoredBox:
+    """A box of an array, in one range of one file."""
+
+    box: Box
+    path: Path
+    offset: int
+    length: int
+    """In bytes, of the archive that holds the values."""
+
+
+def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
+    """Return the tensors of a distributed checkpoint; everything else in it is left alone.
+
+    Raises InputError where ``.metadata`` is damaged, names anything but DCP's own classes, or describes boxes that do
+    not make up their arrays.
+    """
+    with _no_garbage_collection():
+        try:
+            found: metadata.Metadata = load_pickle(read_regular(folder / METADATA, LARGEST_METADATA), KNOWN)
+            places = _places(folder, found.storage_data)
+            return {
+                name: _array(name, entry, places)
+                for name, entry in found.state_dict_metadata.items()
+                if isinstance(entry, metadata.TensorStorageMetadata)
+            }
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            raise InputError(
+                f"{folder / METADATA}: not the metadata of a distributed checkpoint ({first_line(error)})"
+            ) from error
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Do without garbage collection: of the million objects of a large model's metadata none is garbage, and searching
+    them took a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+Places = Mapping[tuple[str, tuple[int, ...]], tuple[Path, int, int]]
+"""File, offset and length of each box, by its array's name and the place of its first value."""
+
+
+def _places(folder: Path, stored: Mapping[metadata.MetadataIndex, Any]) -> Places:
+    found: dict[tuple[str, tuple[int, ...]], tuple[Path, int, int]] = {}
+    paths: dict[str, Path] = {}
+    for index, info in stored.items():
+        if index.offset is None:  # not a tensor
+            continue
+        name = str(info.relative_path)
+        if name in ("", ".", "..") or "/" in name:
+            raise ValueError(f"values in {name!r}, outside the folder")
+        if getattr(info, "transform_descriptors", None):
+            raise ValueError(f"{index.fqn} is stored transformed, which is not read here")
+        path = paths[name] = paths.get(name) or folder / name
+        offset, length = _numbers([info.offset, info.length])
+        found[index.fqn, _numbers(index.offset)] = (path, offset, length)
+    return found
+
+
+def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
+    if not all(type(value) is int and value >= 0 for value in values):
+        raise ValueError(f"{values}: expected numbers of 0 or more")
+    return tuple(values)
+
+
+def _array(name: str, entry: metadata.TensorStorageMetadata, places: Places) -> StoredArray:
+    if entry.properties.dtype not in DTYPES:
+        raise ValueError(f"{name}: a dtype that is not read here")
+    dtype, shape = DTYPES[entry.properties.dtype], _numbers(entry.size)
+    boxes = []
+    for chunk in entry.chunks:
+        offsets, sizes = _numbers(chunk.offsets), _numbers(chunk.sizes)
+        box = tuple(slice(start, start + size) for start, size in zip(offsets, sizes, strict=True))
+        if any(side.stop > size for side, size in zip(box, shape, strict=True)):
+            raise ValueError(f"{name}: values beyond its shape {list(shape)}")
+        if math.prod(sizes):
+            boxes.append(StoredBox(box, *places[name, offsets]))
+    if sum(items_in(stored.box) for stored in boxes) != math.prod(shape):
+        raise ValueError(f"{name}: its parts do not make up its shape {list(shape)}")
+    largest = max((shape_of(stored.box) for stored in boxes), key=math.prod, default=shape)
+    length = sum(stored.length for stored in boxes)
+    return StoredArray(shape, dtype, largest, lambda: (length, 0), _Reader(name, dtype, boxes).read)
+
+
+class _Reader:
+    """Reads boxes of one array; the place where stored values begin is looked up once."""
+
+    def __init__(self, name: str, dtype: np.dtype[Any], boxes: Sequence[StoredBox]) -> None:
+        self._name, self._dtype, self._boxes = name, dtype, boxes
+        self._reads: dict[tuple[Path, int], Callable[[Box], Values]] = {}
+
+    def read(self, box: Box) -> Values:
+        values = np.zeros(shape_of(box), self._dtype)
+        filled = 0
+        for stored in self._boxes:
+            common = overlap(box, stored.box)
+            if common is None:
+                continue
+            target = relative(common, box)
+            key = stored.path, stored.offset
+            if key not in self._reads:
+                self._reads[key] = _open(stored, self._dtype)
+            values[target] = self._reads[key](relative(common, stored.box))
+            filled += values[target].size
+        if filled != values.size:
+            raise InputError(f"{self._name}: its stored parts overlap and leave gaps; the checkpoint is damaged")
+        return values
+
+
+def _open(stored: StoredBox, dtype: np.dtype[Any]) -> Callable[[Box], Values]:
+    """Return a function that reads boxes of ``stored``. Raises InputError where the file holds something else there."""
+    shape, where = shape_of(stored.box), f"{stored.path}: the tensor at byte {stored.offset}"
+    if not stored.path.is_file() or stored.path.stat().st_size < stored.offset + stored.length:
+        raise InputError(f"{stored.path}: missing, or shorter than the checkpoint's metadata says")
+    try:
+        with stored.path.open("rb") as file:
+            view = cast(IO[bytes], _create_file_view(file, stored.offset, stored.length))
+            with torch.serialization.skip_data():
+                tensor = torch.load(view, weights_only=True, map_location="cpu")
+            view.seek(0)
+            archive: Any = torch._C.PyTorchFileReader(view)
+            start = archive.get_record_offset("data/0")
+        start += int(tensor.storage_offset()) * dtype.itemsize
+        is_it = tuple(tensor.shape) == shape and DTYPES.get(tensor.dtype) == dtype and tensor.is_contiguous()
+    except Exception as error:  # torch.load raises what it likes for a damaged file
+        raise InputError(f"{where} cannot be read ({first_line(error)})") from error
+    if not is_it or start + math.prod(shape) * dtype.itemsize > stored.length:
+        raise InputError(f"{where} is not a contiguous tensor of {list(shape)} {dtype.name}")
+    return lambda box: read_box(stored.path, stored.offset + start, shape, dtype, box)

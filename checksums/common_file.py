@@ -1,0 +1,74 @@
+"""The two small files of a Megatron zarr checkpoint, whose bytes differ between two honest conversions.
+
+Their spelling may differ, their content may not (docs/facts/reference.md f.3):
+
+    metadata.json   blanks and line ends; it is the JSON {"sharded_backend": "zarr"}
+    common.pt       what PyTorch puts around the pickle, and whether betas are a list or a tuple; it holds PARAM_GROUP,
+                    with Adam's step, and in a BF16 checkpoint, one level deeper
+"""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from stage.regular_files import read_regular
+from stage.safe_pickle import load_pickle
+
+COMMON, METADATA = "common.pt", "metadata.json"
+LARGEST = 1 << 26
+"""Bytes; the published ones have 28 and 631."""
+PARAM_GROUP: dict[str, Any] = {
+    "wd_mult": 1.0,
+    "lr_mult": 1.0,
+    "lr": 5.984178321979609e-05,
+    "bias_correction": True,
+    "betas": [0.9, 0.95],
+    "eps": 1e-08,
+    "weight_decay": 0.1,
+    "step": 4000,
+}
+"""The content of the published checkpoint's common.pt."""
+
+
+def plain_common(path: Path) -> Any:
+    """Return the content of a ``common.pt``, of plain values only. Nothing that it may name is imported or called.
+
+    Raises ValueError where it is damaged or names a class, OSError where it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_regular(path, LARGEST))) as archive:
+            (entry,) = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
+            if entry.compress_type or entry.file_size > LARGEST:
+                raise ValueError(f"a pickle of {entry.file_size:,} bytes")
+            return load_pickle(archive.read(entry))
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise ValueError(f"not an archive of torch.save: {error}") from error
+
+
+def common_content(group: dict[str, Any], *, bf16: bool) -> dict[str, Any]:
+    """Return what ``common.pt`` holds of Adam's parameters: a BF16 checkpoint nests the optimizer one level deeper."""
+    optimizer: dict[str, Any] = {"param_groups": [group]}
+    return {"optimizer": {"optimizer": optimizer} if bf16 else optimizer}
+
+
+def is_only_spelled_otherwise(path: Path, *, bf16: bool) -> bool:
+    """Whether ``path``, of the benchmark's checkpoint by its name, has the published content."""
+    expected = {"sharded_backend": "zarr"} if path.name == METADATA else common_content(PARAM_GROUP, bf16=bf16)
+    try:
+        found = json.loads(read_regular(path, LARGEST)) if path.name == METADATA else plain_common(path)
+    except (ValueError, OSError, RecursionError):
+        return False
+    return _is_same(found, expected)
+
+
+def _is_same(found: Any, expected: Any) -> bool:
+    """Whether all keys and values are the same, types included but for tuples, which count as lists."""
+    if isinstance(expected, dict):
+        same_keys = isinstance(found, dict) and found.keys() == expected.keys()
+        return same_keys and all(_is_same(found[key], value) for key, value in expected.items())
+    if isinstance(expected, list):
+        is_list = isinstance(found, list | tuple) and len(found) == len(expected)
+        return is_list and all(map(_is_same, found, expected))
+    return type(found) is type(expected) and bool(found == expected)
