@@ -1,49 +1,43 @@
 """From C4's shards to token windows."""
 
+import importlib
 import sys
 from typing import NoReturn
 
 from stage.errors import run_command
 
+COMMANDS = {
+    "preparation_commands": {"plan": "PlanPreparationCommand", "fetch": "FetchCommand"},
+    "text_commands": {
+        "preprocess": "PreprocessCommand",
+        "train-tokenizer": "TrainTokenizerCommand",
+        "validation-subset": "ValidationSubsetCommand",
+        "synthetic-corpus": "SyntheticCorpusCommand",
+    },
+    "dataset_commands": {
+        "samples": "SamplesCommand",
+        "inspect": "InspectDatasetCommand",
+        "blend": "BlendCommand",
+        "merge": "MergeCommand",
+    },
+}
+"""Modules of ``data_prep.commands``, and the class of each command."""
+
 
 def main() -> int | None:
-    """``python -m data_prep``, with ``sys.argv``; returns the exit status, None for 0."""
-    from data_prep.commands.preparation_commands import FetchCommand, PlanPreparationCommand
-    from data_prep.commands.text_commands import (
-        PreprocessCommand,
-        SyntheticCorpusCommand,
-        TrainTokenizerCommand,
-        ValidationSubsetCommand,
-    )
+    """Run ``python -m data_prep``, with ``sys.argv``; return the exit status, None for 0."""
     from stage.cli import Command, run_subcommand
 
-    commands: dict[str, type[Command]] = {
-        "plan": PlanPreparationCommand,
-        "fetch": FetchCommand,
-        "preprocess": PreprocessCommand,
-        "train-tokenizer": TrainTokenizerCommand,
-        "validation-subset": ValidationSubsetCommand,
-        "synthetic-corpus": SyntheticCorpusCommand,
-    }
-    if not commands.keys() & sys.argv[1:2]:  # else nothing is imported for the others
-        from data_prep.commands.dataset_commands import (
-            BlendCommand,
-            InspectDatasetCommand,
-            MergeCommand,
-            SamplesCommand,
-        )
-
-        commands |= {
-            "samples": SamplesCommand,
-            "inspect": InspectDatasetCommand,
-            "blend": BlendCommand,
-            "merge": MergeCommand,
-        }
+    wanted = [module for module, classes in COMMANDS.items() if classes.keys() & sys.argv[1:2]]
+    commands: dict[str, type[Command]] = {}
+    for module in wanted or COMMANDS:  # one module imports a fraction of what all do
+        imported = importlib.import_module(f"data_prep.commands.{module}")
+        commands |= {name: getattr(imported, kind) for name, kind in COMMANDS[module].items()}
     return run_subcommand("data_prep", __doc__, commands)
 
 
 def console() -> NoReturn:
-    """``python -m data_prep``, and the script ``data_prep`` of an installation."""
+    """Run ``python -m data_prep``, and the script ``data_prep`` of an installation."""
     run_command(main)
 
 

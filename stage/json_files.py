@@ -42,5 +42,11 @@ def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", larg
 
 
 def as_json(value: Any) -> str:
-    """Return a dataclass, or anything else that msgspec knows, as indented JSON with a line end."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode() + "\n"
+    """Return a dataclass, or anything else that msgspec knows, as indented JSON with a line end.
+
+    Raises InputError for a name that is not UTF-8, which JSON cannot hold.
+    """
+    try:
+        return msgspec.json.format(msgspec.json.encode(value), indent=1).decode() + "\n"
+    except UnicodeEncodeError as error:
+        raise InputError(f"{error.object!a}: a name that is not UTF-8 cannot be recorded; rename it") from error

@@ -7,7 +7,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +16,8 @@ from stage.errors import InputError
 
 PARTIAL = ".partial"
 SYNCED_AT_ONCE = 32
+HEAD_BYTES = 1 << 12
+"""What tells the kind of a file that is to be replaced."""
 NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """Errors of file systems that know no fsync, of folders or at all: then there is nothing to wait for."""
 
@@ -97,6 +99,19 @@ def write_text(path: Path, text: str) -> None:
     """Write a small text file whole."""
     with published_file(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def require_same_kind(path: Path, option: str, kind: str, begins: Callable[[bytes], bool]) -> None:
+    """Raise InputError, naming ``option``, unless an output that has no manifest may be written to ``path``: nothing is
+    there, an empty file, or a file of its own kind, whose first HEAD_BYTES bytes ``begins`` recognises."""
+    if not os.path.lexists(path):
+        return
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+        if not head or begins(head):
+            return
+    raise InputError(f"{option} {path}: exists and is not {kind}; choose another name, or remove it yourself")
 
 
 def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:

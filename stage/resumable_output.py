@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,8 @@ class ResumableOutput:
 
     def __init__(self, output: Path, recipe: Recipe) -> None:
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
+        self._inode = _inode(self.folder)
+        """Tells this folder from one that another process makes in its place, once it has been published."""
         self.done: dict[str, Piece] = _still_there(self.folder / "pieces", _journalled(self.folder / "journal"))
         """Finished pieces by name, those of other processes as they were when this one began."""
         self._started = time.monotonic()
@@ -119,15 +121,25 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                found, place = piece.path.stat(), self.path(piece.name)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                piece.path.rename(place)
+                found = piece.path.stat()
+                self._move(piece)
                 one = Piece(piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
         except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
+
+    def _move(self, piece: NewPiece) -> None:
+        """Give a piece its name, in a folder of its own where the name has slashes. ``pieces/`` itself is never made
+        anew: where it is missing, all that was in it is published. Raises FileNotFoundError then."""
+        place = self.path(piece.name)
+        try:
+            piece.path.rename(place)
+        except FileNotFoundError:
+            for parent in reversed(Path(piece.name).parents[:-1]):
+                self.path(str(parent)).mkdir(exist_ok=True)
+            piece.path.rename(place)
 
     def _note(self, lines: bytes) -> None:
         process, handle = self._journal
@@ -148,7 +160,7 @@ class ResumableOutput:
 
         ``outputs``: by final path, which lies beside OUTPUT, where it lies below OUTPUT.partial, and its MD5 (of a
         folder: of its list of sums). ``inputs_now``: the inputs as they are at the end. Raises InputError, with
-        nothing published, where an input has changed since the beginning.
+        nothing published, where an input has changed since the beginning, or the folder is gone.
         """
         changed = self.recipe.differences(
             Recipe(self.recipe.stage, self.recipe.options, inputs_now, self.recipe.versions)
@@ -163,6 +175,8 @@ class ResumableOutput:
             for final, (place, md5) in outputs.items():
                 sync_folder(place) if place.is_dir() else sync_to_disk(place)
                 records.append(record_of(place, final.name, md5))
+            if _inode(self.folder) != self._inode:
+                raise _gone(self.folder)
         except FileNotFoundError:
             raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
@@ -181,15 +195,21 @@ def resumable_output(
     inputs: Sequence[Path] = (),
     shard: Shard | None = None,
     force: bool = False,
+    alone: bool = True,
+    by_input: bool = False,
     option: str = "--output",
 ) -> Iterator[ResumableOutput | None]:
     """Yield the folder in which ``output`` is made, with all that earlier processes finished; None where ``output`` is
     there already, made by the same recipe.
 
     ``made``: the paths that get their names in the end (None: ``output`` itself). ``inputs``: local files and folders
-    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. Raises
-    InputError for what would overwrite anything that this command did not make, for a folder begun by another recipe,
-    and where another process does the same work.
+    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. ``alone``:
+    whether a process that does the same work at the same time ends this one; else it is waited for a while, and then
+    both make the output, which the faster one publishes. Raises InputError for what would overwrite anything that this
+    command did not make, for a folder begun by another recipe, and where another process does the same work.
+
+    ``by_input``: each piece is made of one input, whose content its name tells. Then the command without shard goes on
+    where some inputs have changed since, as one that was damaged and is mended: only their pieces are made anew.
     """
     made = [output] if made is None else made
     if shard is not None and force:
@@ -206,15 +226,18 @@ def resumable_output(
         return
     if force:
         _require_ours(output, recipe.stage, made)
-    folder = _open(output, recipe, begin_anew=force)
+    folder = _open(output, recipe, begin_anew=force, by_input=by_input and shard is None)
     with ExitStack() as held:
         try:
-            courtesy = only_one_in(folder, "another process makes the same; wait for it", name=f"{_writer(shard)}.lock")
-            held.enter_context(courtesy)
-        except FileNotFoundError:
-            raise _gone(folder) from None
-        if not (folder / RECIPE).exists():  # whoever held the lock has finished
-            raise _gone(folder)
+            mend = None if not alone else "another process makes the same; wait for it"
+            held.enter_context(only_one_in(folder, mend, name=f"{_writer(shard)}.lock"))
+            if not (folder / RECIPE).exists():
+                raise FileNotFoundError(folder)
+        except FileNotFoundError:  # whoever held the lock has finished
+            if not _is_made(output, recipe, made, option):
+                raise _gone(folder) from None
+            yield None
+            return
         try:
             yield ResumableOutput(output, recipe)
         except OSError as error:
@@ -229,6 +252,14 @@ def resumable_output(
 
 def _writer(shard: Shard | None) -> str:
     return "whole" if shard is None else f"shard-{shard.index}-of-{shard.count}"
+
+
+def _inode(folder: Path) -> int:
+    """Return the number of a folder on its file system. Raises InputError where it is gone."""
+    try:
+        return folder.stat().st_ino
+    except FileNotFoundError:
+        raise _gone(folder) from None
 
 
 def _gone(folder: Path) -> InputError:
@@ -308,20 +339,22 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
-    """Return OUTPUT.partial of this recipe, the one that is there or a new one, which appears with its recipe in it."""
+def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> Path:
+    """Return OUTPUT.partial of this recipe, the one that is there or a new one, which appears with its recipe in it;
+    with ``by_input`` one of a recipe with other inputs becomes that of this one."""
     folder = partial_path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(3):
         if not os.path.lexists(folder):
             own = unique_partial(output)
-            for inner in ("journal", "pieces", "writing"):
-                (own / inner).mkdir(parents=True)
-            write_text(own / RECIPE, as_json(recipe))
             try:
-                own.rename(folder)
-            except OSError:  # another process was faster
-                shutil.rmtree(own)
+                for inner in ("journal", "pieces", "writing"):
+                    (own / inner).mkdir(parents=True)
+                write_text(own / RECIPE, as_json(recipe))
+                with suppress(OSError):  # another process was faster
+                    own.rename(folder)
+            finally:
+                shutil.rmtree(own, ignore_errors=True)
             continue
         try:
             found = read_json(folder / RECIPE, Recipe, mend="remove the folder")
@@ -332,6 +365,9 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool) -> Path:
             raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
         differences = recipe.differences(found)
         if not differences:
+            return folder
+        if by_input and not begin_anew and not recipe.differences(replace(found, inputs=recipe.inputs)):
+            write_text(folder / RECIPE, as_json(recipe))
             return folder
         if not begin_anew and _journalled(folder / "journal"):
             raise InputError(

@@ -1,11 +1,11 @@
-"""What is done with datasets: samples, inspection."""
+"""Commands on datasets: write samples, inspect, blend, merge."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
-from data_prep.inspection.dataset_tables import require_free_for_tables, require_pandas, write_tables
+from data_prep.inspection.dataset_tables import require_free_for_tables, write_tables
 from data_prep.inspection.inspect_dataset import (
     compare_datasets,
     format_dataset_comparison,
@@ -17,7 +17,6 @@ from data_prep.inspection.inspect_dataset import (
 )
 from data_prep.sample_order.blend_file import (
     WeightsBy,
-    blend_as_json,
     discover,
     format_blend,
     is_blend_file,
@@ -25,7 +24,7 @@ from data_prep.sample_order.blend_file import (
     weights_of,
     write_blend,
 )
-from data_prep.sample_order.samples import SampleRequest, open_samples, write_samples
+from data_prep.sample_order.samples import open_samples, write_samples
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
@@ -66,9 +65,13 @@ class SamplesCommand:
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
         samples = open_samples(
-            SampleRequest(
-                self.data_path, self.seq_length, self.num_samples, self.seed, self.first, self.count, self.plus_one
-            )
+            self.data_path,
+            sequence_length=self.seq_length,
+            num_samples=self.num_samples,
+            seed=self.seed,
+            first=self.first,
+            count=self.count,
+            plus_one=self.plus_one,
         )
         shape = write_samples(samples, self.output)
         documents = samples.documents() if self.documents else ()
@@ -103,19 +106,18 @@ class InspectDatasetCommand:
     picture: Path | None = None
     """Draw document lengths and token frequencies into this .svg or .png; needs matplotlib."""
     tables: Path | None = None
-    """Write summary.csv, lengths.csv and tokens.csv into this folder; needs pandas."""
+    """Write summary.csv, lengths.csv and tokens.csv into this folder."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
         if is_blend_file(self.data_path.name):
             require_unchanged_blend(self.data_path)
-            print(blend_as_json(self.data_path) if self.json else format_blend(self.data_path))
+            _print_blend(self.data_path, as_it_is=self.json)
             return
         if self.picture is not None:
             require_picture_format(self.picture)
         if self.tables is not None:
-            require_pandas()
             require_free_for_tables(self.tables)
         one = inspect_dataset(self.data_path, self.tokenizer)
         other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
@@ -128,7 +130,7 @@ class InspectDatasetCommand:
                 print(format_dataset_comparison(one.report, comparison))
         datasets = [one] if other is None else [one, other]
         if self.picture is not None:
-            draw_datasets({dataset.shown_name: dataset for dataset in datasets}, self.picture)
+            draw_datasets(datasets, self.picture)
         if self.tables is not None:
             write_tables(datasets, None if self.tokenizer is None else Tokenizer(self.tokenizer), self.tables)
         for dataset in datasets:
@@ -167,7 +169,11 @@ class BlendCommand:
         tokens = [dataset.num_tokens for dataset in datasets]
         weights = weights_of(prefixes, tokens, self.weights, temperature=self.temperature, file=self.weights_file)
         write_blend(self.output, prefixes, weights, tokens)
-        print(blend_as_json(self.output) if self.json else format_blend(self.output))
+        _print_blend(self.output, as_it_is=self.json)
+
+
+def _print_blend(path: Path, *, as_it_is: bool) -> None:
+    print(path.read_text(encoding="utf-8").rstrip() if as_it_is else format_blend(path))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the benchmark needs: bringing it together, and how long its preparation takes."""
+"""Commands before there is a dataset: bring the inputs together, and estimate how long their preparation takes."""
 
 import json
 from dataclasses import dataclass
@@ -7,8 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from data_prep.preparation.artifacts import NEEDED, What, parse_shards
-from data_prep.preparation.downloader import parse_downloader
+from data_prep.preparation.artifacts import DOWNLOADS_BY_FILE, NEEDED, DownloadName, What, parse_shards
 from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, table_as_json, wanted_files
 from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
 from stage.errors import InputError
@@ -31,11 +30,13 @@ class FetchCommand:
     """Take the files from this folder, by link or copy, and nothing from the network."""
     downloader: Path | None = None
     """MLCommons' downloader, a script that you have: run for what --download names, into OUTPUT/downloads."""
-    download: tuple[str, ...] = ()
-    """Of its files, as the table calls them: dataset_c4_spm.tar, checkpoint_megatron_fp32.tar or
-    checkpoint_nemo_bf16."""
+    download: tuple[DownloadName, ...] = ()
+    """Its files, as the table calls them."""
     revision: str | None = None
-    """Branch, tag or commit of the Hugging Face dataset; by default the commit of earlier calls, or the newest."""
+    """Branch, tag or commit of the Hugging Face dataset, of which all files must be then; by default what is there
+    stays, and the rest comes from the same commit, or from the newest."""
+    force: bool = False
+    """Replace files that fetch brought, from another commit or folder."""
     list: bool = False
     """Only say what is there."""
     json: bool = False
@@ -43,11 +44,18 @@ class FetchCommand:
 
     def run(self) -> None:
         wanted = wanted_files(self.what, None if self.shards is None else parse_shards(self.shards))
-        downloader = parse_downloader(self.downloader, self.download)
-        if downloader is not None and self.from_ is not None:
-            raise InputError("--downloader and --from: choose one of them")
+        if (self.downloader is None) == bool(self.download) or (self.downloader and self.from_):
+            raise InputError("--downloader SCRIPT needs --download FILE, and no --from; --download needs --downloader")
+        downloads = [DOWNLOADS_BY_FILE[file] for file in self.download]
         if not self.list:
-            fetch(self.output, wanted, source=self.from_, revision=self.revision, downloader=downloader)
+            fetch(
+                self.output,
+                wanted,
+                source=self.from_,
+                downloader=None if self.downloader is None else (self.downloader, downloads),
+                revision=self.revision,
+                force=self.force,
+            )
         there = files_there(self.output, wanted)
         print(json.dumps(table_as_json(there), indent=1) if self.json else format_table(there))
         require_all(self.output, there)
@@ -55,7 +63,7 @@ class FetchCommand:
 
 @dataclass(frozen=True)
 class PlanPreparationCommand:
-    """How long the benchmark's data takes to prepare, and what limits each stage. Reads nothing, needs nothing.
+    """Estimate how long the benchmark's data takes to prepare, and what limits each step. Reads nothing.
 
     Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
     """
@@ -64,6 +72,8 @@ class PlanPreparationCommand:
     """One plan for each number of nodes."""
     cores: int = 64
     """Per node."""
+    workers: int | None = None
+    """The --workers of preprocess on each node; by default one per core."""
     mb_per_s_per_core: float | None = None
     """Text that one core tokenises, 10^6 bytes per second; by default as measured."""
     disk_mb_per_s: float | None = None
@@ -75,5 +85,5 @@ class PlanPreparationCommand:
 
     def run(self) -> None:
         rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)
-        plans = make_plans(self.nodes, self.cores, rates)
+        plans = make_plans(self.nodes, self.cores, rates, workers=self.workers)
         print(json.dumps(plans_as_json(plans, rates), indent=1) if self.json else format_plans(plans, rates))

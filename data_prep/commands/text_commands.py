@@ -1,4 +1,4 @@
-"""From text: a dataset, a tokenizer, the validation subset, and made-up text."""
+"""Commands that read text or make it up: preprocess, train-tokenizer, validation-subset, synthetic-corpus."""
 
 import json
 import os
@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from data_prep.corpus.c4 import TEXT_KEY
-from data_prep.corpus.named_inputs import parse_inputs
+from data_prep.corpus.input_files import parse_inputs
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
-from data_prep.preprocessing.preprocess import Reading, preprocess
-from data_prep.preprocessing.shard_parts import OnBadLine
-from data_prep.preprocessing.user_filter import parse_filter
+from data_prep.preprocessing.preprocess import preprocess
+from data_prep.preprocessing.token_piece import OnBadLine, Reading
 from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenizer
-from stage.task_shard import parse_shard
+from stage.shards import parse_shard
 
 
 @dataclass(frozen=True)
@@ -25,33 +24,30 @@ class PreprocessCommand:
     """
 
     input: tuple[str, ...]
-    """Files of JSON lines with a "text" each (.json, .jsonl) or of lines of text (.txt), also as .gz or .zst, or
-    .parquet; "-": JSON lines from standard input, packed or not. Files also by address: s3://, gs://, http:// or
+    """Files of JSON lines with a "text" each, also packed (.gz, .zst); by path or by address: s3://, gs://, http:// or
     https://."""
     tokenizer: Path
     """SentencePiece model."""
     output_prefix: Path
     """Where to write, without .bin and .idx."""
     workers: int = len(os.sched_getaffinity(0))
-    """Processes that tokenise; the output does not depend on it."""
+    """Processes that tokenise, a file each at a time; the output does not depend on it."""
     shard: str | None = None
-    """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. The
-    same command without --shard, once all have ended, does what is not done and joins the parts."""
+    """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. The same command without
+    --shard, once all have ended, tokenises what is left and writes the dataset."""
     on_bad_line: OnBadLine = "stop"
     """A line that is not a document stops the command, or is skipped and listed in OUTPUT_PREFIX.skipped.txt."""
     text_key: str = TEXT_KEY
-    """The key of the text in a JSON object, or the column of a Parquet file."""
+    """The key of the text in a JSON object."""
     append_eod: bool = False
     """Put the tokenizer's end-of-sequence token behind each document (the benchmark does not)."""
     md5_list: Path | None = None
-    """MD5 sums that the inputs must have, as md5sum writes them; each is found by the end of its path."""
+    """List of the MD5 sums that the inputs must have, as md5sum writes it; an input is found by the end of its path."""
     endpoint_url: str | None = None
-    """Of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
+    """The address of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
     bandwidth_limit: str | None = None
-    """What this command reads from addresses, per second: a size such as 500MB, dealt out evenly to as many files as
-    are read at once."""
-    filter: str | None = None
-    """FILE.py:FUNCTION: a function of yours from a text to True, False or another text, run in processes of its own."""
+    """The most that this command reads from addresses per second: a size such as 500MB, dealt out evenly to the files
+    that are read at a time."""
     force: bool = False
     """Replace what is there."""
     json: bool = False
@@ -59,17 +55,13 @@ class PreprocessCommand:
 
     def run(self) -> None:
         result = preprocess(
-            parse_inputs(
-                self.input,
-                endpoint_url=self.endpoint_url,
-                bandwidth_limit=self.bandwidth_limit,
-                at_once=self.workers,
-            ),
+            parse_inputs(self.input, self.endpoint_url),
             self.tokenizer,
             self.output_prefix,
             workers=self.workers,
-            reading=self._reading(),
+            reading=Reading(self.on_bad_line, self.text_key, self.append_eod),
             md5_list=self.md5_list,
+            bandwidth_limit=self.bandwidth_limit,
             shard=None if self.shard is None else parse_shard(self.shard),
             force=self.force,
         )
@@ -81,15 +73,10 @@ class PreprocessCommand:
             rate = result.tokens / result.wall_s
             what = "" if self.shard is None else f", shard {self.shard}"
             skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
-            skipped += f", {result.filtered_documents:,} filtered out" if result.filtered_documents else ""
             print(
                 f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
                 f"in {result.wall_s:.1f} s ({rate:,.0f} tokens/s)"
             )
-
-    def _reading(self) -> Reading:
-        user_filter = None if self.filter is None else parse_filter(self.filter)
-        return Reading(self.on_bad_line, self.text_key, self.append_eod, user_filter)
 
 
 @dataclass(frozen=True)
@@ -100,7 +87,7 @@ class TrainTokenizerCommand:
     """
 
     input: tuple[str, ...]
-    """Files of JSON lines with a "text" each, or the others that preprocess takes, by path or address."""
+    """Files of JSON lines with a "text" each, also packed, by path or address."""
     output: Path
     """The model to write."""
     vocab_size: int = VOCAB_SIZE
@@ -108,9 +95,9 @@ class TrainTokenizerCommand:
     documents: int = DOCUMENTS
     """Train on the first so many documents."""
     endpoint_url: str | None = None
-    """Of an S3 server that is not Amazon's."""
+    """The address of an S3 server that is not Amazon's."""
     bandwidth_limit: str | None = None
-    """What is read from addresses, per second: a size such as 500MB."""
+    """The most that is read from addresses per second: a size such as 500MB."""
     force: bool = False
     """Replace what is there."""
     json: bool = False
@@ -118,9 +105,10 @@ class TrainTokenizerCommand:
 
     def run(self) -> None:
         made = train_tokenizer(
-            parse_inputs(self.input, endpoint_url=self.endpoint_url, bandwidth_limit=self.bandwidth_limit),
+            parse_inputs(self.input, self.endpoint_url),
             self.output,
             vocab_size=self.vocab_size,
+            bandwidth_limit=self.bandwidth_limit,
             documents=self.documents,
             force=self.force,
         )
@@ -149,9 +137,9 @@ class ValidationSubsetCommand:
     hash_list: Path | None = None
     """MD5 of each document's text, one per line, in order. Only this gives a selection that was published."""
     endpoint_url: str | None = None
-    """Of an S3 server that is not Amazon's."""
+    """The address of an S3 server that is not Amazon's."""
     bandwidth_limit: str | None = None
-    """What is read from addresses, per second: a size such as 500MB."""
+    """The most that is read from addresses per second: a size such as 500MB."""
     force: bool = False
     """Replace what is there."""
     json: bool = False
@@ -159,9 +147,10 @@ class ValidationSubsetCommand:
 
     def run(self) -> None:
         subset = write_validation_subset(
-            parse_inputs(self.input, endpoint_url=self.endpoint_url, bandwidth_limit=self.bandwidth_limit),
+            parse_inputs(self.input, self.endpoint_url),
             self.output,
             count=self.count,
+            bandwidth_limit=self.bandwidth_limit,
             hash_list=self.hash_list,
             force=self.force,
         )

@@ -1,128 +1,115 @@
-"""Reading C4's files: one JSON object per line with the document in "text"; also lines that are documents themselves.
+"""Reading C4's files: one JSON object per line with the document in "text".
 
-As in the reference (docs/facts/reference.md a.4), only one key is used, ``text`` unless another is given. A file whose
-name ends in ``.txt`` (or ``.txt.gz``, ``.txt.zst``) holds one document per line.
+As in the reference (docs/facts/reference.md a.4), only one key is used, ``text`` unless another is given.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
 
-import orjson
+import msgspec
 
-from data_prep.corpus.input_files import HashedFile, InputFile, decompressed
+from data_prep.corpus.decompress import decompressed
+from data_prep.corpus.input_files import InputFile, described
 from stage.errors import InputError
 
 BLOCK_BYTES = 1 << 21
-"""Of text. Fewer, larger ones spare what each call costs; beyond this the caches are too small."""
+"""Of text. Fewer, larger blocks spare what each call costs; beyond this size they leave the processor's caches."""
 LONGEST_LINE_BYTES = 1 << 24
+TOO_LONG = f"a line of more than {LONGEST_LINE_BYTES} bytes; C4 has none of 1 MB"
 TEXT_KEY = "text"
-TEXT_SUFFIX = ".txt"
 
 
 class BadLine(InputError):
     """One line is not a document. The message begins with file and line."""
 
 
+class _NoDocument(ValueError):
+    """The message says why a line holds no document."""
+
+
 @dataclass(frozen=True)
 class LineBlock:
-    """Whole lines of one file."""
+    """Some whole lines of one file."""
 
     first_line: int
     """Number of the first one in the file, from 1."""
-    data: bytes
-    read_bytes: int
-    """Bytes of the file on disk that were read for it."""
-    too_long: bool = False
-    """Stands for one line of more than LONGEST_LINE_BYTES, of which nothing was kept."""
+    data: bytes | None
+    """None stands for one line of more than LONGEST_LINE_BYTES, of which nothing is kept."""
 
-    def lines(self) -> list[bytes]:
-        return self.data.removesuffix(b"\n").split(b"\n")
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of each line, and the line without its newline."""
+        yield from enumerate((self.data or b"").removesuffix(b"\n").split(b"\n"), self.first_line)
 
 
-def blocks_of(path: InputFile, source: HashedFile) -> Iterator[LineBlock]:
-    """The file as blocks of about 2 MiB of whole lines, the last of which may lack its newline.
+def line_blocks(text: BinaryIO) -> Iterator[LineBlock]:
+    """Yield all lines in blocks of about BLOCK_BYTES; the last line may lack its newline.
 
-    A line that is too long is told before its end is looked for: that may be a terabyte away.
+    A line that is too long is told before its end is looked for, which may be a terabyte away.
     """
-    first_line, reported, rest, length = 1, 0, b"", 0  # length: of the line that is not at its end
-    told = False  # that this line is too long
-    with decompressed(path, source) as stream:
-        while piece := stream.read(BLOCK_BYTES):
-            head, newline, tail = piece.rpartition(b"\n")
-            if not newline:
-                length += len(tail)
-                rest = rest + tail if length <= LONGEST_LINE_BYTES else b""
-                if length > LONGEST_LINE_BYTES and not told:
-                    yield LineBlock(first_line, b"", source.position - reported, too_long=True)
-                    reported, told = source.position, True
-                continue
-            if length + len(piece) > LONGEST_LINE_BYTES:
-                end, more, following = head.partition(b"\n")
-                if length + len(end) > LONGEST_LINE_BYTES:
-                    if not told:
-                        yield LineBlock(first_line, b"", source.position - reported, too_long=True)
-                        reported = source.position
-                    first_line, rest, told = first_line + 1, b"", False
-                    head, newline = following, newline if more else b""
-            data = b"".join((rest, head, newline))
-            if data:
-                yield LineBlock(first_line, data, source.position - reported)
-                reported = source.position
-            first_line, rest, length = first_line + data.count(b"\n"), tail, len(tail)
-    if length and not told:
-        yield LineBlock(first_line, rest, source.position - reported, length > LONGEST_LINE_BYTES)
+    number, rest, is_told = 1, b"", False
+    while piece := text.read(BLOCK_BYTES):
+        head, newline, tail = piece.rpartition(b"\n")
+        if not newline:
+            rest = b"" if is_told else rest + tail
+            if len(rest) > LONGEST_LINE_BYTES:
+                yield LineBlock(number, None)
+                rest, is_told = b"", True
+            continue
+        data = rest + head + newline
+        end = data.index(b"\n")
+        if is_told or end > LONGEST_LINE_BYTES:
+            if not is_told:
+                yield LineBlock(number, None)
+            number, data, is_told = number + 1, data[end + 1 :], False
+        if data:
+            yield LineBlock(number, data)
+        number, rest = number + data.count(b"\n"), tail
+    if rest:
+        yield LineBlock(number, rest)
 
 
-def is_plain_text(path: InputFile) -> bool:
-    """Whether the lines are documents, not JSON."""
-    return TEXT_SUFFIX in path.suffixes[-2:]
-
-
-def texts_of(block: LineBlock, path: InputFile, key: str) -> Iterator[tuple[int, bytes | BadLine]]:
-    """Number of each line and the document in it, as UTF-8, or what is wrong with it."""
-    if block.too_long:
-        where = f"{path}:{block.first_line}"
-        yield block.first_line, BadLine(f"{where}: a line of more than {LONGEST_LINE_BYTES} bytes; C4 has none of 1 MB")
+def texts_of(block: LineBlock, key: str = TEXT_KEY) -> Iterator[tuple[int, bytes | str]]:
+    """Yield the number of each line of a block with the document in it, as bytes of UTF-8, or with a text that says why
+    the line holds none."""
+    if block.data is None:
+        yield block.first_line, TOO_LONG
         return
-    plain = is_plain_text(path)
-    for number, line in enumerate(block.lines(), block.first_line):
+    for number, line in block.lines():
         try:
-            yield number, _utf8(line, path, number) if plain else utf8_of(line, f"{path}:{number}", key)
-        except BadLine as error:
-            yield number, error
+            yield number, _text_of(line, key).encode()
+        except UnicodeEncodeError:
+            yield number, "the text holds a lone surrogate, which no tokenizer can encode"
+        except _NoDocument as reason:
+            yield number, str(reason)
 
 
-def _utf8(line: bytes, path: InputFile, number: int) -> bytes:
+def documents_of(file: InputFile | Path) -> Iterator[tuple[bytes, str]]:
+    """Yield every document of a file: its line, and its text, which may hold lone surrogates. Raises BadLine for the
+    first line that holds none."""
+    file = described([file])[0] if isinstance(file, Path) else file
+    with file.open() as source, decompressed(str(file), source) as text:
+        for block in line_blocks(text):
+            if block.data is None:
+                raise BadLine(f"{file}:{block.first_line}: {TOO_LONG}")
+            for number, line in block.lines():
+                try:
+                    yield line, _text_of(line, TEXT_KEY)
+                except _NoDocument as reason:
+                    raise BadLine(f"{file}:{number}: {reason}") from reason
+
+
+def _text_of(line: bytes, key: str) -> str:
     try:
-        line.decode()
-    except UnicodeDecodeError as error:
-        raise BadLine(f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start})") from error
-    return line.removesuffix(b"\r")
-
-
-def text_of(line: bytes, where: str, key: str = TEXT_KEY) -> str:
-    """The document in one line. ``where`` names file and line for the error."""
-    try:
-        fields = orjson.loads(line)
-    except ValueError:
-        fields = _python_json(line, where)  # the reference's reader, which takes a little more
+        fields = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            fields = json.loads(line)  # the reference's reader, which takes a little more
+        except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+            raise _NoDocument(f"not a JSON object ({error})") from error
     text = fields.get(key) if isinstance(fields, dict) else None
     if not isinstance(text, str):
-        raise BadLine(f'{where}: no "{key}" with a string in this line')
+        raise _NoDocument(f'no "{key}" with a string in this line')
     return text
-
-
-def utf8_of(line: bytes, where: str, key: str = TEXT_KEY) -> bytes:
-    """The document in one line, as UTF-8."""
-    try:
-        return text_of(line, where, key).encode()
-    except UnicodeEncodeError as error:
-        raise BadLine(f"{where}: the text holds a lone surrogate, which no tokenizer can encode") from error
-
-
-def _python_json(line: bytes, where: str) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
-        raise BadLine(f"{where}: not a JSON object ({error})") from error

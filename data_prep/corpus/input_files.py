@@ -1,110 +1,74 @@
-"""Where text comes from: local files, standard input, objects on a server; hashed and decompressed while they are read.
+"""Input files of text, local or at an address: each identified once, and hashed while it is read.
 
-A name that ends in ``.gz`` or ``.zst`` is decompressed, several members in one file included; standard input (``-``) is
-looked at for what it begins with.
+A process that has read from an address cannot be forked (``stage.addresses``), so :func:`described` asks for addresses
+in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
 """
 
-import functools
 import hashlib
 import io
 import os
-import re
-import stat
-import time
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
-from isal import igzip, isal_zlib
-
-from data_prep.corpus.remote_input import RemoteBytes
+from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
 from stage.errors import InputError
-from stage.optional_packages import import_optional
-from stage.remote.object_address import is_address
-from stage.remote.remote_file import RemoteFile
+from stage.manifest import ASKED_AT_ONCE, Source, source_of
+from stage.regular_files import kind_of
+from stage.sizes import parse_bytes
 
-InputFile = Path | RemoteFile
-STDIN = "-"
-READ_BYTES = 1 << 18
-ADDRESS = re.compile(r"(?:gs|s3|https?):/")
-GZIP_DAMAGE: Any = (EOFError, igzip.BadGzipFile, isal_zlib.error)
-GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-ZSTD_READ_BYTES = 1 << 11
-"""Of zstd data at a time, of which four bytes may become 128 KiB: what they become stays below 64 MiB."""
-LARGEST_ZSTD_WINDOW = 1 << 27
-"""128 MiB, what ``zstd`` itself takes unless asked for ``--long``: memory that a frame of 10 bytes could ask for."""
+Place = Path | Address
 
 
 @dataclass(frozen=True)
-class SourceFile:
-    """An input file as it was when it was read."""
+class InputFile:
+    """An input file as it was when the command began."""
 
-    path: str
-    bytes: int
-    """0 for standard input, and where a server does not tell."""
-    mtime_ns: int
-    """0 for what lies elsewhere, and has a version."""
-    version: str | None = None
-    """What its server calls this content, where it does (``stage/remote``)."""
+    place: Place
+    source: Source
+    """Its name, its size and what tells its content from another."""
+    facts: Facts | None = None
+    """What the server said of it; None for a local file."""
+    bytes_per_s: float | None = None
+    """At most so much is read from an address."""
+
+    def __str__(self) -> str:
+        return self.source.name
 
     @property
-    def is_remote(self) -> bool:
-        return is_address(self.path)
+    def file_name(self) -> str:
+        """The last part of its path, whose ending tells how it is packed."""
+        return self.place.name
 
+    def open(self) -> "HashedFile":
+        """Open the file, to be read once. Raises InputError while it is read where a server fails or has another file
+        there by now."""
+        if isinstance(self.place, Path):
+            return HashedFile(io.FileIO(self.place))
+        folder = RemoteFolder(self.place, bytes_per_s=self.bytes_per_s)
+        return HashedFile(_Stream(folder.stream(expected=self.facts)))
 
-@functools.cache
-def _this_call() -> int:
-    """What is known to no later call, in which a file may be another one by then."""
-    return time.time_ns()
+    def source_now(self) -> Source:
+        """Identify the file again. A server says with each answer whether the file is still the same."""
+        return _source_of(self.place) if isinstance(self.place, Path) else self.source
 
-
-@functools.cache
-def _standard_input() -> int:
-    """A handle that worker processes, whose own standard input is closed, inherit."""
-    return os.dup(0)
-
-
-def source_of(path: InputFile) -> SourceFile:
-    """Raises OSError where there is no such file. Of a remote one, as it was described."""
-    if isinstance(path, RemoteFile):
-        version = path.facts.version
-        return SourceFile(str(path), path.facts.bytes or 0, 0 if version is not None else _this_call(), version)
-    if str(path) == STDIN:
-        _standard_input()
-        return SourceFile(STDIN, 0, time.time_ns())  # what comes next time is another input
-    found = path.stat()
-    return SourceFile(str(path), found.st_size, found.st_mtime_ns)
-
-
-def require_files(paths: Sequence[Path]) -> None:
-    """Raise InputError for the first path that is not a file."""
-    for path in paths:
-        try:
-            mode = path.stat().st_mode
-        except (OSError, ValueError) as error:
-            reason = "no such file" if isinstance(error, FileNotFoundError | NotADirectoryError) else error
-            if ADDRESS.match(str(path)):
-                reason = "only text is read from an address; download it first"
-            raise InputError(f"{path}: {reason}") from error
-        if not stat.S_ISREG(mode):
-            raise InputError(f"{path}: not a regular file")
+    def require_unchanged(self) -> None:
+        """Raise InputError where the file is no longer what it was when the command began."""
+        if self.source_now() != self.source:
+            raise InputError(f"{self}: changed while it was read; run the command again")
 
 
 class HashedFile(io.RawIOBase):
-    """A file that is read once, from beginning to end, and hashed on the way."""
+    """A file that is read once, from beginning to end, and hashed meanwhile."""
 
-    def __init__(self, path: InputFile) -> None:
-        self._file: io.RawIOBase
-        if isinstance(path, RemoteFile):
-            self._file = RemoteBytes(path)
-        elif str(path) == STDIN:
-            self._file = io.FileIO(_standard_input(), closefd=False)
-        else:
-            self._file = path.open("rb", buffering=0)
+    def __init__(self, file: io.RawIOBase) -> None:
+        self._file = file
         self.md5 = hashlib.md5(usedforsecurity=False)
+        """Of all bytes read so far."""
         self.position = 0
+        """Number of bytes read so far."""
 
     def readable(self) -> bool:
         return True
@@ -120,87 +84,90 @@ class HashedFile(io.RawIOBase):
         super().close()
 
 
-@contextmanager
-def decompressed(path: InputFile, source: io.RawIOBase) -> Iterator[BinaryIO]:
-    """The decompressed bytes of ``source``, which is ``path`` opened. Raises InputError for a damaged file."""
-    buffered = io.BufferedReader(source, READ_BYTES)
-    kind = _compression(path, buffered)
-    if kind == "zstd":
-        with _decompressed_zstd(path, buffered) as stream:
-            yield stream
-    elif kind == "gzip":
-        try:
-            if not buffered.peek(1):
-                raise EOFError("it is empty")
-            with igzip.GzipFile(fileobj=buffered) as stream:
-                yield stream
-        except GZIP_DAMAGE as error:
-            raise InputError(f"{path}: truncated or damaged gzip file ({error}); fetch it again") from error
-    else:
-        yield buffered
+class _Stream(io.RawIOBase):
+    """Blocks of bytes of any size, as a file."""
 
-
-def _compression(path: InputFile, buffered: Any) -> str | None:
-    if str(path) != STDIN:
-        return {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
-    beginning = buffered.peek(len(ZSTD_MAGIC))
-    return "gzip" if beginning.startswith(GZIP_MAGIC) else "zstd" if beginning.startswith(ZSTD_MAGIC) else None
-
-
-@contextmanager
-def _decompressed_zstd(path: InputFile, buffered: Any) -> Iterator[BinaryIO]:
-    zstandard = import_optional("zstandard", "zstandard", f"{path}")
-    if not buffered.peek(1):
-        raise InputError(f"{path}: truncated or damaged zstd file (it is empty); fetch it again")
-    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_ZSTD_WINDOW)
-    try:
-        with _WholeFrames(decompressor, buffered) as stream:
-            yield io.BufferedReader(stream, READ_BYTES)
-    except (EOFError, zstandard.ZstdError) as error:
-        raise InputError(f"{path}: truncated or damaged zstd file ({error}); fetch it again") from error
-
-
-class _WholeFrames(io.RawIOBase):
-    """What the frames of a file hold, one after the other. Unlike zstandard's, it tells a half frame from the end.
-
-    Raises EOFError for a file that ends within a frame.
-    """
-
-    def __init__(self, decompressor: Any, source: Any) -> None:
-        self._decompressor, self._source = decompressor, source
-        self._frame = decompressor.decompressobj()
-        self._at_start = True
-        self._ready = memoryview(b"")
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._rest = blocks, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            if not self._decompress_more():
-                return 0
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+        if not self._rest:
+            self._rest = memoryview(next(self._blocks, b""))
+        count = min(len(buffer), len(self._rest))
+        buffer[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
         return count
 
-    def _decompress_more(self) -> bool:
-        """False at the end."""
-        if self._frame.eof:
-            rest = self._frame.unused_data
-            self._frame, self._at_start = self._decompressor.decompressobj(), True
-        else:
-            rest = b""
-        packed = rest or self._source.read1(ZSTD_READ_BYTES)
-        if not packed:
-            if self._at_start:
-                return False
-            raise EOFError("it ends within a frame")
-        self._at_start = False
-        self._ready = memoryview(self._frame.decompress(packed))
-        return True
+
+def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[Place]:
+    """Read paths and addresses. Raises InputError for an address that cannot be read, and for an ``endpoint_url``
+    without any address."""
+    if endpoint_url is not None and not any(map(is_address, texts)):
+        raise InputError("--endpoint-url is for inputs with an address, of which there is none")
+    return [
+        parse_address(text, endpoint_url if text.lower().startswith("s3:") else None)
+        if is_address(text)
+        else Path(text)
+        for text in texts
+    ]
 
 
-def display_name(path: str | Path) -> str:
-    """For messages and lists: what is not UTF-8 in a name, escaped."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at_once: int = 1) -> list[InputFile]:
+    """Identify all inputs as they are now.
+
+    ``bandwidth_limit``: a size such as "500MB" that may be read from addresses in a second, dealt out evenly to the
+    ``at_once`` files that are read at a time. Raises InputError for the first input that is no file or cannot be had.
+    Prints a line where a server does not tell one content from another.
+    """
+    require_files([place for place in places if isinstance(place, Path)])
+    addresses = [place for place in places if isinstance(place, Address)]
+    if bandwidth_limit is not None and not addresses:
+        raise InputError("--bandwidth-limit is for inputs with an address, of which there is none")
+    limit = None if bandwidth_limit is None else parse_bytes(bandwidth_limit, "--bandwidth-limit")
+    each = None if limit is None else limit / max(1, min(at_once, len(addresses)))
+    facts = iter(facts_of_all(addresses) if addresses else [])
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        local = pool.map(_source_of, [place for place in places if isinstance(place, Path)])
+        found = [
+            InputFile(place, next(local))
+            if isinstance(place, Path)
+            else InputFile(place, source_at(place, one := next(facts)), one, each)
+            for place in places
+        ]
+    unknown = [file for file in found if file.facts is not None and not file.facts.version]
+    if unknown:
+        print(
+            f"{unknown[0]}: sends neither ETag nor time of modification, so nobody can say whether it changes "
+            f"({len(unknown):,} such files); --md5-list compares what was read",
+            file=sys.stderr,
+        )
+    return found
+
+
+def _source_of(path: Path) -> Source:
+    return source_of(path, shown(path))
+
+
+def local_paths(files: Sequence[InputFile]) -> list[Path]:
+    """Return the paths of those that are local."""
+    return [file.place for file in files if isinstance(file.place, Path)]
+
+
+def require_files(paths: Sequence[Path]) -> None:
+    """Raise InputError for the first path that is not a regular file."""
+    for path in paths:
+        try:
+            kind = kind_of(path.stat().st_mode)
+        except (OSError, ValueError) as error:
+            reason = "no such file" if isinstance(error, FileNotFoundError | NotADirectoryError) else error
+            raise InputError(f"{shown(path)}: {reason}") from error
+        if kind != "file":
+            raise InputError(f"{shown(path)}: not a regular file")
+
+
+def shown(name: str | Path) -> str:
+    """Return a name for messages and lists, with bytes that are not UTF-8 escaped."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

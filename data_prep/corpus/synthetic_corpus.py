@@ -8,20 +8,17 @@ adjectives and verbs, sentences follow grammar, and a document keeps to its topi
 """
 
 import json
-import os
 import random
 import struct
-import time
 import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stage.digest import md5_file
-from stage.errors import InputError
-from stage.limits.sizes import require_between
-from stage.manifest import is_current, read_manifest, record_of, write_manifest
-from stage.publish import published_folder
+from stage.digest import md5_file, md5_text
+from stage.manifest import Recipe
+from stage.resumable_output import resumable_output
+from stage.sizes import require_between
 
 ONSETS = "b c d f g h l m n p r s t v w br cr dr fl gr pl sh st th tr".split()
 VOWELS = "a a e e i i o o u ai ea oo".split()
@@ -87,30 +84,30 @@ def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: 
 
     Raises InputError where the folder holds something else.
     """
-    started = time.monotonic()
-    options = {"seed": seed, **asdict(size)}
-    if not force and is_current(output, stage="synthetic-corpus", options=options, inputs=[]):
-        return False
     _require_possible(size)
     require_between(seed, 0, LARGEST_SEED, "--seed")
-    if os.path.lexists(output):
-        _require_ours(output, force=force)
+    recipe = Recipe("synthetic-corpus", {"seed": seed, **asdict(size)}, [])
+    with resumable_output(output, recipe, force=force) as job:
+        if job is None:
+            return False
+        folder = job.new_path()
+        _write_files(folder, seed, size)
+        paths = sorted(path for path in folder.rglob("*") if path.is_file())
+        sums = "".join(f"{md5_file(path)}  {path.relative_to(folder)}\n" for path in paths)
+        job.publish({output: (folder, md5_text(sums))}, [], {})
+    return True
+
+
+def _write_files(folder: Path, seed: int, size: CorpusSize) -> None:
     draw = _Draw(seed)
     language = _invent(draw)
-    with published_folder(output) as folder:
-        for shard in range(size.shards):
-            name = f"c4-train.{shard:05d}-of-{size.shards:05d}.json.gz"
-            text = _json_lines(_make_documents(draw, language, size, size.documents_per_shard), shard)
-            (folder / "en").mkdir(exist_ok=True)
-            (folder / "en" / name).write_bytes(stored_gzip(text))
-        text = _json_lines(_make_documents(draw, language, size, size.validation_documents), size.shards)
-        (folder / "c4-validation.json").write_bytes(text)
-        files = [*sorted((folder / "en").iterdir()), folder / "c4-validation.json"]
-        outputs = [record_of(path, f"{output.name}/{path.relative_to(folder)}", md5_file(path)) for path in files]
-        write_manifest(
-            output, stage="synthetic-corpus", options=options, inputs=[], outputs=outputs, packages=[], started=started
-        )
-    return True
+    (folder / "en").mkdir(parents=True)
+    for shard in range(size.shards):
+        name = f"c4-train.{shard:05d}-of-{size.shards:05d}.json.gz"
+        text = _json_lines(_make_documents(draw, language, size, size.documents_per_shard), shard)
+        (folder / "en" / name).write_bytes(stored_gzip(text))
+    text = _json_lines(_make_documents(draw, language, size, size.validation_documents), size.shards)
+    (folder / "c4-validation.json").write_bytes(text)
 
 
 def _require_possible(size: CorpusSize) -> None:
@@ -119,23 +116,8 @@ def _require_possible(size: CorpusSize) -> None:
         require_between(number, low, LARGEST_COUNT, f"--size.{name.replace('_', '-')}")
 
 
-def _require_ours(output: Path, *, force: bool) -> None:
-    """Raise InputError where the folder holds anything that was not made here, or is not to be replaced."""
-    if not output.is_dir():
-        raise InputError(f"{output}: not a folder; choose another --output")
-    files = {str(path.relative_to(output.parent)) for path in output.rglob("*") if not path.is_dir()}
-    if files and not force:
-        raise InputError(f"{output}: holds something else; choose another --output or pass --force")
-    manifest = read_manifest(output)
-    ours = {record.name for record in manifest.outputs} if manifest and manifest.stage == "synthetic-corpus" else set()
-    if files - ours:
-        raise InputError(
-            f"{output}: {min(files - ours)} was not made by synthetic-corpus; move it away or choose another --output"
-        )
-
-
 def stored_gzip(data: bytes) -> bytes:
-    """One gzip member that holds ``data`` uncompressed (RFC 1952, RFC 1951 section 3.2.4)."""
+    """Return one gzip member that holds ``data`` uncompressed (RFC 1952, RFC 1951 section 3.2.4)."""
     blocks = [data[start : start + 65535] for start in range(0, len(data), 65535)] or [b""]
     body = b"".join(
         struct.pack("<BHH", number == len(blocks) - 1, len(block), 0xFFFF - len(block)) + block
@@ -183,9 +165,9 @@ def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[s
     return TEMPLATES[draw.below(len(TEMPLATES))].format(
         noun=noun,
         noun2=noun2,
-        adjective=_companion(draw, noun, language.adjectives),
-        adjective2=_companion(draw, noun2, language.adjectives),
-        verb=_companion(draw, noun, language.verbs),
+        adjective=_fitting(draw, noun, language.adjectives),
+        adjective2=_fitting(draw, noun2, language.adjectives),
+        verb=_fitting(draw, noun, language.verbs),
         person=people[0],
         person2=people[1],
         place=place,
@@ -194,8 +176,8 @@ def _sentence(draw: _Draw, language: _Language, nouns: list[str], people: list[s
     )
 
 
-def _companion(draw: _Draw, noun: str, words: list[str]) -> str:
-    """A word that goes with the noun: mostly one of two that are its own."""
+def _fitting(draw: _Draw, noun: str, words: list[str]) -> str:
+    """Choose a word that goes with the noun: mostly one of two that are its own."""
     own = sum(noun.encode()) * 7
     return words[(own + draw.below(2)) % len(words)] if draw.chance(0.8) else draw.zipf(words)
 

@@ -9,25 +9,22 @@ in Python.)
 
 import hashlib
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from data_prep.corpus.input_files import InputFile, require_files
-from data_prep.corpus.named_inputs import as_input, described_inputs, local_of, record_of_input
-from data_prep.corpus.text_blocks import documents_of
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.input_files import InputFile, Place, described, local_paths, require_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
-from stage.limits.bounded_reading import read_bounded
-from stage.limits.replacing import must_be_made
-from stage.manifest import record_of, write_manifest
-from stage.publish import beside, published_file
+from stage.json_files import read_bounded
+from stage.manifest import Recipe, source_of
+from stage.publish import beside
+from stage.resumable_output import resumable_output
 
 COUNT = 24_567
 LARGEST_LIST = 1 << 26
-"""Bytes; that of all validation documents has 12 MB."""
-STAGE = "validation-subset"
+"""Bytes of a list of hashes; that of all validation documents has 12 MB."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Subset:
-    """What was written."""
+    """Figures of the documents that were written."""
 
     documents: int
     of_documents: int
@@ -61,7 +58,13 @@ def hashes_path(output: Path) -> Path:
 
 
 def write_validation_subset(
-    inputs: Sequence[InputFile], output: Path, *, count: int = COUNT, hash_list: Path | None = None, force: bool = False
+    inputs: Sequence[Place],
+    output: Path,
+    *,
+    count: int = COUNT,
+    hash_list: Path | None = None,
+    bandwidth_limit: str | None = None,
+    force: bool = False,
 ) -> Subset | None:
     """Write the chosen lines of ``inputs`` to ``output``, as they are, and the list of their hashes beside it.
 
@@ -69,40 +72,25 @@ def write_validation_subset(
     inputs. Returns None when they are there already. Raises InputError for a bad line or list, or too few documents,
     and CheckFailed when listed documents are not in the inputs.
     """
-    started = time.monotonic()
-    lists = [hash_list] if hash_list is not None else []
-    options = {"count": None if hash_list else count}
-    require_files([*local_of(inputs), *lists])
-    inputs = described_inputs(inputs)
-    sources = [as_input(path) for path in (*inputs, *lists)]
+    lists = [] if hash_list is None else [hash_list]
+    require_files(lists)
+    files = described(inputs, bandwidth_limit=bandwidth_limit)
+    options = {"count": None if lists else count}
+    recipe = Recipe("validation-subset", options, [*(file.source for file in files), *map(source_of, lists)])
     made = [output, hashes_path(output)]
-    if not must_be_made(output, stage=STAGE, options=options, inputs=sources, made=made, force=force):
-        return None
-    if hash_list is None:
-        total, chosen = _evenly_spread(inputs, count)
-    else:
-        total, chosen = _chosen_by_hash(inputs, hash_list)
-    with published_file(output) as lines, published_file(hashes_path(output)) as hashes:
+    with resumable_output(output, recipe, made=made, inputs=[*local_paths(files), *lists], force=force) as job:
+        if job is None:
+            return None
+        total, chosen = _evenly_spread(files, count) if hash_list is None else _chosen_by_hash(files, hash_list)
+        lines, hashes = job.new_path(), job.new_path()
         subset = _write_documents(lines, hashes, chosen, total)
-        write_manifest(
-            output,
-            stage=STAGE,
-            options=options,
-            inputs=[
-                record_of_input(path, md5_file(path) if isinstance(path, Path) else None) for path in (*inputs, *lists)
-            ],
-            outputs=[
-                record_of(partial, path.name, md5_file(partial))
-                for path, partial in zip(made, (lines, hashes), strict=True)
-            ],
-            packages=[],
-            started=started,
-        )
+        outputs = {path: (place, md5_file(place)) for path, place in zip(made, (lines, hashes), strict=True)}
+        job.publish(outputs, [*(file.source_now() for file in files), *map(source_of, lists)], asdict(subset))
     return subset
 
 
 def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], total: int) -> Subset:
-    """The documents' lines into one file, their hashes into the other; ``total`` is the number to choose from."""
+    """Write the documents' lines into one file, their hashes into the other; ``total`` is the number to choose from."""
     lengths: list[int] = []
     text_lines = 0
     with lines.open("wb") as file, hashes.open("w", encoding="ascii") as list_of_hashes:
@@ -115,27 +103,28 @@ def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], tota
 
 
 def chosen_places(total: int, count: int) -> list[int]:
-    """The reference's rule, in its own floating-point steps: they can end one below ``i * total // count``."""
+    """Return the places that the reference takes, by its own floating-point steps: they can end one below
+    ``i * total // count``. Raises InputError for more than there are."""
     if not 0 < count <= total:
         raise InputError(f"--count {count}: the inputs hold {total:,} documents")
     step = total / count
     return [int(i * step) for i in range(count)]
 
 
-def _evenly_spread(inputs: Sequence[InputFile], count: int) -> tuple[int, Iterable[Document]]:
-    """Number of documents in the inputs, and those at the reference's places, read as they are asked for."""
-    total = sum(1 for _ in _read_documents(inputs))
+def _evenly_spread(files: Sequence[InputFile], count: int) -> tuple[int, Iterable[Document]]:
+    """Return the number of documents in the files, and those at the reference's places, read as they are asked for."""
+    total = sum(1 for _ in _read_documents(files))
     places = set(chosen_places(total, count))
-    return total, (document for place, document in enumerate(_read_documents(inputs)) if place in places)
+    return total, (document for place, document in enumerate(_read_documents(files)) if place in places)
 
 
-def _chosen_by_hash(inputs: Sequence[InputFile], hash_list: Path) -> tuple[int, Iterable[Document]]:
-    """Number of documents in the inputs, and those that the list names, in its order."""
+def _chosen_by_hash(files: Sequence[InputFile], hash_list: Path) -> tuple[int, Iterable[Document]]:
+    """Return the number of documents in the files, and those that the list names, in its order."""
     listed = _read_hashes(hash_list)
     wanted = set(listed)
     found: dict[str, Document] = {}
     total = 0
-    for document in _read_documents(inputs):
+    for document in _read_documents(files):
         total += 1
         if document.md5 in wanted:
             found.setdefault(document.md5, document)
@@ -158,8 +147,8 @@ def _read_hashes(path: Path) -> list[str]:
     return hashes
 
 
-def _read_documents(inputs: Sequence[InputFile]) -> Iterator[Document]:
-    for path in inputs:
-        for line, text in documents_of(path):
+def _read_documents(files: Sequence[InputFile]) -> Iterator[Document]:
+    for file in files:
+        for line, text in documents_of(file):
             # A lone surrogate has no UTF-8 form; the tokeniser refuses such a document, in words of its own.
             yield Document(line, text.encode("utf-8", "surrogatepass"))

@@ -1,23 +1,23 @@
-"""What is in a ``.bin/.idx`` pair: lengths, token frequencies, pieces, and how it compares with another pair."""
+"""The report of a ``.bin/.idx`` pair: lengths, token frequencies, pieces, and how it compares with another pair."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.inspection.dataset_blocks import (
+from data_prep.inspection.dataset_scan import (
     Counts,
-    DatasetBlocks,
     Difference,
     check_index,
     count_lengths,
     count_tokens,
+    document_ids,
     first_at_least,
     first_difference,
     largest_gap,
     total_variation,
 )
-from data_prep.token_files.indexed_dataset import bin_path, idx_path
+from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import CheckFailed, InputError
 from stage.manifest import require_intact
@@ -30,6 +30,8 @@ DECODED_DOCUMENTS = 1000
 
 @dataclass(frozen=True)
 class TokenCount:
+    """A token, and how often it occurs."""
+
     id: int
     count: int
     piece: str | None
@@ -91,14 +93,16 @@ class DatasetComparison:
 
 @dataclass(frozen=True)
 class Inspected:
+    """A dataset that was checked and counted."""
+
     report: DatasetReport
     lengths: Counts
     tokens: Counts
-    blocks: DatasetBlocks
+    data: IndexedDataset
 
     @property
     def shown_name(self) -> str:
-        """Its prefix for tables and pictures, which hold UTF-8 only; names of files need not be."""
+        """The prefix for tables, which hold UTF-8 only; names of files need not be."""
         return self.report.prefix.encode(errors="backslashreplace").decode()
 
 
@@ -106,21 +110,21 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     """Check and count one dataset.
 
     Raises CheckFailed where a length, a pointer, a document end or the size of ``.bin`` is wrong, or a value is no
-    token id, naming the file and the first document; InputError as :class:`DatasetBlocks` does.
+    token id, naming the file and the first document; InputError where a file is missing, or holds no token ids.
     """
-    blocks = DatasetBlocks(prefix)
+    data = IndexedDataset(prefix, any_size=True)
     model = None if tokenizer is None else Tokenizer(tokenizer)
-    num_tokens = check_index(blocks)
-    lengths = count_lengths(blocks)
-    with progress(f"count {prefix.name}", num_tokens * blocks.dtype.itemsize, "bytes") as advance:
-        tokens = count_tokens(blocks, advance)
+    num_tokens = check_index(data)
+    lengths = count_lengths(data)
+    with progress(f"count {prefix.name}", num_tokens * data.dtype.itemsize, "bytes") as advance:
+        tokens = count_tokens(data, advance)
     by_count = np.lexsort((tokens.values, -tokens.counts))
     report = DatasetReport(
         prefix=str(prefix),
-        dtype=blocks.dtype.name,
-        bin_bytes=bin_path(prefix).stat().st_size,
+        dtype=data.dtype.name,
+        bin_bytes=data.bin_bytes,
         idx_bytes=idx_path(prefix).stat().st_size,
-        documents=blocks.header.sequences,
+        documents=len(data),
         tokens=num_tokens,
         shortest=int(lengths.values[0]),
         mean_length=lengths.mean,
@@ -130,15 +134,15 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
         largest_id=int(tokens.values[-1]),
         most_frequent=[_token_count(tokens, place, model) for place in by_count[:LISTED_TOKENS]],
         least_frequent=[_token_count(tokens, place, model) for place in by_count[: -LISTED_TOKENS - 1 : -1]],
-        vocabulary=None if model is None else _vocabulary(blocks, tokens, model),
+        vocabulary=None if model is None else _vocabulary(data, tokens, model),
     )
-    return Inspected(report, lengths, tokens, blocks)
+    return Inspected(report, lengths, tokens, data)
 
 
 def compare_datasets(one: Inspected, other: Inspected) -> DatasetComparison:
     return DatasetComparison(
         other=other.report,
-        first_difference=first_difference(one.blocks, other.blocks),
+        first_difference=first_difference(one.data, other.data),
         length_distance=largest_gap(one.lengths, other.lengths),
         token_distance=total_variation(one.tokens, other.tokens),
     )
@@ -150,14 +154,14 @@ def _token_count(tokens: Counts, place: int, model: Tokenizer | None) -> TokenCo
     return TokenCount(token, int(tokens.counts[place]), piece)
 
 
-def _vocabulary(blocks: DatasetBlocks, tokens: Counts, model: Tokenizer) -> Vocabulary:
+def _vocabulary(data: IndexedDataset, tokens: Counts, model: Tokenizer) -> Vocabulary:
     pieces = model.vocab_size
     known = tokens.values < pieces
-    total = blocks.header.sequences
+    total = len(data)
     decoded = min(DECODED_DOCUMENTS, total)
     text_bytes = num_tokens = 0
     for number in range(decoded):
-        ids = blocks.document(number * total // decoded)
+        ids = document_ids(data, number * total // decoded)
         ids = ids[ids < pieces]
         text_bytes += len(model.decode(ids.tolist()).encode())
         num_tokens += len(ids)
@@ -165,7 +169,7 @@ def _vocabulary(blocks: DatasetBlocks, tokens: Counts, model: Tokenizer) -> Voca
         pieces=pieces,
         unused_pieces=pieces - int(known.sum()),
         tokens_beyond=int(tokens.counts[~known].sum()),
-        first_beyond=None if known.all() else first_at_least(blocks, pieces),
+        first_beyond=None if known.all() else first_at_least(data, pieces),
         text_bytes_per_token=text_bytes / max(1, num_tokens),
         decoded_documents=decoded,
     )

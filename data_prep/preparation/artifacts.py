@@ -1,14 +1,14 @@
-"""What the benchmark needs before anything is made here: one table of files, their sizes and where they come from."""
+"""The files that the benchmark needs before anything is made here: one table with their sizes and origins."""
 
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import checksums
 from checksums.md5_list import read_list
-from data_prep.corpus.text_blocks import documents_of
+from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
 from data_prep.tokenizing.tokenizer import VOCAB_SIZE, Tokenizer
 from stage.digest import md5_file
@@ -36,23 +36,29 @@ folder that is to hold the file, or give the script by --downloader. Unpack what
 
 @dataclass(frozen=True)
 class Download:
-    """What MLCommons' downloader brings by one command: "S3 artifacts download" in the README of mlcommons/training,
-    retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025."""
+    """A file that MLCommons' downloader brings by one command: "S3 artifacts download" in the README of
+    mlcommons/training, retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025."""
 
     file: str
-    """As the README calls it."""
+    """Name that the README uses."""
     metadata: str
     """The address that the command is given, below DOWNLOADS."""
 
     @property
+    def name(self) -> str:
+        """Name of the folder that it is brought to, and of the list of sums that comes along."""
+        return PurePosixPath(self.metadata).stem
+
+    @property
     def command(self) -> str:
-        """As it is published, for bash."""
+        """The command that is published, for bash."""
         return f"bash <(curl -s {DOWNLOADER}) {DOWNLOADS}{self.metadata}"
 
 
 DATASET_TAR = Download("dataset_c4_spm.tar", "gpt-3-megatron-preprocessed-dataset.uri")
 FP32_CHECKPOINT_TAR = Download("checkpoint_megatron_fp32.tar", "gpt-3-megatron-fp32-checkpoint.uri")
 BF16_CHECKPOINT = Download("checkpoint_nemo_bf16", "gpt-3-megatron-bf16-checkpoint.uri")
+DownloadName = Literal["dataset_c4_spm.tar", "checkpoint_megatron_fp32.tar", "checkpoint_nemo_bf16"]
 DOWNLOADS_BY_FILE = {download.file: download for download in (DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT)}
 
 
@@ -61,11 +67,11 @@ class Artifact:
     """Files that belong together."""
 
     files: tuple[str, ...]
-    """Where they lie below the output folder. The checkpoint is one folder."""
+    """Paths below the output folder. The checkpoint is one folder."""
     bytes: float
-    """All of them, about (docs/facts/reference.md a.5, a.6, f.1; docs/facts/peers.md 1.3)."""
+    """Size of all of them, about (docs/facts/reference.md a.5, a.6, f.1; docs/facts/peers.md 1.3)."""
     origin: str
-    """Where they come from, for a person."""
+    """The place that they come from, in words."""
     check: Callable[[Path], str | None]
     """Raises InputError or CheckFailed if a file is not what it should be; returns its MD5 if that was compared."""
     public: bool = False
@@ -73,7 +79,7 @@ class Artifact:
     published_name: str | None = None
     """The name at the origin, if it is another one."""
     downloads: tuple[Download, ...] = ()
-    """What MLCommons' downloader has: these files, or what makes them needless."""
+    """Files of MLCommons' downloader that hold these, or make them needless."""
 
 
 def train_shard(number: int) -> str:
@@ -81,7 +87,7 @@ def train_shard(number: int) -> str:
 
 
 def _begins_with_documents(path: Path) -> None:
-    """The first block only: preprocess reads it all, and names the file if its end is damaged."""
+    """Check the first block only: preprocess reads it all, and names the file if its end is damaged."""
     if next(documents_of(path), None) is None:
         raise CheckFailed(f"{path}: holds no document")
 
@@ -99,8 +105,8 @@ def _is_the_tokenizer(path: Path) -> None:
 
 
 def _is_a_checkpoint(path: Path) -> None:
-    """The folders of weights and moments, beside which lie counters (docs/facts/reference.md f.2); their shapes and
-    chunks are the converter's to check."""
+    """Count the folders of weights and moments, beside which lie counters (docs/facts/reference.md f.2); their shapes
+    and chunks are the converter's to check."""
     names = [entry.parent.name for entry in path.glob("*/.zarray")]
     found = sum(name != "step" and not name.endswith(".count") for name in names)
     if found != CHECKPOINT_ARRAYS:
@@ -168,7 +174,7 @@ NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoi
 
 
 def parse_shards(text: str) -> tuple[str, ...]:
-    """'768-1023' or '768' to names of training shards. Raises InputError for anything else."""
+    """Return the names of the training shards '768-1023' or '768'. Raises InputError for anything else."""
     first, dash, last = text.partition("-")
     numbers = [first, last if dash else first]
     if all(number.isascii() and number.isdigit() for number in numbers):

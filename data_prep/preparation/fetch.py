@@ -1,33 +1,47 @@
 """Bring the benchmark's inputs together in one folder: from Hugging Face, or from a folder that has them.
 
-A file has its final name only once it is whole and checked. ``fetch.manifest.json`` remembers what was checked, so
-that the next call skips it; a call that is killed loses the files it was downloading.
+Each file, and the checkpoint's folder, is an output of its own (``stage.resumable_output``): it has its final name only
+once it is whole and checked, and a manifest beside it says where it came from, by the commit and by its content.
 """
 
 import hashlib
 import os
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, What
-from data_prep.preparation.downloader import FOLDER as DOWNLOADED
-from data_prep.preparation.downloader import Downloader
-from data_prep.preparation.hub import Hub, HubFile
+from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, Download, What
+from data_prep.preparation.downloader import bring
+from data_prep.preparation.hub import Hub
 from stage.errors import CheckFailed, InputError
-from stage.lock import only_one_in
-from stage.manifest import Record, read_manifest, record_of, write_manifest
+from stage.json_files import read_json
+from stage.manifest import (
+    Manifest,
+    Recipe,
+    Source,
+    files_below,
+    made_by,
+    manifest_path,
+    read_manifest,
+    record_of,
+    source_of,
+    write_manifest,
+)
 from stage.progress import progress
-from stage.publish import finish, partial_path, published_file, published_folder
+from stage.resumable_output import NewPiece, ResumableOutput, resumable_output
+from stage.tables import table_text
 
-ARRIVING = ".fetch"
-"""Below the output folder: what is being downloaded."""
+STAGE = "fetch"
+DOWNLOADED = "downloads"
+"""Below the output folder, with one for each download of MLCommons' script."""
 DOWNLOADS_AT_ONCE = 4
+LINKS_AT_ONCE = 1000
 DEFAULT_REVISION = "main"
+UNREAD = ""
+"""Stands for the MD5 of a file that was linked: nobody has read it all."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class Wanted:
 
     what: What
     name: str
+    """Path below the output folder."""
 
     @property
     def artifact(self) -> Artifact:
@@ -43,7 +58,7 @@ class Wanted:
 
 
 def wanted_files(what: Sequence[What], train_shards: Sequence[str] | None) -> list[Wanted]:
-    """All files of ``what``; of the training shards those given, or the benchmark's."""
+    """Return all files of ``what``; of the training shards those given, or the benchmark's."""
     return [
         Wanted(kind, name)
         for kind in what
@@ -51,99 +66,69 @@ def wanted_files(what: Sequence[What], train_shards: Sequence[str] | None) -> li
     ]
 
 
-class Ledger:
-    """``fetch.manifest.json``: what was checked, and as which commit of the Hugging Face dataset."""
-
-    def __init__(self, output: Path) -> None:
-        self.output = output
-        self._started = time.monotonic()
-        manifest = read_manifest(output / "fetch")
-        self._records: dict[str, Record] = {record.name: record for record in manifest.outputs} if manifest else {}
-        self._sha256: dict[str, str] = dict(manifest.options["sha256"]) if manifest else {}
-        self.commit: str | None = manifest.options["commit"] if manifest else None
-
-    def holds(self, name: str) -> bool:
-        """Whether the file is there as it was when it was checked."""
-        path, record = self.output / name, self._records.get(name)
-        return record is not None and path.exists() and record_of(path, name, record.md5) == record
-
-    def add(self, name: str, *, md5: str | None = None, sha256: str | None = None) -> None:
-        """Note that a file was checked just now."""
-        self._records[name] = record_of(self.output / name, name, md5)
-        if sha256 is not None:
-            self._sha256[name] = sha256
-        write_manifest(
-            self.output / "fetch",
-            stage="fetch",
-            options={"repository": REPOSITORY, "commit": self.commit, "sha256": self._sha256},
-            inputs=[],
-            outputs=list(self._records.values()),
-            packages=[],
-            started=self._started,
-        )
-
-
 def fetch(
     output: Path,
     wanted: Sequence[Wanted],
     *,
     source: Path | None = None,
+    downloader: tuple[Path, Sequence[Download]] | None = None,
     revision: str | None = None,
-    downloader: Downloader | None = None,
+    force: bool = False,
 ) -> None:
-    """Bring the files of ``wanted`` that can be had to ``output``: from the folder ``source``, by the user's
-    ``downloader``, or else from the hub.
+    """Bring the files of ``wanted`` that can be had to ``output``: from the folder ``source``, by the user's script of
+    ``downloader``, which is run for what is named with it, or else from the hub.
 
-    ``revision`` None: the commit of earlier calls, or the newest. Raises InputError when the hub cannot be reached,
-    and InputError or CheckFailed for a file that is not what it should be.
+    ``revision`` None: what is there stays, and the rest comes from the commit that it came from, or the newest.
+    ``force``: files that fetch brought from another commit or folder are replaced. Raises InputError when the hub
+    cannot be reached, InputError or CheckFailed for a file that is not what it should be.
     """
     if source is not None and not source.is_dir():
         raise InputError(f"--from {source}: no such folder")
-    output.mkdir(parents=True, exist_ok=True)
-    with only_one_in(output, "wait for it to end", name=".fetch.lock"):
-        ledger = Ledger(output)
-        shutil.rmtree(output / ARRIVING, ignore_errors=True)
-        try:
-            if source is not None:
-                _check_in_link_or_copy_all(ledger, wanted)
-                _take(ledger, source, wanted)
-            elif downloader is not None:
-                _bring_and_take(ledger, downloader, wanted)
-            else:
-                _check_in_link_or_copy_all(ledger, [file for file in wanted if not file.artifact.public])
-                _download_all(ledger, [file.name for file in wanted if file.artifact.public], revision)
-        finally:
-            shutil.rmtree(output / ARRIVING, ignore_errors=True)
-
-
-def _check_in_link_or_copy_all(ledger: Ledger, wanted: Sequence[Wanted]) -> None:
-    """Check files that are there, but that the ledger does not know as they are."""
+    public = [file for file in wanted if file.artifact.public and source is None and downloader is None]
     for file in wanted:
-        path = ledger.output / file.name
-        if path.exists() and not ledger.holds(file.name):
-            ledger.add(file.name, md5=file.artifact.check(path))
+        path = output / file.name
+        if file not in public and path.exists() and checked(path) is None:
+            _record(path, Recipe(STAGE, {}, [source_of(path)]), md5=file.artifact.check(path))
+    if source is not None:
+        _take_all(output, source, wanted, force=force)
+    elif downloader is not None:
+        for download in downloader[1]:
+            folder = output / DOWNLOADED / download.name
+            if checked(folder) is None:
+                md5 = bring(downloader[0], download, folder)
+                _record(folder, Recipe(STAGE, {"download": download.file}, []), md5=md5)
+            _take_all(output, folder, wanted, force=force)
+    else:
+        _download_all(output, [file.name for file in public], revision, force=force)
 
 
-def _take(ledger: Ledger, source: Path, wanted: Sequence[Wanted]) -> None:
+def checked(path: Path) -> Manifest | None:
+    """Return the manifest of a file or folder that is there as it was when it was checked, or made; else None."""
+    manifest = read_manifest(path)
+    if manifest is None or not path.exists():
+        return None
+    record = next((record for record in manifest.outputs if record.name == path.name), None)
+    return manifest if record is not None and record_of(path, path.name, record.md5) == record else None
+
+
+def _record(path: Path, recipe: Recipe, *, md5: str | None) -> None:
+    """Write the manifest of what was there already and has been checked, unless another command's says what it is."""
+    manifest = read_manifest(path)
+    if manifest is None or manifest.stage == STAGE:
+        write_manifest(path, made_by(recipe, [record_of(path, path.name, md5)], wall_s=0))
+
+
+def _take_all(output: Path, source: Path, wanted: Sequence[Wanted], *, force: bool) -> None:
     """Check files of ``source``, by their names here or at their origin, and link them, or copy across file systems."""
-    absent = [file for file in wanted if not ledger.holds(file.name)]
-    found = {file: path for file in absent if (path := _find(source, file)) is not None}
+    found = {
+        file: path
+        for file in wanted
+        if (force or not (output / file.name).exists()) and (path := _find(source, file)) is not None
+    }
     with progress("take", len(found), "files") as advance:
         for file, path in found.items():
-            md5 = file.artifact.check(path)
-            _link_or_copy_all(path, ledger.output / file.name)
-            ledger.add(file.name, md5=md5)
+            _take(path, output / file.name, md5=file.artifact.check(path), force=force)
             advance(1)
-
-
-def _bring_and_take(ledger: Ledger, downloader: Downloader, wanted: Sequence[Wanted]) -> None:
-    """What was brought and checked is not asked for again; wanted files that lie in it as such are taken."""
-    for download in downloader.downloads:
-        name = f"{DOWNLOADED}/{PurePosixPath(download.metadata).stem}"
-        folder = ledger.output / name
-        if not ledger.holds(name):
-            ledger.add(name, md5=downloader.bring(download, folder))
-        _take(ledger, folder, wanted)
 
 
 def _find(source: Path, file: Wanted) -> Path | None:
@@ -151,87 +136,112 @@ def _find(source: Path, file: Wanted) -> Path | None:
     return next((source / name for name in names if name is not None and (source / name).exists()), None)
 
 
-def _link_or_copy_all(found: Path, target: Path) -> None:
-    if found.is_dir():
-        with published_folder(target) as partial:
-            shutil.copytree(found, partial, copy_function=_link_or_copy, dirs_exist_ok=True)
-    else:
-        with published_file(target) as partial:
-            partial.unlink(missing_ok=True)
-            _link_or_copy(found, partial)
+def _take(found: Path, target: Path, *, md5: str | None, force: bool) -> None:
+    """Make ``target`` of links to ``found``, a file or a folder."""
+    recipe = Recipe(STAGE, {}, [source_of(found)])
+    with resumable_output(target, recipe, inputs=[found], force=force) as job:
+        if job is None:
+            return
+        is_folder = found.is_dir()
+        names = {name: found / name for name, _ in files_below(found)} if is_folder else {target.name: found}
+        missing = job.missing(names)
+        for first in range(0, len(missing), LINKS_AT_ONCE):
+            job.add([_linked(job, name, names[name], md5) for name in missing[first : first + LINKS_AT_ONCE]])
+        place = job.folder / "pieces" if is_folder else job.path(target.name)
+        job.publish({target: (place, md5)}, [source_of(found)], {})
 
 
-def _link_or_copy(found: Path | str, target: Path | str) -> None:
+def _linked(job: ResumableOutput, name: str, found: Path, md5: str | None) -> NewPiece:
+    path = job.new_path()
     try:
-        os.link(Path(found).resolve(), target)
+        os.link(found.resolve(), path)
     except OSError:  # another file system, one without links, or somebody else's file
-        shutil.copy2(found, target)
+        shutil.copy2(found, path)
+    return NewPiece(name, path, md5 or UNREAD)
 
 
-def _download_all(ledger: Ledger, names: Sequence[str], revision: str | None) -> None:
-    """Download what the ledger does not hold, comparing size and SHA-256 with what the hub says."""
-    absent = [name for name in names if not ledger.holds(name)]
+def _download_all(output: Path, names: Sequence[str], revision: str | None, *, force: bool) -> None:
+    """Download the files that are not there, or all of ``revision``, comparing with what the hub says of them."""
+    absent = [name for name in names if revision is not None or force or checked(output / name) is None]
     if not absent:
         return
-    hub = Hub(REPOSITORY, revision or ledger.commit or DEFAULT_REVISION)
-    ledger.commit = hub.commit
+    hub = Hub(REPOSITORY, revision or _earlier_commit(output) or DEFAULT_REVISION)
     remote = hub.describe(absent)
     with (
-        progress("fetch", sum(file.bytes for file in remote.values()), "bytes") as advance,
+        progress("fetch", sum(file.bytes for file in remote.values()), "bytes", files=len(absent)) as meter,
         ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool,
     ):
-        jobs = {pool.submit(_download, hub, ledger.output, name, remote[name]): name for name in absent}
+        jobs = {pool.submit(_download, hub, output / name, name, remote[name], force): name for name in absent}
         try:
             for job in as_completed(jobs):
                 job.result()
-                ledger.add(jobs[job], sha256=remote[jobs[job]].sha256)
-                advance(remote[jobs[job]].bytes)
+                meter(remote[jobs[job]].bytes, files=1)
         except BaseException:
             pool.shutdown(cancel_futures=True)  # downloads that have begun end first
             raise
 
 
-def _download(hub: Hub, output: Path, name: str, expected: HubFile) -> None:
-    """Fetch and check one file; one that is there already is checked only."""
-    target = output / name
-    if target.exists():
-        _require_equal(target, expected, mend="delete it and fetch it again")
+def _earlier_commit(output: Path) -> str | None:
+    """Return the commit that files were brought from before, perhaps others than those wanted now."""
+    for folder in {
+        (output / name).parent for artifact in ARTIFACTS.values() if artifact.public for name in artifact.files
+    }:
+        for path in sorted(folder.glob(manifest_path(Path("*")).name)):
+            manifest = read_json(path, Manifest)
+            if manifest.stage == STAGE and "commit" in manifest.options:
+                return str(manifest.options["commit"])
+    return None
+
+
+def _download(hub: Hub, target: Path, name: str, expected: Source, force: bool) -> None:
+    """Fetch and check one file; one that lies there without a manifest is checked only."""
+    recipe = Recipe(STAGE, {"repository": hub.repository, "commit": hub.commit}, [expected])
+    if target.exists() and checked(target) is None:
+        _record(target, recipe, md5=_require_equal(target, expected, mend="delete it and fetch it again"))
         return
-    arrived = hub.download(name, output / ARRIVING)
-    _require_equal(arrived, expected, mend="fetch it again")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(arrived, partial_path(target))
-    finish(target)
+    with resumable_output(target, recipe, force=force) as job:
+        if job is None:
+            return
+        if job.missing([target.name]):
+            arrived = hub.download(name, job.new_path())
+            job.add([NewPiece(target.name, arrived, _require_equal(arrived, expected, mend="fetch it again"))])
+        piece = job.done[target.name]
+        job.publish({target: (job.path(piece.name), piece.md5)}, [expected], {})
 
 
-def _require_equal(path: Path, expected: HubFile, *, mend: str) -> None:
+def _require_equal(path: Path, expected: Source, *, mend: str) -> str:
+    """Compare size and SHA-256 with what the hub says; returns the MD5. Raises CheckFailed where they differ."""
     found = path.stat().st_size
     if found != expected.bytes:
         raise CheckFailed(f"{path}: {found} bytes, the hub has {expected.bytes}; {mend}")
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != expected.sha256:
-        raise CheckFailed(f"{path}: SHA-256 {digest}, the hub has {expected.sha256}; {mend}")
+        while block := file.read(1 << 20):
+            sha256.update(block)
+            md5.update(block)
+    if f"sha256:{sha256.hexdigest()}" != expected.identity:
+        due = expected.identity.removeprefix("sha256:")
+        raise CheckFailed(f"{path}: SHA-256 {sha256.hexdigest()}, the hub has {due}; {mend}")
+    return md5.hexdigest()
 
 
 def files_there(output: Path, wanted: Sequence[Wanted]) -> dict[Wanted, bool]:
-    """Whether each file is there and was checked."""
-    ledger = Ledger(output)
-    return {file: ledger.holds(file.name) for file in wanted}
+    """Tell of each file whether it is there, and is what was checked or made."""
+    return {file: checked(output / file.name) is not None for file in wanted}
 
 
 def format_table(there: Mapping[Wanted, bool]) -> str:
-    """One line per artifact: how many of its files are there, and where they come from; the downloader's commands for
-    those that are not."""
-    lines = [f"{'what':<18} {'there':>5} {'of':>5} {'size':>8}  files, and where they come from"]
+    """Return one line per artifact: how many of its files are there; then where they come from, with the downloader's
+    commands for those that are not there."""
+    rows, origins = [], ["where they come from:"]
     for what in dict.fromkeys(file.what for file in there):
         files = [file for file in there if file.what == what]
         artifact = ARTIFACTS[what]
         size = artifact.bytes * len(files) / len(artifact.files)
         names = files[0].name if len(files) == 1 else f"{files[0].name} to {files[-1].name}"
-        found = sum(there[file] for file in files)
-        lines.append(f"{what:<18} {found:>5} {len(files):>5} {_format_size(size):>8}  {names}")
-        lines.append(f"{'':<39}  {artifact.origin}")
+        rows.append([what, str(sum(there[file] for file in files)), str(len(files)), _format_size(size), names])
+        origins.append(f"  {what}: {artifact.origin}")
+    lines = [table_text(["what", "there", "of", "size", "files"], rows, right={1, 2, 3}), *origins]
     absent = [file.artifact for file, found in there.items() if not found]
     downloads = dict.fromkeys(download for artifact in absent for download in artifact.downloads)
     if downloads:
@@ -241,7 +251,7 @@ def format_table(there: Mapping[Wanted, bool]) -> str:
 
 
 def table_as_json(there: Mapping[Wanted, bool]) -> list[dict[str, Any]]:
-    """What the table says, as one entry for each file."""
+    """Return what the table says, as one entry for each file."""
     return [
         {
             "what": file.what,
@@ -255,8 +265,8 @@ def table_as_json(there: Mapping[Wanted, bool]) -> list[dict[str, Any]]:
 
 
 def _format_size(size: float) -> str:
-    unit, name = next((unit, name) for unit, name in ((1e12, "TB"), (1e9, "GB"), (0, "MB")) if size >= unit)
-    return f"{size / (unit or 1e6):.1f} {name}"
+    unit, name = next((unit, name) for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if size >= unit)
+    return f"{size / unit:.1f} {name}"
 
 
 def require_all(output: Path, there: Mapping[Wanted, bool]) -> None:

@@ -1,197 +1,230 @@
-"""C4 shards to ``PREFIX.bin/.idx``: tokenise many files in order, with any number of workers, to the same bytes.
+"""C4 files to ``PREFIX.bin/.idx``: many files in order, tokenised by any number of workers and machines.
 
-What is written equals what the reference's preprocessing writes for the concatenation of the files
+The dataset equals what the reference's preprocessing writes for the concatenation of the files
 (docs/facts/reference.md a.4): one sequence per document, no EOD token, documents without any token left out.
 
-Every file becomes parts of its own (``shard_parts``) in ``PREFIX.parts/``, made in any order, on any machine; the
-dataset is the parts one after the other (``join_parts``). A run that is killed loses the files it was working on.
+Each file gives a piece (``token_piece``), made in any order; the dataset is the pieces one after the other
+(``join_pieces``). ``stage.resumable_output`` keeps the pieces of a command that is killed, and of several machines.
 """
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_prep.corpus.c4 import TEXT_KEY
-from data_prep.corpus.input_files import STDIN, InputFile, SourceFile, require_files, source_of
-from data_prep.corpus.named_inputs import as_input, described_inputs, local_of
-from data_prep.preprocessing.join_parts import join_parts, require_output
-from data_prep.preprocessing.listed_inputs import listed_sums, numbers_of, with_listed_sums
-from data_prep.preprocessing.shard_parts import Method, OnBadLine, Part, made_earlier, remove_parts, stripes_there
-from data_prep.preprocessing.tokenize_workers import Finished, finished_in_order
-from data_prep.preprocessing.user_filter import FilterSource
-from data_prep.preprocessing.worker_shares import workers_per_file
-from data_prep.token_files.indexed_dataset import token_dtype
+from checksums.md5_list import read_list
+from data_prep.corpus.input_files import InputFile, Place, described, local_paths, require_files
+from data_prep.preprocessing.join_pieces import join_pieces
+from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker, Reading, facts_of
+from data_prep.preprocessing.tokenize_workers import make_pieces
+from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.allocator import keep_freed_memory
-from stage.digest import md5_file
+from stage.digest import md5_file, md5_text
 from stage.errors import InputError
-from stage.limits.sizes import require_workers
-from stage.lock import gone, only_one_in
-from stage.manifest import is_current, manifest_path
-from stage.publish import beside
-from stage.task_shard import TaskShard
+from stage.manifest import Recipe, Source, read_manifest, versions_of
+from stage.progress import progress
+from stage.publish import beside, write_text
+from stage.resumable_output import ResumableOutput, resumable_output
+from stage.shards import Shard
+from stage.sizes import require_workers
 
-
-@dataclass(frozen=True)
-class Reading:
-    """What is taken from the files, and how. The defaults are the benchmark's."""
-
-    on_bad_line: OnBadLine = "stop"
-    text_key: str = TEXT_KEY
-    append_eod: bool = False
-    """Put the tokenizer's end-of-sequence token behind each document."""
-    filter: FilterSource | None = None
-
-    def recorded(self) -> dict[str, Any]:
-        """For the manifest: what is the default only where it always was recorded."""
-        recorded: dict[str, Any] = {"on_bad_line": self.on_bad_line}
-        if self.text_key != TEXT_KEY:
-            recorded["text_key"] = self.text_key
-        if self.append_eod:
-            recorded["append_eod"] = True
-        if self.filter is not None:
-            recorded["filter"] = self.filter.identity
-        return recorded
+STAGE = "preprocess"
+BENCHMARK = Reading()
 
 
 @dataclass(frozen=True)
 class PreprocessResult:
+    """What a call has made: the dataset, or the pieces of a shard."""
+
     documents: int
     tokens: int
     skipped_lines: int
-    filtered_documents: int
-    """That the user's filter left out."""
     wall_s: float
 
 
+def skipped_path(prefix: Path) -> Path:
+    """Return where the lines that were left out are listed."""
+    return beside(prefix, ".skipped.txt")
+
+
 def preprocess(
-    inputs: Sequence[InputFile],
+    inputs: Sequence[Place],
     tokenizer: Path,
     output_prefix: Path,
     *,
     workers: int,
-    reading: Reading = Reading(),
+    reading: Reading = BENCHMARK,
     md5_list: Path | None = None,
-    shard: TaskShard | None = None,
+    bandwidth_limit: str | None = None,
+    shard: Shard | None = None,
     force: bool = False,
 ) -> PreprocessResult | None:
-    """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` into its files' parts.
+    """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` its share of the pieces.
 
-    Returns None when the dataset is there already, from the same inputs, tokenizer and options. Raises InputError for
+    Returns None where the dataset is there already, from the same inputs, tokenizer and options. Raises InputError for
     a line that is not a document (naming file and line), a damaged file, one whose MD5 is not that in ``md5_list``, no
-    document at all, or different work under the output's name.
+    document at all, or another output under the same name.
     """
     started = time.monotonic()
-    _require_inputs(inputs, tokenizer, shard)
-    sums = {} if md5_list is None else listed_sums(md5_list, inputs)
     require_workers(workers)
+    require_files([tokenizer])
     model = Tokenizer(tokenizer)
+    files = described(inputs, bandwidth_limit=bandwidth_limit, at_once=workers)
+    sums = None if md5_list is None else _listed_sums(md5_list, files)
     dtype = token_dtype(model.vocab_size)
-    options = {"vocab_size": model.vocab_size, "dtype": dtype.name, **reading.recorded()}
-    folder = beside(output_prefix, ".parts")
-    inputs = described_inputs(inputs, numbers_of(len(inputs), None if manifest_path(output_prefix).exists() else shard))
-    known = [as_input(path) for path in inputs]
-    anew = force and shard is None  # a task of several that comes after the join has nothing to do
-    if not anew and is_current(output_prefix, stage="preprocess", options=options, inputs=[*known, tokenizer]):
-        remove_parts(folder)
-        return None
-    require_output(output_prefix, folder, [*local_of(inputs), tokenizer], force=force)
-
-    end = model.end_of_document() if reading.append_eod else None
-    folder.mkdir(parents=True, exist_ok=True)
-    encoder = _fast_tokenizer(model, dtype, tokenizer)
-    method = Method(
-        md5_file(tokenizer),
-        dtype.name,
-        reading.on_bad_line,
-        reading.text_key,
-        end,
-        None if reading.filter is None else reading.filter.identity,
+    recipe = _recipe(files, model, dtype, reading)
+    names = [_piece_name(number, file) for number, file in enumerate(files)]
+    made = [bin_path(output_prefix), idx_path(output_prefix), skipped_path(output_prefix)]
+    local = [*local_paths(files), tokenizer]
+    with resumable_output(
+        output_prefix,
+        recipe,
+        made=made,
+        inputs=local,
+        shard=shard,
+        force=force,
+        by_input=True,
+        option="--output-prefix",
+    ) as job:
+        if job is None:
+            _require_listed_in_manifest(output_prefix, files, sums)
+            return None
+        maker = PieceMaker(job, _fast_tokenizer(model, dtype), reading)
+        chosen = dict(zip(names, files, strict=True))
+        chosen = chosen if shard is None else dict(shard.of(list(chosen.items())))
+        _make_missing(job, maker, chosen, workers, sums)
+        facts = [facts_of(job.done[name]) for name in chosen]
+        if shard is None:
+            _join_and_publish(job, chosen, facts, dtype, recipe.inputs[-1])
+    return PreprocessResult(
+        sum(one.documents for one in facts),
+        sum(one.tokens for one in facts),
+        sum(len(one.skipped) for one in facts),
+        time.monotonic() - started,
     )
-    files = _parts_of_files(folder, _inputs_of_shard(inputs, shard), method, workers)
-    with _removed_after_failure(folder), finished_in_order(files, encoder, reading.filter, workers) as finished:
-        checked = with_listed_sums(finished, sums)
-        if shard is not None:
-            return _result_of_shard(checked, started)
-        with only_one_in(folder, "it is being joined already") as claim:
-            joined = join_parts(checked, output_prefix, folder, tokenizer, options, claim, started)
-    remove_parts(folder)
-    return PreprocessResult(**asdict(joined), wall_s=time.monotonic() - started)
 
 
-def _require_inputs(inputs: Sequence[InputFile], tokenizer: Path, shard: TaskShard | None) -> None:
-    streams = [path for path in inputs if str(path) == STDIN]
-    if streams and (len(inputs) > 1 or shard is not None):
-        raise InputError("--input -: standard input is read once, so it is the only input, and of one task")
-    require_files([*(path for path in local_of(inputs) if path not in streams), tokenizer])
+def _recipe(files: Sequence[InputFile], model: Tokenizer, dtype: np.dtype[Any], reading: Reading) -> Recipe:
+    """Return everything that the dataset depends on; the tokenizer is the last of the inputs."""
+    tokenizer = Source(str(model.path), 1, model.path.stat().st_size, f"md5:{md5_file(model.path)}")
+    options = {
+        "vocab_size": model.vocab_size,
+        "dtype": dtype.name,
+        "tokenizer": tokenizer.identity,  # in the options, too: pieces of another tokenizer are of no use
+        **asdict(reading),
+    }
+    return Recipe(STAGE, options, [*(file.source for file in files), tokenizer], versions_of("sentencepiece"))
 
 
-def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any], path: Path) -> FastTokenizer:
-    """Says so where the model's texts have to be encoded whole; ``path`` is the model's, for the message."""
-    keep_freed_memory()
+def _piece_name(number: int, file: InputFile) -> str:
+    """Name a piece by its file's place in the order and its content, so that a file that was mended gets another."""
+    return f"{number:05d}-{md5_text(f'{file.source.bytes} {file.source.identity}')[:16]}"
+
+
+def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any]) -> FastTokenizer:
+    """Return the tokenizer; say so where the model's texts have to be encoded whole."""
     encoder = FastTokenizer(model, dtype)
     if encoder.why_slow is not None:
-        print(f"{path}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
+        print(f"{model.path}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
     return encoder
 
 
-def _inputs_of_shard(inputs: Sequence[InputFile], shard: TaskShard | None) -> dict[int, tuple[InputFile, SourceFile]]:
-    """The files of this task, and as they are now, by their number in ``inputs``; without ``shard`` all of them."""
-    return {number: (inputs[number], source_of(inputs[number])) for number in numbers_of(len(inputs), shard)}
+def _make_missing(
+    job: ResumableOutput,
+    maker: PieceMaker,
+    files: Mapping[str, InputFile],
+    workers: int,
+    sums: Mapping[str, str] | None,
+) -> None:
+    """Make the pieces of ``files`` that are not finished; compare the MD5 of all that were read with ``sums``."""
+
+    def finished(name: str, facts: PieceFacts) -> None:
+        _require_listed(files[name], facts.source_md5, sums)
+
+    for name, piece in job.done.items():
+        if name in files:
+            finished(name, facts_of(piece))
+    missing = {name: files[name] for name in job.missing(files)}
+    total = sum(file.source.bytes for file in files.values())
+    with progress("tokenise", total, "bytes", files=len(files)) as meter:
+        done = [file.source.bytes for name, file in files.items() if name not in missing]
+        meter.done_before(sum(done), files=len(done))
+        make_pieces(maker, missing, workers, meter, finished)
+    job.reload()  # workers have noted their pieces themselves
 
 
-@contextmanager
-def _removed_after_failure(folder: Path) -> Iterator[None]:
-    """Remove the folder when the block fails and no part is whole; parts are for the next run. Who works there has a
-    claim there. Raises InputError where somebody else has removed it."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, FileNotFoundError) and not folder.exists():
-            raise gone(folder) from None
-        if folder.is_dir() and not any(path.suffix in (".json", ".owner") for path in folder.iterdir()):
-            remove_parts(folder)
-        raise
-
-
-def _parts_of_files(
-    folder: Path, files: Mapping[int, tuple[InputFile, SourceFile]], method: Method, workers: int
-) -> list[list[Part]]:
-    """The parts of each file: as an earlier run made them, else in as many stripes as end all soonest."""
-    there = stripes_there(folder)
-    found: dict[int, list[Part]] = {}
-    for number in files:
-        for stripes in there.get(number, []):
-            parts = _stripes(folder, number, files[number], method, stripes)
-            if made_earlier(parts):
-                found[number] = parts
-                break
-    missing = [number for number in files if number not in found]
-    sizes = [max(1, files[number][1].bytes) for number in missing]
-    for number, stripes in zip(missing, workers_per_file(sizes, workers), strict=True):
-        found[number] = _stripes(folder, number, files[number], method, stripes)
-    return [found[number] for number in files]
-
-
-def _stripes(folder: Path, number: int, file: tuple[InputFile, SourceFile], method: Method, stripes: int) -> list[Part]:
-    return [Part(folder, number, *file, method, stripe, stripes) for stripe in range(stripes)]
-
-
-def _result_of_shard(finished: Finished, started: float) -> PreprocessResult:
-    """Wait for the parts, and count what is in them."""
-    records = [record for parts in finished for _, record in parts]
-    blocks = [block for record in records for block in record.blocks]
-    return PreprocessResult(
-        documents=sum(block.documents for block in blocks),
-        tokens=sum(block.tokens for block in blocks),
-        skipped_lines=sum(len(record.skipped) for record in records),
-        filtered_documents=sum(record.filtered for record in records),
-        wall_s=time.monotonic() - started,
+def _join_and_publish(
+    job: ResumableOutput,
+    files: Mapping[str, InputFile],
+    facts: Sequence[PieceFacts],
+    dtype: np.dtype[Any],
+    tokenizer: Source,
+) -> None:
+    prefix = job.output
+    if not any(one.documents for one in facts):
+        raise InputError(f"{prefix}: no document with a token in {len(files)} files; nothing was written")
+    joined = join_pieces(job, list(files), dtype)
+    outputs: dict[Path, tuple[Path, str | None]] = {
+        bin_path(prefix): (bin_path(joined.prefix), joined.bin_md5),
+        idx_path(prefix): (idx_path(joined.prefix), joined.idx_md5),
+    }
+    lines = [
+        f"{file}:{number}: {why}\n"
+        for file, one in zip(files.values(), facts, strict=True)
+        for number, why in one.skipped
+    ]
+    if lines:
+        listed = job.new_path()
+        write_text(listed, "".join(lines))
+        outputs[skipped_path(prefix)] = listed, md5_file(listed)
+    job.publish(
+        outputs,
+        [*(file.source_now() for file in files.values()), tokenizer],
+        {
+            "documents": joined.documents,
+            "tokens": joined.tokens,
+            "skipped_lines": len(lines),
+            "input_md5": [one.source_md5 for one in facts],
+        },
     )
+    if not lines:
+        skipped_path(prefix).unlink(missing_ok=True)  # of the dataset that was replaced
+
+
+def _listed_sums(md5_list: Path, files: Sequence[InputFile]) -> dict[str, str]:
+    """Return the MD5 of each input by its name: that of the longest end of its path that is listed.
+
+    Raises InputError for an input that is not listed.
+    """
+    sums, found = read_list(md5_list), {}
+    for name in map(str, files):
+        parts = name.split("/")
+        ends = ("/".join(parts[first:]) for first in range(len(parts)))
+        listed = next((end for end in ends if end in sums), None)
+        if listed is None:
+            raise InputError(f"--md5-list {md5_list}: has no sum of {name}; leave the option out, or the file")
+        found[name] = sums[listed]
+    return found
+
+
+def _require_listed(file: InputFile, md5: str, sums: Mapping[str, str] | None) -> None:
+    """Raise InputError where the bytes that were read are not those of the list."""
+    if sums is not None and sums[str(file)] != md5:
+        raise InputError(
+            f"{file}: MD5 {md5}, --md5-list has {sums[str(file)]}; nothing was published, get the published file"
+        )
+
+
+def _require_listed_in_manifest(prefix: Path, files: Sequence[InputFile], sums: Mapping[str, str] | None) -> None:
+    """Compare the inputs of the dataset that is there, as they were when it was made, with ``sums``."""
+    manifest = read_manifest(prefix)
+    read = [] if manifest is None else manifest.facts.get("input_md5", [])
+    if sums is not None and len(read) != len(files):
+        raise InputError(f"{prefix}: its manifest does not tell the MD5 of its inputs; pass --force to make it again")
+    for file, md5 in zip(files, read, strict=False):
+        _require_listed(file, md5, sums)

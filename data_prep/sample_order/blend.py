@@ -1,21 +1,24 @@
 """Mixing several datasets by weight (docs/facts/reference.md b.1, b.4)."""
 
+import functools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.index_cache import IndexArray, Keep, in_memory
+from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
 from stage.digest import md5_text
 from stage.errors import InputError
+from stage.manifest import Recipe
 
 MARGIN = 1.005
 BLOCK = 1 << 20
 
 
 def normalized(weights: Sequence[float]) -> list[float]:
-    """Weights divided by their sum, in plain float64 as the reference does."""
+    """Return the weights divided by their sum, in plain float64 as the reference does. Raises InputError for weights
+    below 0 and for a sum that is not positive."""
     if not weights or any(not math.isfinite(weight) or weight < 0 for weight in weights) or sum(weights) <= 0:
         raise InputError(f"dataset weights {list(weights)}: expected numbers >= 0 with a positive sum")
     total = sum(weights)
@@ -23,7 +26,7 @@ def normalized(weights: Sequence[float]) -> list[float]:
 
 
 def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]:
-    """How many samples to request of each dataset, with the reference's margin of half a percent.
+    """Return how many samples to request of each dataset, with the reference's margin of half a percent.
 
     ``num_samples`` < 0 asks for one whole epoch of each. The reference multiplies the -1 by the weight and rounds up,
     so that two validation sets at 0.5 ask for 0 samples (docs/facts/reference.md j.16); here it stays -1.
@@ -34,22 +37,30 @@ def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]
 
 
 def blend_index(weights: Sequence[float], size: int, keep: Keep = in_memory) -> tuple[IndexArray, IndexArray]:
-    """For each of ``size`` blended samples: which dataset [size] uint8, and which of its samples [size] int64.
+    """Return, for each of ``size`` blended samples, its dataset [size] uint8 and its number there [size] int64.
 
     Sample s goes to the dataset that lags furthest behind its share, weight * max(s, 1) - samples so far, the first
-    of those that lag equally. ``weights`` sum to 1.
+    of those that lag equally. ``weights`` sum to 1. Raises InputError for more datasets than uint8 numbers.
     """
     if len(weights) > 255:
         raise InputError(f"{len(weights)} datasets in one blend; at most 255")
+    recipe = Recipe(STAGE, {"weights": [float(weight) for weight in weights], "size": size}, [])
     rounded = "_".join(f"{weight:.4g}" for weight in weights)[:80]
-    exact = md5_text(repr([float(weight) for weight in weights]))[:12]
-    name = f"blend_{rounded}_{exact}_{size}samples"
-    dataset = keep(f"{name}.dataset_index", np.uint8, (size,), lambda: _choose(weights, size))
-    sample = keep(f"{name}.dataset_sample_index", np.int64, (size,), lambda: _count_through(dataset, len(weights)))
-    return dataset, sample
+    exact = md5_text(repr(recipe.options["weights"]))[:12]
+    dataset = functools.cache(lambda: _choose(weights, size))
+    found = keep(
+        f"blend_{rounded}_{exact}_{size}samples",
+        recipe,
+        {
+            "dataset_index": NewArray(np.uint8, (size,), dataset),
+            "dataset_sample_index": NewArray(np.int64, (size,), lambda: _count_through(dataset(), len(weights))),
+        },
+    )
+    return found["dataset_index"], found["dataset_sample_index"]
 
 
 def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
+    """Return the dataset of each sample [size], block by block."""
     dataset = np.empty(size, np.uint8)
     counts = [0] * len(weights)
     for start in range(0, size, BLOCK):
@@ -62,8 +73,8 @@ def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
     return dataset
 
 
-def _count_through(dataset: IndexArray, num_datasets: int) -> npt.NDArray[np.int64]:
-    """For each blended sample, how many before it were given to the same dataset."""
+def _count_through(dataset: npt.NDArray[np.uint8], num_datasets: int) -> npt.NDArray[np.int64]:
+    """Return, for each blended sample, how many before it were given to the same dataset [size]."""
     sample = np.empty(len(dataset), np.int64)
     counts = [0] * num_datasets
     for start in range(0, len(dataset), BLOCK):
@@ -76,7 +87,8 @@ def _count_through(dataset: IndexArray, num_datasets: int) -> npt.NDArray[np.int
 
 
 def _choose_one_by_one(weights: Sequence[float], counts: Sequence[int], block: slice) -> npt.NDArray[np.uint8]:
-    """The rule as it reads: each choice depends on all before it. About a microsecond per sample and dataset."""
+    """Choose by the rule as it reads: each choice depends on all before it. Takes about a microsecond per sample and
+    dataset."""
     counts = list(counts)
     chosen = bytearray(block.stop - block.start)
     for s in range(block.start, block.stop):
@@ -89,7 +101,7 @@ def _choose_one_by_one(weights: Sequence[float], counts: Sequence[int], block: s
 
 
 def _choose_of_two(weights: Sequence[float], count: int, block: slice) -> npt.NDArray[np.uint8] | None:
-    """The same for two datasets, for a whole block at once, or None where the shortcut does not hold.
+    """Choose between two datasets by the same rule, for a whole block at once; None where the shortcut does not hold.
 
     With two datasets the state before sample s is one number, c: the samples given to the first one so far. It gets
     sample s if and only if c is at most a threshold T(s), which lies within 1 of floor(weight * x) and is found here

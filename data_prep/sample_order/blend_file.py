@@ -6,39 +6,50 @@ Prefixes are relative to the file's folder. Tokens and the MD5 of the index are 
 made: a dataset that is another by now is refused, wherever the files lie.
 """
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
+from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
-from stage.limits.bounded_reading import DAMAGED, read_bounded, read_small_json
-from stage.limits.replacing import require_same_kind
-from stage.limits.sizes import require_between
-from stage.publish import published_file
+from stage.json_files import as_json, read_json
+from stage.publish import PARTIAL, require_same_kind, write_text
+from stage.regular_files import UnfitFile, read_regular
+from stage.sizes import require_between
+from stage.tables import table_text
 
 SUFFIX = ".blend.json"
 MOST_DATASETS = 255
-"""That the index of a blend can number."""
+"""The index of a blend numbers its datasets in 8 bits."""
 LARGEST_FILE = 1 << 20
+MAKE_IT = "make it with 'python -m data_prep blend'"
 
 WeightsBy = Literal["tokens", "equal", "file"]
 
 
 @dataclass(frozen=True)
-class BlendedPart:
+class WeightedDataset:
     """One dataset of a blend."""
 
-    prefix: Path
-    """As it can be opened."""
+    prefix: str
+    """In the file, relative to its folder; as it can be opened, once the file is read."""
     weight: float
-    """Weights need not sum to 1."""
+    """Share of the samples; weights need not sum to 1."""
     tokens: int
     idx_md5: str
+
+
+@dataclass(frozen=True)
+class Blend:
+    """The content of a blend's file."""
+
+    blend: Literal[1]
+    """Version of the format."""
+    datasets: list[WeightedDataset]
 
 
 def is_blend_file(path: str) -> bool:
@@ -46,9 +57,8 @@ def is_blend_file(path: str) -> bool:
 
 
 def discover(folders: Sequence[Path]) -> list[Path]:
-    """Prefixes of all datasets in and below ``folders``, in the order of their names; a prefix itself is one, too.
-
-    Raises InputError where there is none.
+    """Return the prefixes of all datasets in and below ``folders``, in the order of their names; a prefix itself may
+    stand for a folder. Raises InputError for a folder that has none.
     """
     found: dict[Path, None] = {}
     for folder in folders:
@@ -56,7 +66,7 @@ def discover(folders: Sequence[Path]) -> list[Path]:
             found[folder] = None
             continue
         indices = (path for path in sorted(folder.rglob("*.idx")) if path.with_suffix(".bin").is_file())
-        here = [path.with_suffix("") for path in indices]
+        here = [path.with_suffix("") for path in indices if PARTIAL not in {above.suffix for above in path.parents}]
         if not here:
             raise InputError(f"{folder}: no dataset there (a .idx beside its .bin); name a folder or a prefix")
         found.update(dict.fromkeys(here))
@@ -66,10 +76,11 @@ def discover(folders: Sequence[Path]) -> list[Path]:
 def weights_of(
     prefixes: Sequence[Path], tokens: Sequence[int], by: WeightsBy, *, temperature: float, file: Path | None
 ) -> list[float]:
-    """A weight for each dataset, which sum to 1.
+    """Return a weight for each dataset; together they are 1.
 
-    ``tokens``: by its number of tokens to the power 1 / temperature: at 1 each token is as likely as any other, above
-    that small datasets get more. ``file``: a line "WEIGHT PREFIX" for each.
+    ``tokens``: by the dataset's number of tokens to the power 1 / temperature: at 1 each token is as likely as any
+    other, above that small datasets get more. ``file``: a line "WEIGHT PREFIX" for each. Raises InputError for options
+    and files from which no weights follow.
     """
     require_between(temperature, 0.01, 1000, "--temperature")
     if (by == "file") != (file is not None):
@@ -87,8 +98,12 @@ def weights_of(
 
 
 def _read_weights(file: Path, prefixes: Sequence[Path]) -> list[float]:
+    """Read a weight for each prefix, by its path or its last part. Raises InputError, naming the line."""
     given: dict[str, float] = {}
-    text = read_bounded(file, LARGEST_FILE).decode(errors="surrogateescape")
+    try:
+        text = read_regular(file, LARGEST_FILE).decode(errors="surrogateescape")
+    except UnfitFile as unfit:
+        raise InputError(f"--weights-file {file}: {unfit}; expected lines such as 0.5 c4/en_6") from unfit
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -110,82 +125,73 @@ def _read_weights(file: Path, prefixes: Sequence[Path]) -> list[float]:
 
 
 def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float], tokens: Sequence[int]) -> None:
-    """Write the file; its folder is what the prefixes in it are relative to."""
+    """Write the file; the prefixes in it are relative to its folder.
+
+    Raises InputError for datasets of different tokenizers, for more of them than can be numbered, and for an output
+    that would replace something else than a blend.
+    """
     if not is_blend_file(output.name):
         raise InputError(f"--output {output}: expected a name that ends in {SUFFIX}, by which a data path knows it")
     require_same_kind(output, "--output", "a blend", lambda head: b'"blend"' in head)
     if len(prefixes) > MOST_DATASETS:
         raise InputError(f"{len(prefixes)} datasets in one blend; at most {MOST_DATASETS}")
+    require_same_tokenizer(prefixes)
     datasets = [
-        {
-            "prefix": _relative(prefix, output.parent),
-            "weight": weight,
-            "tokens": count,
-            "idx_md5": md5_file(idx_path(prefix)),
-        }
+        WeightedDataset(_relative(prefix, output.parent), weight, count, md5_file(idx_path(prefix)))
         for prefix, weight, count in zip(prefixes, weights, tokens, strict=True)
     ]
-    with published_file(output) as partial:
-        partial.write_text(json.dumps({"blend": 1, "datasets": datasets}, indent=1) + "\n", encoding="utf-8")
+    write_text(output, as_json(Blend(1, datasets)))
 
 
 def _relative(prefix: Path, folder: Path) -> str:
-    """Relative where it lies below the file's folder, so that both can be moved together; else the whole path."""
+    """Return a relative path where the dataset lies below the file's folder, so that both can be moved together; else
+    the whole path."""
     absolute = prefix.absolute()
     return str(absolute.relative_to(folder.absolute()) if absolute.is_relative_to(folder.absolute()) else absolute)
 
 
-def read_blend(path: Path) -> list[BlendedPart]:
-    """Raises InputError for a file that is no blend."""
+def read_blend(path: Path) -> list[WeightedDataset]:
+    """Read the datasets of a blend, their prefixes as they can be opened. Raises InputError for a file that is no
+    blend."""
     try:
-        fields = read_small_json(path, LARGEST_FILE)
-        if fields["blend"] != 1 or not 1 <= len(fields["datasets"]) <= MOST_DATASETS:
-            raise ValueError("not a blend of version 1")
-        parts = [_part(path.parent, dataset) for dataset in fields["datasets"]]
+        found = read_json(path, Blend, mend=f"not a blend; {MAKE_IT}", largest=LARGEST_FILE).datasets
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; make it with 'python -m data_prep blend'") from error
-    except DAMAGED as error:
-        raise InputError(f"{path}: not a blend ({error}); make it with 'python -m data_prep blend'") from error
-    return parts
+        raise InputError(f"{path}: no such file; {MAKE_IT}") from error
+    if not 1 <= len(found) <= MOST_DATASETS:
+        raise InputError(f"{path}: {len(found)} datasets, expected 1 to {MOST_DATASETS}: not a blend; {MAKE_IT}")
+    for dataset in found:
+        if not 0 < dataset.weight < math.inf or dataset.tokens < 1:
+            raise InputError(f"{path}: weight {dataset.weight} of {dataset.tokens} tokens: not a blend; {MAKE_IT}")
+    return [replace(dataset, prefix=str(path.parent / dataset.prefix)) for dataset in found]
 
 
-def _part(folder: Path, fields: Mapping[str, Any]) -> BlendedPart:
-    weight, tokens = float(fields["weight"]), int(fields["tokens"])
-    if not 0 < weight < math.inf or tokens < 1:
-        raise ValueError(f"weight {weight}, {tokens} tokens")
-    return BlendedPart(folder / str(fields["prefix"]), weight, tokens, str(fields["idx_md5"]))
-
-
-def require_as_blended(part: BlendedPart, dataset: IndexedDataset, blend: Path) -> None:
+def require_as_blended(blended: WeightedDataset, dataset: IndexedDataset, blend: Path) -> None:
     """Raise InputError where the dataset is not the one that was blended: by its number of tokens, as the lengths
     are read anyhow. ``inspect`` of the blend compares the MD5 of the index, too."""
     found = dataset.num_tokens
-    if found != part.tokens:
-        raise InputError(f"{part.prefix}: {found:,} tokens, {blend} was made for {part.tokens:,}; make the blend again")
+    if found != blended.tokens:
+        raise InputError(
+            f"{blended.prefix}: {found:,} tokens, {blend} was made for {blended.tokens:,}; make the blend again"
+        )
 
 
 def require_unchanged_blend(path: Path) -> None:
     """Raise CheckFailed for the first dataset whose index is not, to the byte, the one that was blended."""
-    for part in read_blend(path):
-        dataset = IndexedDataset(part.prefix)
-        dataset.require_whole()
-        if md5_file(idx_path(part.prefix)) != part.idx_md5:
-            raise CheckFailed(f"{idx_path(part.prefix)}: not the index that {path} was made of; make the blend again")
-
-
-def blend_as_json(path: Path) -> str:
-    return path.read_text(encoding="utf-8").rstrip()
+    for blended in read_blend(path):
+        prefix = Path(blended.prefix)
+        IndexedDataset(prefix).require_whole()
+        if md5_file(idx_path(prefix)) != blended.idx_md5:
+            raise CheckFailed(f"{idx_path(prefix)}: not the index that {path} was made of; make the blend again")
 
 
 def format_blend(path: Path) -> str:
-    """A line per dataset: its share of the samples, and how often it is read while all are read once on average."""
-    parts = read_blend(path)
-    weights, tokens = sum(part.weight for part in parts), sum(part.tokens for part in parts)
-    lines = [
-        f"{path}: {len(parts)} datasets, {tokens:,} tokens",
-        f"  {'share':>8} {'epochs':>8} {'tokens':>18}  prefix",
-    ]
-    for part in parts:
-        share = part.weight / weights
-        lines.append(f"  {share:>7.2%} {share * tokens / part.tokens:>8.3f} {part.tokens:>18,}  {part.prefix}")
-    return "\n".join(lines)
+    """Return a line per dataset: its share of the samples, and how often it is read while all are read once on
+    average."""
+    blend = read_blend(path)
+    weights, tokens = sum(one.weight for one in blend), sum(one.tokens for one in blend)
+    rows = []
+    for one in blend:
+        share = one.weight / weights
+        rows.append([f"{share:.2%}", f"{share * tokens / one.tokens:.3f}", f"{one.tokens:,}", one.prefix])
+    table = table_text(["share", "epochs", "tokens", "prefix"], rows, right={0, 1, 2})
+    return f"{path}: {len(blend)} datasets, {tokens:,} tokens\n{table}"

@@ -1,4 +1,4 @@
-"""Which tokens make up training sample i of one dataset: the document, sample and shuffle index.
+"""The index of one dataset: the tokens that make up training sample i, and the order in which samples are read.
 
 Documents are laid end to end in their natural order, ``num_epochs`` times; the stream is cut into windows of
 ``sequence_length`` tokens; only the order of the windows is shuffled (docs/facts/reference.md b.2).
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.sample_order.index_cache import IndexArray, Keep, in_memory
+from data_prep.sample_order.kept_index import STAGE, IndexArray, Keep, NewArray, in_memory
 from stage.errors import InputError
+from stage.manifest import Recipe, Source
 
 SHARE_OF_AN_EPOCH_SHUFFLED_APART = 0.80
 BLOCK = 1 << 20
@@ -21,15 +22,16 @@ BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class SampleIndex:
-    """E epochs of S documents, cut into n samples."""
+    """E epochs of S documents, cut into n samples. Position p of the stream holds document p modulo S."""
 
-    document_idx: IndexArray
-    """int32 [E * S] document at each position of the stream."""
+    num_documents: int
+    """S."""
+    num_epochs: int
+    """E."""
     sample_idx: IndexArray
-    """int32 [n + 1, 2] where each sample starts and the last one ends: index into ``document_idx``, token offset."""
+    """int32 [n + 1, 2] where each sample starts and the last one ends: position in the stream, token offset."""
     shuffle_idx: IndexArray
     """[n] sample to read at each step of the order; uint32, or int64 from 2**32 - 2 samples on."""
-    num_epochs: int
     separate_last_epoch: bool
     """The last epoch is needed only in part, so its samples are shuffled among themselves, after the others."""
 
@@ -55,60 +57,36 @@ def build_sample_index(
     extra, num_documents = int(plus_one), len(sizes)
     num_tokens, identity = _look_through(sizes)
     cut = _cut(num_tokens, sequence_length, num_samples, extra)
-    _require_32_bits(cut, num_documents, num_samples)
-    names = _names(identity, cut.num_epochs, sequence_length, num_samples, seed, plus_one)
-    document_idx = keep(
-        names.document_idx,
-        np.int32,
-        (cut.num_epochs * num_documents,),
-        lambda: np.tile(np.arange(num_documents, dtype=np.int32), cut.num_epochs),
-    )
-    sample_idx = keep(
-        names.sample_idx,
-        np.int32,
-        (cut.num_samples + 1, 2),
-        lambda: _sample_starts(_read(sizes, identity), cut, sequence_length, extra),
-    )
-    shuffle_idx = keep(
-        names.shuffle_idx,
-        _shuffle_dtype(cut.num_samples),
-        (cut.num_samples,),
-        lambda: _shuffle(cut.num_samples, cut.shuffled_first, seed),
-    )
-    return SampleIndex(document_idx, sample_idx, shuffle_idx, cut.num_epochs, cut.separate_last_epoch)
-
-
-def _require_32_bits(cut: "_Cut", num_documents: int, num_samples: int) -> None:
     if cut.num_epochs * num_documents > np.iinfo(np.int32).max:
         raise InputError(
             f"{num_samples} samples take {cut.num_epochs} epochs of {num_documents} documents, more than the index can "
             "number in 32 bits; request fewer samples"
         )
-
-
-@dataclass(frozen=True)
-class _Names:
-    """Under which each array is kept."""
-
-    document_idx: str
-    sample_idx: str
-    shuffle_idx: str
-
-
-def _names(dataset: str, num_epochs: int, sequence_length: int, num_samples: int, seed: int, plus_one: bool) -> _Names:
-    """Each name tells what its array depends on and no more: another seed costs another shuffle index only.
-    ``dataset``: see :func:`_look_through`."""
-    length = f"{sequence_length}{'+1' if plus_one else ''}"
+    # No index depends on anything else in a dataset than the lengths; another seed costs another shuffle index only.
+    lengths = Source("lengths of the documents", 1, 4 * num_documents, f"md5:{identity}")
+    options = {"sequence_length": sequence_length, "num_samples": max(num_samples, -1), "plus_one": plus_one}
     request = "all" if num_samples < 0 else num_samples
-    samples = f"{dataset}_{length}tokens_{request}samples"
-    return _Names(
-        f"{dataset}_{num_epochs}epochs.document_idx", f"{samples}.sample_idx", f"{samples}_seed{seed}.shuffle_idx"
+    name = f"{identity[:12]}_{sequence_length}{'+1' if plus_one else ''}tokens_{request}samples"
+    starts = NewArray(
+        np.int32,
+        (cut.num_samples + 1, 2),
+        lambda: _sample_starts(_read(sizes, identity), cut, sequence_length, extra),
+    )
+    order = NewArray(
+        _shuffle_dtype(cut.num_samples),
+        (cut.num_samples,),
+        lambda: _shuffle(cut.num_samples, cut.shuffled_first, seed),
+    )
+    samples = keep(name, Recipe(STAGE, options, [lengths]), {"sample_idx": starts})
+    shuffle = keep(f"{name}_seed{seed}", Recipe(STAGE, options | {"seed": seed}, [lengths]), {"shuffle_idx": order})
+    return SampleIndex(
+        num_documents, cut.num_epochs, samples["sample_idx"], shuffle["shuffle_idx"], cut.separate_last_epoch
     )
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """What follows from the number of tokens alone."""
+    """The numbers that follow from the number of tokens alone."""
 
     num_epochs: int
     num_samples: int
@@ -118,6 +96,7 @@ class _Cut:
 
 
 def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) -> _Cut:
+    """Count epochs and samples. Raises InputError for a dataset that has too few tokens for any."""
     if num_tokens <= extra:
         raise InputError(f"a dataset of {num_tokens} tokens holds no sample")
     per_epoch = (num_tokens - extra) // sequence_length
@@ -135,8 +114,7 @@ def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) ->
 
 
 def _look_through(sizes: IndexArray) -> tuple[int, str]:
-    """How many tokens there are, and what names a dataset by its documents' lengths: no index depends on anything else
-    in it. Raises InputError for a length below 0."""
+    """Return the number of tokens, and the MD5 of all lengths. Raises InputError for a length below 0."""
     num_tokens, digest = 0, hashlib.md5(usedforsecurity=False)
     for start in range(0, len(sizes), BLOCK):
         block = np.ascontiguousarray(sizes[start : start + BLOCK], "<i4")
@@ -144,11 +122,11 @@ def _look_through(sizes: IndexArray) -> tuple[int, str]:
             raise InputError(f"a document of {block.min()} tokens; the index is damaged, make the dataset again")
         num_tokens += int(block.sum(dtype=np.int64))
         digest.update(block.data)
-    return num_tokens, digest.hexdigest()[:12]
+    return num_tokens, digest.hexdigest()
 
 
 def _read(sizes: IndexArray, identity: str) -> npt.NDArray[np.int32]:
-    """All lengths, if they are still those that were looked through."""
+    """Return all lengths [S]. Raises InputError where they are no longer those that were looked through."""
     found = sizes[:]
     if _look_through(found)[1] != identity:
         raise InputError("the lengths of its documents changed while they were read; run the command again")
@@ -156,7 +134,8 @@ def _read(sizes: IndexArray, identity: str) -> npt.NDArray[np.int32]:
 
 
 def _sample_starts(sizes: npt.NDArray[np.int32], cut: _Cut, sequence_length: int, extra: int) -> npt.NDArray[np.int32]:
-    """[n + 1, 2]. A sample that ends with its document leaves the pointer on that document, at its very end."""
+    """Return where each sample starts and the last one ends [n + 1, 2]. A sample that ends with its document leaves the
+    pointer on that document, at its very end."""
     ends = np.cumsum(sizes, dtype=np.int64)
     num_tokens = int(ends[-1])
     found = np.empty((cut.num_samples + 1, 2), np.int32)
@@ -178,7 +157,7 @@ def _shuffle_dtype(total: int) -> type[np.unsignedinteger[Any] | np.signedintege
 
 
 def _shuffle(total: int, first: int, seed: int) -> npt.NDArray[Any]:
-    """Samples [0, first) shuffled among themselves, then [first, total), from one legacy NumPy generator."""
+    """Return samples [0, first) shuffled among themselves, then [first, total), by one legacy NumPy generator."""
     random = np.random.RandomState(seed)
     order = np.arange(total, dtype=_shuffle_dtype(total))
     random.shuffle(order[:first])

@@ -11,49 +11,36 @@ from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_tok
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
-from stage.limits.replacing import require_apart, require_same_kind
-from stage.limits.sizes import require_between
 from stage.manifest import require_intact
 from stage.progress import progress
-from stage.publish import published_file
+from stage.publish import published_file, require_same_kind
+from stage.resumable_output import require_apart
+from stage.sizes import require_between
 
 NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
-class SampleRequest:
-    """Which samples of which order."""
-
-    data_path: Sequence[str]
-    sequence_length: int
-    num_samples: int
-    """-1: one whole epoch."""
-    seed: int
-    first: int = 0
-    count: int | None = None
-    """None: all that were requested from ``first`` on, or of the whole epoch."""
-    plus_one: bool = False
-
-
-@dataclass(frozen=True)
 class Samples:
-    """What a request stands for."""
+    """Some samples of an order that is open."""
 
     windows: TokenWindows
     first: int
     count: int
     width: int
+    """Tokens per sample."""
     files: Sequence[Path]
-    """That are read."""
+    """Files of the datasets."""
 
     def documents(self) -> Iterator[tuple[int, str]]:
-        """Number of each sample and what it is made of, in words."""
+        """Yield the number of each sample, and in words what it is made of."""
         for sample in range(self.first, self.first + self.count):
             parts = self.windows.documents(sample)
             yield sample, "; ".join(f"{p.prefix} document {p.document} tokens {p.begin} to {p.end - 1}" for p in parts)
 
     def texts(self, model: Tokenizer) -> Iterator[tuple[int, int, str]]:
-        """Number of each sample, number of its tokens, and text. Raises InputError for a token beyond the model."""
+        """Yield the number of each sample, its number of tokens, and its text. Raises InputError for a token beyond the
+        model."""
         for sample in range(self.first, self.first + self.count):
             window = self.windows.window(sample)
             tokens = window[window != PADDING]
@@ -65,34 +52,43 @@ class Samples:
             yield sample, len(tokens), model.decode(tokens.tolist())
 
 
-def open_samples(request: SampleRequest) -> Samples:
-    """Build the order, and find the samples in it. Raises InputError for samples that it does not have, and for
-    a dataset that is not as its manifest says."""
-    prefixes = [Path(prefix) for prefix in parse_data_path(request.data_path)[1]]
+def open_samples(
+    data_path: Sequence[str],
+    *,
+    sequence_length: int,
+    num_samples: int,
+    seed: int,
+    first: int = 0,
+    count: int | None = None,
+    plus_one: bool = False,
+) -> Samples:
+    """Open the order of ``data_path`` as :func:`open_token_windows` does, and find samples ``first`` to ``first`` +
+    ``count`` - 1 in it; ``count`` None: all that are requested from ``first`` on, or of the whole epoch.
+
+    Raises InputError for samples that the order does not have, and for a dataset that is not as its manifest says.
+    """
+    prefixes = [Path(prefix) for prefix in parse_data_path(data_path)[1]]
     for prefix in prefixes:
         require_intact(prefix)
     windows = open_token_windows(
-        request.data_path,
-        sequence_length=request.sequence_length,
-        num_samples=request.num_samples,
-        seed=request.seed,
-        plus_one=request.plus_one,
+        data_path, sequence_length=sequence_length, num_samples=num_samples, seed=seed, plus_one=plus_one
     )
-    available, count = len(windows), request.count
-    require_between(request.first, 0, math.inf, "--first")
+    available = len(windows)
+    require_between(first, 0, math.inf, "--first")
     if count is None:
-        count = max(0, (available if request.num_samples < 0 else request.num_samples) - request.first)
+        count = max(0, (available if num_samples < 0 else num_samples) - first)
     require_between(count, 0, math.inf, "--count")
-    if request.first + count > available:
-        raise InputError(f"--first {request.first} --count {count}: the data path has samples 0 to {available - 1}")
+    if first + count > available:
+        raise InputError(f"--first {first} --count {count}: the data path has samples 0 to {available - 1}")
     files = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
-    return Samples(windows, request.first, count, request.sequence_length + int(request.plus_one), files)
+    return Samples(windows, first, count, sequence_length + int(plus_one), files)
 
 
 def write_samples(samples: Samples, output: Path) -> tuple[int, int]:
     """Write int64 [count, sequence_length (+1)] to ``output``; returns that shape.
 
-    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data.
+    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data, or
+    something else than a ``.npy`` file.
     """
     require_apart(output, samples.files)
     require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))

@@ -3,7 +3,7 @@
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from data_prep.sample_order.blend import blend_index, normalized, samples_per_dataset
 from data_prep.sample_order.blend_file import is_blend_file, read_blend, require_as_blended
-from data_prep.sample_order.index_cache import Array, IndexArray, IndexCache, Keep, index_folder
+from data_prep.sample_order.kept_index import IndexArray, KeptIndex, index_folder
 from data_prep.sample_order.sample_index import SampleIndex, build_sample_index
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
+from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.errors import InputError
-from stage.limits.sizes import require_between
+from stage.sizes import require_between
 
 PADDING = -1
 LARGEST_SEED = (1 << 32) - 1
@@ -27,22 +28,22 @@ LONGEST_SEQUENCE = 1 << 24
 
 
 class TokenWindows(Protocol):
-    """What training reads: ``len()`` samples, each a window of tokens."""
+    """The samples that training reads: ``len()`` of them, each a window of tokens."""
 
     def __len__(self) -> int: ...
 
     def window(self, sample: int) -> npt.NDArray[np.int64]:
-        """Tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
+        """Return the tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
         ...
 
     def documents(self, sample: int) -> list["DocumentPart"]:
-        """What a sample is made of, in order."""
+        """Return the parts of documents that a sample is made of, in order."""
         ...
 
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """Tokens ``begin`` to ``end`` - 1 of a document."""
+    """A sample's share of one document: its tokens ``begin`` to ``end`` - 1."""
 
     prefix: Path
     """The dataset."""
@@ -79,21 +80,15 @@ class SingleDataset:
         return [DocumentPart(self.tokens.prefix, *part) for part in parts if part[2] > part[1]]
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
-        """Document, first token and the one after the last, for each document that a sample reaches into.
+        """Return document, first token and the one after the last, for each document that a sample reaches into.
 
         Raises InputError where the files of the index, which are read now, do not make up one sample.
         """
-        k = int(self.index.shuffle_idx[sample])
-        try:
-            parts = self._described(k)
-        except (IndexError, ValueError):  # places that the files do not have
-            parts = []
-        width = self.sequence_length + int(self.plus_one)
+        k, width = int(self.index.shuffle_idx[sample]), self.sequence_length + int(self.plus_one)
+        parts = self._described(k, width)
         length = sum(end - begin for _, begin, end in parts)
         whole = length == width or (k == len(self) - 1 and length < width)  # the last one of an epoch may be short
-        documents = len(self.tokens)
-        there = all(0 <= document < documents and 0 <= begin <= end for document, begin, end in parts)
-        if not (parts and whole and there):
+        if not (parts and whole and all(0 <= begin <= end for _, begin, end in parts)):
             raise InputError(
                 f"{self.tokens.prefix}: sample {sample} is no {width} tokens by its index; "
                 f"{idx_path(self.tokens.prefix).name} or what is kept in {index_folder(self.tokens.prefix).name} is "
@@ -101,14 +96,22 @@ class SingleDataset:
             )
         return parts
 
-    def _described(self, k: int) -> list[tuple[int, int, int]]:
-        """The parts of sample k in reading order, as the index has them. Raises IndexError and ValueError for places
-        that it does not have."""
-        (first, start), (last, stop) = self.index.sample_idx[max(0, k) : k + 2].tolist()
-        documents = self.index.document_idx[max(0, first) : last + 1].tolist()
-        begins = [start, *[0] * (last - first)]
-        ends = [*(int(self.tokens.sizes[document]) for document in documents[:-1]), stop + int(self.plus_one)]
-        return list(zip(documents, begins, ends, strict=True))
+    def _described(self, k: int, width: int) -> list[tuple[int, int, int]]:
+        """Return the parts of sample k in reading order as the index has them, until they are more than ``width``
+        tokens; none for places that there are not."""
+        places = self.index.sample_idx[max(0, k) : k + 2].tolist()
+        num_documents, parts, length = self.index.num_documents, [], 0
+        if len(places) != 2 or not 0 <= places[0][0] <= places[1][0] < self.index.num_epochs * num_documents:
+            return []
+        (first, start), (last, stop) = places
+        for position in range(first, last + 1):
+            document = position % num_documents
+            end = stop + int(self.plus_one) if position == last else int(self.tokens.sizes[document])
+            parts.append((document, start if position == first else 0, end))
+            length += parts[-1][2] - parts[-1][1]
+            if length > width:
+                break
+        return parts
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,8 @@ class BlendedDataset:
         return part.documents(item)
 
     def _place(self, sample: int) -> tuple[SingleDataset, int]:
-        """The dataset a sample comes from, and its number there."""
+        """Return the dataset that a sample comes from, and its number there. Raises InputError for one that there is
+        not."""
         part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
         if part >= len(self.parts) or item < 0:
             raise InputError(
@@ -151,12 +155,13 @@ class BlendedDataset:
 def open_token_windows(
     data_path: Sequence[str], *, sequence_length: int, num_samples: int, seed: int, plus_one: bool = False
 ) -> TokenWindows:
-    """Open ``P``, the blend ``W P [W2 P2 …]``, or that of a file (``blend_file``).
+    """Open ``P``, the blend ``W P [W2 P2 …]``, or the blend that a file describes (``blend_file``).
 
     ``num_samples``: how many will be read; -1: one whole epoch, for evaluation.
 
     As in the reference, only a blend asks its datasets for a margin of half a percent (docs/facts/reference.md b.1).
-    The index is built once and kept beside each dataset (``index_cache``), that of the blend beside the first.
+    The index is built once and kept beside each dataset (``kept_index``), that of the blend beside the first. Raises
+    InputError for numbers out of range, damaged datasets, and a blend of different tokenizers.
     """
     require_between(sequence_length, 1, LONGEST_SEQUENCE, "--seq-length")
     require_between(seed, 0, LARGEST_SEED, "--seed")
@@ -168,26 +173,29 @@ def open_token_windows(
     if is_blend_file(data_path[0]):
         for part, dataset in zip(read_blend(Path(data_path[0])), datasets, strict=True):
             require_as_blended(part, dataset, Path(data_path[0]))
-    caches = [IndexCache(index_folder(dataset.prefix)) for dataset in datasets]
+    if blended:
+        require_same_tokenizer([dataset.prefix for dataset in datasets], any_dtype=True)
     requests = samples_per_dataset(num_samples, normalized(weights)) if blended else [num_samples]
+    kept = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
     parts = [
         SingleDataset(
-            dataset, _index_of(dataset, cache, sequence_length, request, seed, plus_one), sequence_length, plus_one
+            dataset, _index_of(dataset, index, sequence_length, request, seed, plus_one), sequence_length, plus_one
         )
-        for dataset, cache, request in zip(datasets, caches, requests, strict=True)
+        for dataset, index, request in zip(datasets, kept, requests, strict=True)
     ]
     windows: TokenWindows = parts[0]
     if blended:
         size = sum(len(part) for part in parts)
-        windows = BlendedDataset(parts, *blend_index(normalized(weights), size, keep=caches[0].array))
-    problem = next((cache.problem for cache in caches if cache.problem), None)
+        windows = BlendedDataset(parts, *blend_index(normalized(weights), size, keep=kept[0].arrays))
+    problem = next((index.problem for index in kept if index.problem), None)
     if problem is not None:
         print(problem, file=sys.stderr)
     return windows
 
 
 def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Split ``P``, ``W P [W2 P2 …]`` or the file of a blend into weights and prefixes."""
+    """Split ``P``, ``W P [W2 P2 …]`` or the file of a blend into weights and prefixes. Raises InputError for anything
+    else."""
     if len(data_path) == 1 and is_blend_file(data_path[0]):
         parts = read_blend(Path(data_path[0]))
         return [part.weight for part in parts], [str(part.prefix) for part in parts]
@@ -205,7 +213,7 @@ def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
 
 
 def _index_of(
-    dataset: IndexedDataset, cache: IndexCache, sequence_length: int, num_samples: int, seed: int, plus_one: bool
+    dataset: IndexedDataset, kept: KeptIndex, sequence_length: int, num_samples: int, seed: int, plus_one: bool
 ) -> SampleIndex:
     try:
         return build_sample_index(
@@ -214,22 +222,7 @@ def _index_of(
             num_samples=num_samples,
             seed=seed,
             plus_one=plus_one,
-            keep=_checked(dataset, cache),
+            keep=kept.arrays,
         )
     except InputError as error:
         raise InputError(f"{dataset.prefix}: {error}") from error
-
-
-def _checked(dataset: IndexedDataset, cache: IndexCache) -> Keep:
-    """Keep arrays in ``cache``, and check every pointer of the dataset before the first of them is built: then they
-    have to be read anyhow."""
-    require_whole = functools.cache(dataset.require_whole)
-
-    def keep(name: str, dtype: npt.DTypeLike, shape: tuple[int, ...], build: Callable[[], Array]) -> IndexArray:
-        def checked() -> Array:
-            require_whole()
-            return build()
-
-        return cache.array(name, dtype, shape, checked)
-
-    return keep

@@ -10,9 +10,8 @@ import hashlib
 import io
 import os
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,11 +19,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.token_files.file_array import FileArray, read_at
+from data_prep.token_files.file_array import FileArray
 from stage.digest import md5_file
-from stage.direct_writer import DirectWriter
 from stage.errors import InputError
-from stage.publish import beside, finish, own_partial_path, remove_left_partials
+from stage.publish import beside, published_file
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"
@@ -45,7 +43,8 @@ MEND = "make the dataset again"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The reference's rule (docs/facts/reference.md a.3): uint16 for vocabularies under 65,500 pieces, else int32."""
+    """Return the reference's choice (docs/facts/reference.md a.3): uint16 for vocabularies under 65,500 pieces, else
+    int32."""
     return DTYPES[8] if vocab_size < LARGEST_UINT16_VOCABULARY else DTYPES[4]
 
 
@@ -57,26 +56,12 @@ def idx_path(prefix: Path) -> Path:
     return beside(prefix, ".idx")
 
 
-@dataclass(frozen=True)
-class Header:
-    """What the first bytes of an index say, and where its arrays lie in the file."""
+def _read_header(prefix: Path) -> tuple[np.dtype[Any], int, int]:
+    """Return dtype, number of sequences and number of document ends of ``PREFIX.idx``.
 
-    dtype: np.dtype[Any]
-    sequences: int
-    num_document_ends: int
-    """Documents + 1."""
-
-    @property
-    def pointers_at(self) -> int:
-        return HEADER.size + 4 * self.sequences
-
-    @property
-    def document_ends_at(self) -> int:
-        return HEADER.size + 12 * self.sequences
-
-
-def read_header(prefix: Path) -> Header:
-    """Raises InputError when a file is missing, or the index truncated or not in this format."""
+    Raises InputError where a file is missing, and where the index does not hold token ids in this format or has not
+    the size that its header announces: numbers without sense are refused before memory is taken by them.
+    """
     for path in (bin_path(prefix), idx_path(prefix)):
         if not path.is_file():
             raise InputError(f"{path}: no such file; make it with 'python -m data_prep preprocess'")
@@ -85,90 +70,97 @@ def read_header(prefix: Path) -> Header:
     if size < HEADER.size:
         raise InputError(f"{path}: {size} bytes, too short for an index")
     with path.open("rb") as file:
-        magic, version, code, sequences, num_document_ends = HEADER.unpack(file.read(HEADER.size))
+        magic, version, code, sequences, document_ends = HEADER.unpack(file.read(HEADER.size))
     if magic != MAGIC or version != VERSION or code not in DTYPES:
         raise InputError(f"{path}: not an MMIDIDX version 1 index (docs/facts/reference.md a.1)")
-    expected = HEADER.size + 12 * sequences + 8 * num_document_ends
+    expected = HEADER.size + 12 * sequences + 8 * document_ends
     if size != expected:
         raise InputError(
             f"{path}: {size} bytes, but its header announces {sequences} sequences and "
-            f"{num_document_ends} document ends, which take {expected}; make the file again"
+            f"{document_ends} document ends, which take {expected}; make the file again"
         )
-    return Header(DTYPES[code], sequences, num_document_ends)
+    if DTYPES[code].kind not in "iu":
+        raise InputError(f"{path}: holds {DTYPES[code].name} values, not token ids")
+    return DTYPES[code], sequences, document_ends
 
 
 class IndexedDataset:
-    """Read access to ``PREFIX.bin/.idx``.
+    """Read access to ``PREFIX.bin/.idx``: arrays in files, of which a part is read whenever it is asked for.
 
-    ``sizes`` int32 [S]: tokens of each sequence. ``pointers`` int64 [S]: byte offset of each sequence in ``.bin``.
-    Both files are read when something of them is asked for (see ``file_array``); nothing of them is held in memory.
-
-    Raises InputError when a file is missing, truncated, or not in this format.
+    ``sizes`` int32 [S]: tokens of each document. ``pointers`` int64 [S]: byte offset of each document in ``.bin``.
+    ``document_ends`` int64 [D]. ``ids`` [T]: the tokens of all documents, end to end, in ``dtype``.
     """
 
-    def __init__(self, prefix: Path) -> None:
-        self.prefix = prefix
-        header = read_header(prefix)
-        if header.dtype.kind not in "iu":
-            raise InputError(f"{idx_path(prefix)}: holds {header.dtype.name} values, not token ids")
-        self.dtype = header.dtype
-        index = io.FileIO(idx_path(prefix))
-        self.sizes = FileArray(index, "<i4", HEADER.size, (header.sequences,), mend=MEND)
-        self.pointers = FileArray(index, "<i8", header.pointers_at, (header.sequences,), mend=MEND)
-        self.document_ends = FileArray(index, "<i8", header.document_ends_at, (header.num_document_ends,), mend=MEND)
-        self._file = self._open_tokens()
-        self._count = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
+    def __init__(self, prefix: Path, *, any_size: bool = False) -> None:
+        """Open both files. ``any_size``: also where ``.bin`` has not the size that the index describes, for whoever
+        looks into damage.
 
-    def _open_tokens(self) -> io.FileIO:
-        path, itemsize = bin_path(self.prefix), self.dtype.itemsize
-        end = int(self.pointers[-1]) + int(self.sizes[-1]) * itemsize if len(self) else 0
-        if path.stat().st_size != end:
+        Raises InputError as :func:`_read_header` does, and for such a size.
+        """
+        self.prefix = prefix
+        self.dtype, sequences, ends = _read_header(prefix)
+        index, tokens = io.FileIO(idx_path(prefix)), io.FileIO(bin_path(prefix))
+        self.sizes = FileArray(index, "<i4", HEADER.size, (sequences,), mend=MEND)
+        self.pointers = FileArray(index, "<i8", HEADER.size + 4 * sequences, (sequences,), mend=MEND)
+        self.document_ends = FileArray(index, "<i8", HEADER.size + 12 * sequences, (ends,), mend=MEND)
+        self.bin_bytes = os.fstat(tokens.fileno()).st_size
+        self.ids = FileArray(tokens, self.dtype, 0, (self.bin_bytes // self.dtype.itemsize,), mend=MEND)
+        if not any_size and self.bin_bytes != self.described_bytes:
             raise InputError(
-                f"{path}: {path.stat().st_size} bytes, but {idx_path(self.prefix).name} describes {end}; "
-                "one of the two is truncated or belongs to another dataset"
+                f"{bin_path(prefix)}: {self.bin_bytes} bytes, but {idx_path(prefix).name} describes "
+                f"{self.described_bytes}; one of the two is truncated or belongs to another dataset"
             )
-        return io.FileIO(path)
+
+    @property
+    def described_bytes(self) -> int:
+        """Size that ``.bin`` should have: where the last document ends."""
+        return int(self.pointers[-1]) + int(self.sizes[-1]) * self.dtype.itemsize if len(self) else 0
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     @property
     def num_tokens(self) -> int:
-        """Reads all lengths."""
+        """Number of tokens by the documents' lengths, all of which are read."""
         return sum(int(sizes.sum(dtype=np.int64)) for sizes in self.sizes.blocks())
 
-    def tokens(self, sequence: int, start: int, stop: int) -> npt.NDArray[Any]:
-        """Tokens [start, stop) of one sequence, in the dataset's own dtype.
+    def tokens(self, document: int, start: int, stop: int) -> npt.NDArray[Any]:
+        """Return tokens [start, stop) of one document, in the dataset's own dtype.
 
-        Raises InputError where the index says that they lie outside of ``.bin``, and :meth:`require_whole` finds all
-        such; also where ``.bin`` was cut since it was opened.
+        Raises InputError where the index says that they lie outside of ``.bin``, and where ``.bin`` was cut since it
+        was opened.
         """
-        pointer = int(self.pointers[sequence])
+        pointer = int(self.pointers[document])
         first, rest = divmod(pointer, self.dtype.itemsize)
-        if rest or first < 0 or first + stop > self._count:
+        if rest or first < 0 or first + stop > len(self.ids):
             raise InputError(
-                f"{idx_path(self.prefix)}: document {sequence} lies at byte {pointer}, tokens {start} to {stop - 1} "
+                f"{idx_path(self.prefix)}: document {document} lies at byte {pointer}, tokens {start} to {stop - 1} "
                 f"of it outside of {bin_path(self.prefix).name}; make the dataset again"
             )
-        tokens = np.empty(max(0, stop - start), self.dtype)
-        read_at(self._file, (first + start) * self.dtype.itemsize, tokens.view(np.uint8).data, MEND)
-        return tokens
+        return self.ids[first + start : first + stop]
+
+    def misplaced_document(self, *, least_tokens: int) -> str | None:
+        """Describe the first document that has fewer than ``least_tokens`` or does not begin where the one before it
+        ends; None where there is none. Reads all lengths and pointers."""
+        position = 0
+        for start in range(0, len(self), BLOCK_DOCUMENTS):
+            sizes, pointers = (array[start : start + BLOCK_DOCUMENTS] for array in (self.sizes, self.pointers))
+            ends = position + np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize
+            starts = np.concatenate([[position], ends[:-1]])
+            bad = np.flatnonzero((sizes < least_tokens) | (pointers != starts))
+            if len(bad):
+                place = bad[0]
+                return (
+                    f"document {start + place} has {sizes[place]} tokens from byte {pointers[place]} on, expected "
+                    f"{least_tokens} or more from byte {starts[place]} on, where the document before it ends"
+                )
+            position = int(ends[-1])
+        return None
 
     def require_whole(self) -> None:
         """Raise InputError where a length or a pointer is not what the lengths before it make it. Reads the index."""
-        position = 0
-        for start in range(0, len(self), BLOCK_DOCUMENTS):
-            sizes = self.sizes[start : start + BLOCK_DOCUMENTS]
-            ends = position + np.cumsum(sizes, dtype=np.int64) * self.dtype.itemsize
-            starts = np.concatenate([[position], ends[:-1]])
-            bad = np.flatnonzero((sizes < 0) | (self.pointers[start : start + BLOCK_DOCUMENTS] != starts))
-            if len(bad):
-                raise InputError(
-                    f"{idx_path(self.prefix)}: document {start + bad[0]} has {sizes[bad[0]]} tokens from byte "
-                    f"{self.pointers[start + bad[0]]} on, expected byte {starts[bad[0]]}, where the document before "
-                    "it ends; make the dataset again"
-                )
-            position = int(ends[-1])
+        if problem := self.misplaced_document(least_tokens=0):
+            raise InputError(f"{idx_path(self.prefix)}: {problem}; make the dataset again")
 
 
 class IndexedDatasetWriter:
@@ -178,29 +170,29 @@ class IndexedDatasetWriter:
     few megabytes of memory, however many documents there are.
     """
 
-    def __init__(
-        self, prefix: Path, dtype: np.dtype[Any], before_publishing: Callable[[Mapping[Path, Path]], None] | None = None
-    ) -> None:
-        """``before_publishing`` is called with the two files as they lie, by their final names; it may raise."""
+    def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
         self.prefix, self.dtype = prefix, dtype
-        self._before_publishing = before_publishing
         self.num_documents = self.num_tokens = 0
         self.bin_md5 = hashlib.md5(usedforsecurity=False)
+        """Of all tokens that were added so far."""
         self.idx_md5 = ""
         """Hex, once the block has ended."""
-        prefix.parent.mkdir(parents=True, exist_ok=True)
-        self._partials = {path: own_partial_path(path) for path in (idx_path(prefix), bin_path(prefix))}
-        for path in (*self._partials, prefix):
-            remove_left_partials(path)
-        self._bin = DirectWriter(self._partials[bin_path(prefix)])
-        self._idx = self._partials[idx_path(prefix)].open("w+b")
-        self._idx.seek(HEADER.size)
 
     def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            partial = opening.enter_context(published_file(bin_path(self.prefix)))
+            self._bin = opening.enter_context(partial.open("wb"))
+            self._idx_partial = opening.enter_context(published_file(idx_path(self.prefix)))
+            self._idx = opening.enter_context(self._idx_partial.open("wb"))
+            self._idx.seek(HEADER.size)
+            self._opened = opening.pop_all()
         return self
 
     def add_documents(self, ids: npt.NDArray[np.int64], sizes: Sequence[int]) -> None:
-        """Append documents: ``ids`` are their token ids end to end, ``sizes`` their lengths in tokens (all > 0)."""
+        """Append documents: ``ids`` are their token ids end to end, ``sizes`` their lengths in tokens (all > 0).
+
+        Raises InputError for an id that the dtype cannot hold.
+        """
         limits = np.iinfo(self.dtype)
         if ids.size and not limits.min <= int(ids.min()) <= int(ids.max()) <= limits.max:
             raise InputError(
@@ -220,31 +212,19 @@ class IndexedDatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            with closing(self._bin), self._idx:
-                if error is None:
-                    self._bin.flush()
-                    self._complete_index()
-            if error is None:
-                self._publish()
-        finally:
-            for partial in self._partials.values():
-                partial.unlink(missing_ok=True)
-
-    def _publish(self) -> None:
-        self.idx_md5 = md5_file(self._partials[idx_path(self.prefix)])
-        if self._before_publishing is not None:
-            self._before_publishing(self._partials)
-        for path, partial in self._partials.items():
-            finish(path, partial)
+        if error is not None:
+            self._opened.__exit__(kind, error, trace)
+            return
+        with self._opened:
+            self._complete_index()
 
     def _complete_index(self) -> None:
-        """What follows the lengths, and the header before them."""
+        """Write what follows the lengths, and the header before them."""
         self._idx.flush()
         position = 0
         for start in range(0, self.num_documents, BLOCK_DOCUMENTS):
             count = min(BLOCK_DOCUMENTS, self.num_documents - start)
-            sizes = np.fromfile(self._partials[idx_path(self.prefix)], "<i4", count, offset=HEADER.size + 4 * start)
+            sizes = np.fromfile(self._idx_partial, "<i4", count, offset=HEADER.size + 4 * start)
             ends = position + np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
             self._idx.write(np.concatenate([[position], ends[:-1]]).astype("<i8").data)
             position = int(ends[-1])
@@ -254,3 +234,5 @@ class IndexedDatasetWriter:
         code = next(code for code, dtype in DTYPES.items() if dtype == self.dtype)
         self._idx.seek(0)
         self._idx.write(HEADER.pack(MAGIC, VERSION, code, self.num_documents, self.num_documents + 1))
+        self._idx.flush()
+        self.idx_md5 = md5_file(self._idx_partial)

@@ -1,21 +1,20 @@
 """Several datasets one after the other, as one: what tokenising all their texts together would have given."""
 
 import hashlib
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path
+from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.digest import md5_file
 from stage.errors import InputError
-from stage.limits.replacing import must_be_made
-from stage.manifest import Manifest, Record, record_of, require_intact, write_manifest
+from stage.manifest import Recipe, Source, read_manifest, require_intact, source_of
 from stage.progress import Meter, progress
+from stage.resumable_output import NewPiece, resumable_output
 
-BLOCK_TOKENS = 1 << 22
 STAGE = "merge"
 
 
@@ -26,96 +25,81 @@ class Merged:
 
 
 def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False) -> Merged | None:
-    """Write the datasets with the prefixes ``inputs`` to ``output.bin/.idx`` and its manifest.
+    """Write the datasets with the prefixes ``inputs`` to ``output.bin/.idx`` and its manifest, which carries on what
+    theirs say of the tokenizer.
 
-    Returns None when that is there already. Raises InputError for datasets that do not belong together (other widths of
-    tokens, other tokenizers by their manifests), that are damaged, or not those of their manifests.
+    Returns None where that is there already. Raises InputError for datasets of different tokenizers, vocabularies,
+    dtypes or end-of-document settings, and for damaged ones or those that are not as their manifests say.
     """
-    started = time.monotonic()
-    manifests = [require_intact(prefix) for prefix in inputs]
+    for prefix in inputs:
+        require_intact(prefix)
     datasets = [IndexedDataset(prefix) for prefix in inputs]
-    options = _require_alike(datasets, manifests)
-    sources = [path(prefix) for prefix in inputs for path in (bin_path, idx_path)]
-    made = [bin_path(output), idx_path(output)]
-    option = "--output-prefix"
-    if not must_be_made(output, stage=STAGE, options=options, inputs=sources, made=made, force=force, option=option):
-        return None
+    recipe = Recipe(STAGE, require_same_tokenizer(inputs).as_options(), _sources(inputs))
+    made = {path.name: path for path in (bin_path(output), idx_path(output))}
+    files = [Path(source.name) for source in recipe.inputs]
+    with resumable_output(
+        output, recipe, made=list(made.values()), inputs=files, force=force, option="--output-prefix"
+    ) as job:
+        if job is None:
+            return None
+        if job.missing(made):
+            writer = _write(datasets, job.new_path(), output)
+            merged = Merged(writer.num_documents, writer.num_tokens)
+            written = zip(made, (bin_path, idx_path), (writer.bin_md5.hexdigest(), writer.idx_md5), strict=True)
+            job.add([NewPiece(name, path(writer.prefix), md5, asdict(merged)) for name, path, md5 in written])
+        pieces = {path: (job.path(name), job.done[name].md5) for name, path in made.items()}
+        facts = job.done[bin_path(output).name].facts
+        job.publish(pieces, _sources(inputs), facts)
+    return Merged(facts["documents"], facts["tokens"])
 
-    records: list[Record] = []
 
-    def before_publishing(partials: Mapping[Path, Path]) -> None:
-        if not writer.num_documents:
-            raise InputError(f"{output}: no document in {len(inputs)} datasets; nothing was written")
-        md5s = zip(made, (writer.bin_md5.hexdigest(), writer.idx_md5), strict=True)
-        write_manifest(
-            output,
-            stage=STAGE,
-            options=options,
-            inputs=records,
-            outputs=[record_of(partials[path], path.name, md5) for path, md5 in md5s],
-            packages=["numpy"],
-            started=started,
-        )
+def _sources(prefixes: Sequence[Path]) -> list[Source]:
+    """Return both files of each dataset as they are now, those with a manifest by its MD5, which :func:`_append`
+    compares."""
+    found = []
+    for prefix in prefixes:
+        known = _md5_by_name(prefix)
+        for path in (bin_path(prefix), idx_path(prefix)):
+            md5 = known.get(path.name)
+            found.append(Source(str(path), 1, path.stat().st_size, f"md5:{md5}") if md5 else source_of(path))
+    return found
 
-    total = sum(bin_path(prefix).stat().st_size for prefix in inputs)
+
+def _md5_by_name(prefix: Path) -> dict[str, str | None]:
+    manifest = read_manifest(prefix)
+    return {record.name: record.md5 for record in manifest.outputs} if manifest else {}
+
+
+def _write(datasets: Sequence[IndexedDataset], prefix: Path, output: Path) -> IndexedDatasetWriter:
+    """Write the datasets one after the other to ``prefix``; ``output`` is for the error of empty ones alone."""
+    total = sum(dataset.bin_bytes for dataset in datasets)
     with (
-        progress("merge", total, "bytes", files=len(inputs)) as meter,
-        IndexedDatasetWriter(output, datasets[0].dtype, before_publishing) as writer,
+        progress("merge", total, "bytes", files=len(datasets)) as meter,
+        IndexedDatasetWriter(prefix, datasets[0].dtype) as writer,
     ):
-        for dataset, manifest in zip(datasets, manifests, strict=True):
-            records += _append(writer, dataset, manifest, meter)
-    return Merged(writer.num_documents, writer.num_tokens)
+        for dataset in datasets:
+            _append(writer, dataset, meter)
+        if not writer.num_documents:
+            raise InputError(f"{output}: no document in {len(datasets)} datasets; nothing was written")
+    return writer
 
 
-def _require_alike(datasets: Sequence[IndexedDataset], manifests: Sequence[Manifest | None]) -> dict[str, object]:
-    """The options that the datasets share, for the manifest."""
-    first = datasets[0]
-    for dataset in datasets:
-        if dataset.dtype != first.dtype:
-            raise InputError(
-                f"{dataset.prefix}: {dataset.dtype.name} tokens, but {first.prefix} has {first.dtype.name}; they were "
-                "made with other tokenizers"
-            )
-    known = [(dataset, manifest) for dataset, manifest in zip(datasets, manifests, strict=True) if manifest]
-    for name in ("vocab_size", "append_eod"):
-        values = {manifest.options.get(name): dataset.prefix for dataset, manifest in known}
-        if len(values) > 1:
-            found = ", ".join(f"{prefix} {value}" for value, prefix in values.items())
-            raise InputError(f"--input: datasets with different {name} ({found}) do not belong together")
-    preprocessed = [(dataset, manifest) for dataset, manifest in known if manifest.stage == "preprocess"]
-    tokenizers = {manifest.inputs[-1].md5: dataset.prefix for dataset, manifest in preprocessed}
-    if len(tokenizers) > 1:
-        raise InputError(f"--input: {' and '.join(map(str, tokenizers.values()))} were made with different tokenizers")
-    options: dict[str, object] = {"dtype": first.dtype.name}
-    if known and "vocab_size" in known[0][1].options:
-        options["vocab_size"] = known[0][1].options["vocab_size"]
-    return options
-
-
-def _append(
-    writer: IndexedDatasetWriter, dataset: IndexedDataset, manifest: Manifest | None, meter: Meter
-) -> list[Record]:
-    """Copy one dataset, and check that it is the one of its manifest."""
+def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, meter: Meter) -> None:
+    """Copy one dataset. Raises InputError where it is damaged, not the one of its manifest, or changes meanwhile."""
     dataset.require_whole()
-    path, index = bin_path(dataset.prefix), idx_path(dataset.prefix)
-    before = [record_of(file, str(file), None) for file in (path, index)]
-    digest, left = hashlib.md5(usedforsecurity=False), -writer.num_tokens
-    with path.open("rb", buffering=0) as file:
-        while len(ids := np.fromfile(file, dataset.dtype, BLOCK_TOKENS)):
-            writer.append(ids, np.empty(0, np.int32))
-            digest.update(ids.data)
-            meter(ids.nbytes)
-    left += writer.num_tokens
+    digest, num_tokens = hashlib.md5(usedforsecurity=False), 0
+    for ids in dataset.ids.blocks():
+        writer.append(ids, np.empty(0, np.int32))
+        digest.update(ids.data)
+        meter(ids.nbytes)
     for sizes in dataset.sizes.blocks():
-        left -= int(sizes.sum(dtype=np.int64))
+        num_tokens += int(sizes.sum(dtype=np.int64))
         writer.append(np.empty(0, dataset.dtype), sizes)
     meter(0, files=1)
-    records = [record_of(path, str(path), digest.hexdigest()), record_of(index, str(index), md5_file(index))]
-    for record, was in zip(records, before, strict=True):
-        if left or (record.bytes, record.mtime_ns) != (was.bytes, was.mtime_ns):
-            raise InputError(f"{record.name}: changed while it was read; run the command again")
-    expected = {output.name: output.md5 for output in manifest.outputs} if manifest else {}
-    for record in records:
-        if expected.get(Path(record.name).name) not in (None, record.md5):
-            raise InputError(f"{record.name}: its MD5 is not that in the dataset's manifest; make the dataset again")
-    return records
+    index, tokens = idx_path(dataset.prefix), bin_path(dataset.prefix)
+    if num_tokens != len(dataset.ids):
+        raise InputError(f"{index}: changed while it was read; run the command again")
+    known = _md5_by_name(dataset.prefix)
+    for path, md5 in ((tokens, digest.hexdigest()), (index, md5_file(index))):
+        if known.get(path.name) not in (None, md5):
+            raise InputError(f"{path}: its MD5 is not that in the dataset's manifest; make the dataset again")

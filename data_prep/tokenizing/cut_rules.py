@@ -40,13 +40,14 @@ NEVER, IF_PLAIN_FOLLOWS, ALWAYS = 0, 1, 2
 
 @dataclass(frozen=True)
 class CutRules:
-    """What :func:`cut_rules` read off a model, as tables over bytes of UTF-8."""
+    """Rules of one model, as tables over bytes of UTF-8; :func:`cut_rules` reads them off."""
 
     newline_is_space: bool
     plain: npt.NDArray[np.bool_]
-    """[256] printable ASCII that the normaliser leaves alone."""
+    """[256], true for printable ASCII that the normaliser leaves alone."""
     between: npt.NDArray[np.uint8]
-    """[65536] indexed by first byte * 256 + second byte: NEVER, IF_PLAIN_FOLLOWS or ALWAYS."""
+    """[65536], by first byte * 256 + second byte: whether to cut between the two, as NEVER, IF_PLAIN_FOLLOWS or
+    ALWAYS."""
 
 
 class NoGuarantee(Exception):
@@ -76,7 +77,7 @@ def cut_rules(serialized_model: bytes) -> CutRules:
 
 
 def _require_harmless_entries(table: NormalizerTable) -> None:
-    """See the module's text."""
+    """Raise NoGuarantee where an entry breaks a condition that the module's docstring names."""
     if table.inner & {*range(0x20, 0x7F)}:
         raise NoGuarantee("its normaliser has rules with ASCII characters inside")
     if SPACE in table.begins_longer or table.alone.get(SPACE, b" ") != b" ":
@@ -90,6 +91,7 @@ def _require_harmless_entries(table: NormalizerTable) -> None:
 
 
 def _require_known_options(model: Any, texts: Sequence[str], joined: bytes) -> None:
+    """Raise NoGuarantee for a model that is trained, or normalises, otherwise than the argument assumes."""
     trainer, normalizer, kinds = model.trainer_spec, model.normalizer_spec, model_pb2.ModelProto.SentencePiece
     types = [piece.type for piece in model.pieces]
     scores = np.array([piece.score for piece in model.pieces])
@@ -115,7 +117,7 @@ def _require_known_options(model: Any, texts: Sequence[str], joined: bytes) -> N
 
 
 def _between(joined: bytes, plain: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-    """See :class:`CutRules`."""
+    """Make the table ``between`` of :class:`CutRules`; ``joined``: all pieces, a byte ff before each."""
     between = np.zeros((256, 256), np.uint8)
     between[np.ix_(plain, plain)] = IF_PLAIN_FOLLOWS
     between[SPACE, plain] = IF_PLAIN_FOLLOWS

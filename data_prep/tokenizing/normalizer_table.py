@@ -1,4 +1,4 @@
-"""The table by which a SentencePiece model normalises text: what its entries begin with, hold and give.
+"""The table by which a SentencePiece model normalises text, and the bytes and results of its entries.
 
 At each place of a text the longest entry that matches is replaced by what it gives; where none does, one character
 stays as it is. The table is a double-array trie of byte strings (Darts-clone) and the strings they become.
@@ -22,7 +22,7 @@ class DamagedTable(ValueError):
 
 
 class NormalizerTable:
-    """What :func:`data_prep.tokenizing.cut_rules.cut_rules` asks of a table.
+    """The entries of a table, as far as :func:`data_prep.tokenizing.cut_rules.cut_rules` asks for them.
 
     A unit is 32 bits: bits 0-7 and 31 its label, bit 8 whether an entry ends here, bits 9-30 where its children are,
     each at that place xor its label. The value of an entry is in the child with label 0: an offset into ``outputs``.
@@ -37,9 +37,9 @@ class NormalizerTable:
             raise DamagedTable("its trie is longer than the table")
         self._units = np.frombuffer(charsmap[4 : 4 + size], "<u4").astype(np.int64)
         self.outputs = charsmap[4 + size :]
-        """What the entries give, each up to a zero byte."""
+        """The results of all entries, each up to a zero byte."""
         self.alone: dict[int, bytes] = {}
-        """First bytes that are entries on their own, and what they give."""
+        """First bytes that are entries on their own, each with its result."""
         self.begins_longer: set[int] = set()
         """First bytes of entries of several bytes."""
         self.inner: set[int] = set()
@@ -75,7 +75,7 @@ class NormalizerTable:
             nodes = np.unique(nodes[~visited[nodes]])
 
     def _children(self, nodes: Int64) -> tuple[Int64, Int64]:
-        """Children of nodes, and their labels (1 to 255)."""
+        """Return the children of nodes, and their labels (1 to 255)."""
         bases = nodes ^ self._offsets(nodes)
         first, last = (np.searchsorted(self._bases, bases, side) for side in ("left", "right"))
         counts = last - first
@@ -88,7 +88,7 @@ class NormalizerTable:
         return (units >> 10) << ((units & 0x200) >> 6)
 
     def _results(self, nodes: Int64) -> Int64:
-        """Where in ``outputs`` the result of each node's entry begins; -1 where no entry ends."""
+        """Return where in ``outputs`` the result of each node's entry begins; -1 where no entry ends."""
         results = np.full(len(nodes), -1, np.int64)
         ends = (self._units[nodes] & HAS_RESULT) != 0
         places = nodes[ends] ^ self._offsets(nodes[ends])

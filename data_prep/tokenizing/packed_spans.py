@@ -22,25 +22,17 @@ COUNT_MASK = (1 << FIRST_BITS) - 1
 
 
 def pack_spans(firsts: Int64, counts: Int64) -> Spans:
-    """Spans [n] of ``counts`` ids each, from the places ``firsts`` on."""
+    """Return spans [n] of ``counts`` ids each, from the places ``firsts`` on."""
     return (firsts << FIRST_BITS) + counts
 
 
 def spans_moved(spans: Spans, places: int) -> Spans:
-    """The same spans after their ids were put into a pool so many ``places`` further on."""
+    """Return the same spans after their ids were put into a pool so many ``places`` further on."""
     return spans + (places << FIRST_BITS)
 
 
-def without_spans_from(spans: Spans, place: int) -> Spans:
-    """``spans``, changed where they are: 0 in place of those that begin at ``place`` or behind it."""
-    smallest = place << FIRST_BITS
-    if spans.max(initial=0) >= smallest:
-        spans[spans >= smallest] = 0
-    return spans
-
-
 def read_spans(pool: Ids, spans: Spans) -> tuple[Ids, Int64]:
-    """The ids of ``spans`` [n] end to end, and the number of ids of each [n].
+    """Return the ids of ``spans`` [n] end to end, and the number of ids of each [n].
 
     For example two spans, of three ids from place 4 on and of two from place 1 on::
 

@@ -1,33 +1,27 @@
 """A hash table of text segments, all of whose operations are on whole arrays."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 SLOTS = 1 << 20
 ROW = 4
-"""Key (two numbers), value, and who claims the slot: half a cache line."""
-TABLE_BYTES = SLOTS * ROW * 8
+"""A row is a key (two numbers), its value, and the number of the key that has taken the row: half a cache line."""
 
 Int64 = npt.NDArray[np.int64]
 Uint64 = npt.NDArray[np.uint64]
 
 
 class SegmentTable:
-    """Keys, of which the second number is not 0, to values other than 0, by open addressing.
+    """Keys of two numbers, the second of which is not 0, to values other than 0, by open addressing. Nothing is ever
+    removed."""
 
-    A slot is written once and then stays. So it may be read while another process writes: what is found for a key is
-    its value or 0.
-    """
-
-    def __init__(self, memory: Any = None) -> None:
-        """``memory``: TABLE_BYTES of zeros for it to lie in, by default its own."""
-        rows: Uint64 = np.zeros((SLOTS, ROW), np.uint64) if memory is None else np.ndarray((SLOTS, ROW), "<u8", memory)
-        self._rows = rows
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of keys; more than two thirds of SLOTS would make searches long."""
+        self._rows = np.zeros((SLOTS, ROW), np.uint64)
 
     def find(self, low: Uint64, high: Uint64) -> Int64:
-        """The value of each key, 0 where there is none."""
+        """Return the value of each key, 0 where there is none."""
         slots = _first_slots(low, high)
         rows = self._rows.take(slots, axis=0)
         values = rows[:, 2].astype(np.int64)
@@ -45,7 +39,8 @@ class SegmentTable:
         return values
 
     def insert(self, low: Uint64, high: Uint64, values: Int64) -> None:
-        """Put keys that are not there, each once, into free slots. One process at a time."""
+        """Put keys that are not there, each once, into free slots."""
+        self.count += len(values)
         slots = _first_slots(low, high)
         waiting = np.arange(len(slots))
         while len(waiting):
@@ -59,7 +54,7 @@ class SegmentTable:
 
 
 def _first_slots(low: Uint64, high: Uint64) -> Int64:
-    """Where the search for a key begins: the upper bits of a multiplicative hash."""
+    """Return where the search for each key begins: the upper bits of a multiplicative hash."""
     mixed = low * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= high * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed *= np.uint64(0xD6E8FEB86659FD93)

@@ -1,24 +1,21 @@
 """The SentencePiece tokenizer: encoding as the reference does, and training with the reference's options."""
 
+import hashlib
 import io
 import itertools
 import math
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 
-from data_prep.corpus.input_files import InputFile, require_files
-from data_prep.corpus.named_inputs import as_input, described_inputs, local_of, record_of_input
-from data_prep.corpus.text_blocks import documents_of
-from stage.digest import md5_file
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.input_files import InputFile, Place, described, local_paths
 from stage.errors import InputError
-from stage.limits.replacing import must_be_made
-from stage.limits.sizes import require_between
-from stage.manifest import record_of, require_intact, write_manifest
-from stage.publish import published_file
+from stage.manifest import Recipe, require_intact, versions_of
+from stage.resumable_output import resumable_output
+from stage.sizes import require_between
 
 TRAINING_OPTIONS: dict[str, Any] = {
     # docs/facts/reference.md a.5, without train_extremely_large_corpus: SentencePiece now ignores it with a warning.
@@ -62,27 +59,27 @@ class Tokenizer:
 
     @property
     def serialized(self) -> bytes:
-        """The model as it is in its file."""
+        """The bytes of the model's file."""
         return bytes(self._model.serialized_model_proto())
 
     def end_of_document(self) -> int:
-        """The end-of-sequence token. Raises InputError where the model has none."""
+        """Return the end-of-sequence token. Raises InputError where the model has none."""
         token = int(self._model.eos_id())
         if token < 0:
             raise InputError(f"{self.path}: has no end-of-sequence token; leave out --append-eod")
         return token
 
     def encode(self, text: str) -> list[int]:
-        """Token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
+        """Return token ids. Raises UnicodeEncodeError for a lone surrogate, which has no UTF-8 form."""
         text.encode("utf-8")
         return self._model.encode(text)  # type: ignore[no-any-return]
 
     def encode_batch(self, texts: list[bytes]) -> list[list[int]]:
-        """Token ids of each text in UTF-8, in this thread."""
+        """Return the token ids of each text, given as UTF-8; no other thread is used."""
         return self._model.encode(texts, num_threads=1)  # type: ignore[no-any-return]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
+        """Return the text of ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
         return str(self._model.decode(list(ids)))
 
     def piece(self, token: int) -> str:
@@ -93,56 +90,56 @@ class Tokenizer:
 
 
 def train_tokenizer(
-    inputs: Sequence[InputFile],
+    inputs: Sequence[Place],
     output: Path,
     *,
     vocab_size: int = VOCAB_SIZE,
     documents: int = DOCUMENTS,
+    bandwidth_limit: str | None = None,
     force: bool = False,
 ) -> bool:
     """Train a model on the first ``documents`` of C4 files; False if ``output`` is already the model they give.
 
     The same inputs give the same bytes: neither paths nor times enter the model. Each line of a document is a
-    sentence, as in the file the reference's model was trained on.
+    sentence, as in the file the reference's model was trained on. Raises InputError for bad input, and where
+    SentencePiece cannot make such a model of it.
     """
-    started = time.monotonic()
-    options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
-    made_with = {**options, "documents": documents}
-    require_files(local_of(inputs))
     require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
-    inputs = described_inputs(inputs)
-    sources = [as_input(path) for path in inputs]
-    if not must_be_made(output, stage="train-tokenizer", options=made_with, inputs=sources, force=force):
-        return False
-    model = _trained_model(inputs, documents, options)
-    with published_file(output) as partial:
-        partial.write_bytes(model)
-        write_manifest(
-            output,
-            stage="train-tokenizer",
-            options=made_with,
-            inputs=[record_of_input(path, md5_file(path) if isinstance(path, Path) else None) for path in inputs],
-            outputs=[record_of(partial, output.name, md5_file(partial))],
-            packages=["sentencepiece"],
-            started=started,
-        )
+    files = described(inputs, bandwidth_limit=bandwidth_limit)
+    options = {**TRAINING_OPTIONS, "vocab_size": vocab_size}
+    made_with = {**options, "documents": documents}
+    recipe = Recipe("train-tokenizer", made_with, [file.source for file in files], versions_of("sentencepiece"))
+    with resumable_output(output, recipe, inputs=local_paths(files), force=force) as job:
+        if job is None:
+            return False
+        model, place = _trained_model(files, documents, options), job.new_path()
+        place.write_bytes(model)
+        md5 = hashlib.md5(model, usedforsecurity=False).hexdigest()
+        job.publish({output: (place, md5)}, [file.source_now() for file in files], {})
     return True
 
 
-def _trained_model(inputs: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
-    """The bytes of a model. Raises InputError where SentencePiece cannot make one of this text."""
-    model = io.BytesIO()
+def _trained_model(files: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
+    """Return the bytes of a model. Raises InputError for bad input, and where SentencePiece cannot make such a model of
+    this text."""
+    model, unreadable = io.BytesIO(), list[InputError]()
+
+    def sentences() -> Iterator[str]:
+        texts = (text for file in files for _, text in documents_of(file))
+        try:
+            for text in itertools.islice(texts, documents):
+                yield from filter(None, text.split("\n"))
+        except InputError as error:  # SentencePiece would quote it with its traceback
+            unreadable.append(error)
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(inputs, documents), model_writer=model, minloglevel=2, **options
+            sentence_iterator=sentences(), model_writer=model, minloglevel=2, **options
         )
     except RuntimeError as error:
+        for reason in unreadable:
+            raise reason from None
         raise InputError(f"training a tokenizer of {options['vocab_size']} pieces failed: {error}") from error
     return model.getvalue()
-
-
-def _sentences(inputs: Sequence[InputFile], documents: int) -> Iterator[str]:
-    texts = (text for path in inputs for _, text in documents_of(path))
-    for text in itertools.islice(texts, documents):
-        yield from filter(None, text.split("\n"))

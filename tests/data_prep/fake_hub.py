@@ -59,11 +59,9 @@ def fetched(output: Path, *more: object) -> Any:
 
 
 def all_files(output: Path) -> list[str]:
-    """Names of what fetch has left in its folder, its own notes aside."""
-    hidden = {".fetch.lock", "fetch.manifest.json"}
-    return sorted(
-        str(path.relative_to(output)) for path in output.rglob("*") if path.is_file() and path.name not in hidden
-    )
+    """Names of what fetch has left in its folder, the manifests aside."""
+    names = (str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
+    return sorted(name for name in names if not name.endswith(".manifest.json"))
 
 
 class _Handler(BaseHTTPRequestHandler):

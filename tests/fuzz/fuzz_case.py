@@ -97,8 +97,7 @@ class Case:
         count = self.draw.choice([1, 1, 2, 3]) if option in self.command.several else 1
         by_address = option in self.command.by_address and self.draw.random() < 0.25
         taken = [self._one(pattern, by_address=by_address) for _ in range(count)]
-        ending = self.command.endings.get(option, "")
-        return ([option] if option.strip() else []) + [f"{name}{ending}" for name in taken]
+        return ([option] if option.strip() else []) + taken
 
     def _one(self, pattern: str, *, by_address: bool) -> str:
         if self.hostile and self.draw.random() < 0.05:

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow
-import pyarrow.parquet
 import zstandard
 
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
@@ -16,9 +14,9 @@ from checkpoint_convert.export.to_dcp import to_dcp
 from checkpoint_convert.export.to_huggingface import to_huggingface
 from checkpoint_convert.export.to_torch_dist import to_torch_dist
 from checksums.md5_list import digest_folder, format_list
+from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
-from data_prep.corpus.text_blocks import documents_of
-from data_prep.preprocessing.preprocess import Reading, preprocess
+from data_prep.preprocessing.preprocess import preprocess
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.tokenizing.tokenizer import train_tokenizer
@@ -58,8 +56,6 @@ class FuzzedCommand:
     sometimes_reads: Mapping[str, str] = field(default_factory=dict)
     by_address: Sequence[str] = ()
     """Of the options that read, those that take addresses, too."""
-    endings: Mapping[str, str] = field(default_factory=dict)
-    """What follows a file's name in an option."""
 
 
 CONVERTING = {"--workers": ["1", "2"], "--memory-limit": ["1GiB", "8MiB"]}
@@ -77,9 +73,8 @@ COMMANDS = (
             "--text-key": ["text"],
             "--bandwidth-limit": ["50MB"],
         },
-        sometimes_reads={"--filter": "filter.py", "--md5-list": "texts.md5"},
+        sometimes_reads={"--md5-list": "texts.md5"},
         by_address=("--input",),
-        endings={"--filter": ":keep"},
         flags=("--force", "--append-eod", "--json"),
     ),
     FuzzedCommand(
@@ -331,12 +326,8 @@ def _prepare_texts(folder: Path) -> None:
         (folder / f"{number}.json").write_bytes(lines)
         (folder / f"{number}.json.gz").write_bytes(gzip.compress(lines[:999]) + gzip.compress(lines[999:]))
         (folder / f"{number}.jsonl.zst").write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(lines))
-        texts = [text for _, text in documents_of(shard)]
-        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), folder / f"{number}.parquet")
-        (folder / f"{number}.txt").write_text("\n".join(text.replace("\n", " ") for text in texts[:9]) + "\n")
     hashes = [md5_text(text) for _, text in documents_of(folder / "0.json")]
     (folder / "list.hashes").write_text("\n".join(hashes[3:7]) + "\n")
-    (folder / "filter.py").write_text("def keep(text):\n    return len(text) % 3 > 0\n")
     inputs = sorted(path for path in folder.iterdir() if path.name.startswith(("0.", "1.")))
     (folder / "texts.md5").write_text(format_list({path.name: md5_file(path) for path in inputs}))
 
@@ -344,7 +335,7 @@ def _prepare_texts(folder: Path) -> None:
 def _prepare_datasets(folder: Path) -> None:
     write_dataset(folder / "a", [30, 11, 60, 1, 200], seed=1)
     write_dataset(folder / "b", [5] * 40, seed=2, vocab_size=70_000)
-    preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1, reading=Reading())
+    preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1)
     both = [folder / "a", folder / "c"]
     write_blend(folder / "ab.blend.json", both, [0.3, 0.7], [IndexedDataset(prefix).num_tokens for prefix in both])
     (folder / "weights.txt").write_text("0.5 a\n")

@@ -4,7 +4,6 @@ import gzip
 import json
 from pathlib import Path
 
-import pyarrow.parquet
 import sentencepiece
 import zstandard
 
@@ -13,8 +12,6 @@ from data_prep.token_files.indexed_dataset import IndexedDataset
 
 def documents_of_file(path: Path, *, skip: bool) -> list[str | None]:
     """The text of each document; None for a bad line, if ``skip``. Raises ValueError for one otherwise."""
-    if path.suffix == ".parquet":
-        return pyarrow.parquet.read_table(path)["text"].to_pylist()  # type: ignore[no-any-return]
     content = path.read_bytes()
     if path.suffix == ".gz":
         content = gzip.decompress(content)
@@ -24,7 +21,7 @@ def documents_of_file(path: Path, *, skip: bool) -> list[str | None]:
     texts: list[str | None] = []
     for number, line in enumerate(lines, 1):
         try:
-            text = line.decode() if ".txt" in path.suffixes else json.loads(line)["text"]
+            text = json.loads(line)["text"]
             texts.append(text.encode().decode() if isinstance(text, str) else None)
         except (ValueError, TypeError, KeyError, RecursionError):
             texts.append(None)

@@ -10,13 +10,15 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.sample_order import token_windows
-from data_prep.sample_order.index_cache import IndexArray, IndexCache, index_folder
+from data_prep.sample_order.kept_index import IndexArray, KeptIndex, NewArray, index_folder
 from data_prep.token_files.indexed_dataset import DTYPES, HEADER, MAGIC, VERSION, bin_path, idx_path
+from stage.manifest import Recipe
 
 DOCUMENTS = 45_600_000
 MEAN_TOKENS = 483
@@ -38,17 +40,17 @@ def make(prefix: Path, seed: int) -> None:
         file.truncate(int(ends[-1]))
 
 
-class _Timed(IndexCache):
-    def array(self, name: str, *arguments: object) -> IndexArray:
+class _Timed(KeptIndex):
+    def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
         started = time.perf_counter()
-        found: IndexArray = super().array(name, *arguments)  # type: ignore[arg-type]
+        found = super().arrays(name, recipe, arrays)
         print(f"  {time.perf_counter() - started:6.2f} s  {self.folder.name}  {name}")
         return found
 
 
 def measure(folder: Path) -> None:
     """Open the blend in this process and print what it took."""
-    setattr(token_windows, "IndexCache", _Timed)  # noqa: B010
+    setattr(token_windows, "KeptIndex", _Timed)  # noqa: B010
     data_path = ["0.5", str(folder / "a"), "0.5", str(folder / "b")]
     started = time.perf_counter()
     windows = token_windows.open_token_windows(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.corpus.text_blocks import documents_of
+from data_prep.corpus.c4 import documents_of
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
 from tests.data_prep.random_models import random_texts, write_random_model

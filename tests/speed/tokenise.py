@@ -77,7 +77,7 @@ def without(all_of_it: list[Measured], start: list[Measured]) -> list[Measured]:
 
 
 def compared(plain: list[Measured], one: list[Measured], two: list[Measured]) -> str:
-    """The ratios that docs/data.md states."""
+    """Return the ratios that docs/notes/data_speed.md states."""
     return (
         f"one worker against straightforward {ratios(plain, one, 'wall_s')} by the clock, "
         f"{ratios(plain, one, 'cpu_s')} by CPU time; "
@@ -121,7 +121,7 @@ def main() -> None:
         starts = {
             "straightforward": plain_command([small], chosen.tokenizer, f"{folder}/plain_small.bin"),
             "1 worker": our_command([small], chosen.tokenizer, f"{folder}/small", 1),
-            # as many files as workers: one file of a line would be one worker's
+            # as many files as workers, for a file is tokenised by one worker
             "2 workers": our_command([small, small], chosen.tokenizer, f"{folder}/small", 2),
         }
         runs: dict[str, list[Measured]] = {name: [] for name in sides}

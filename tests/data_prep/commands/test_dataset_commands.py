@@ -1,9 +1,6 @@
 """Commands about datasets: results as JSON, options out of range."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import pytest
 from checksums.list_commands import CreateListCommand
 from data_prep.commands.dataset_commands import BlendCommand, InspectDatasetCommand, SamplesCommand
 from stage.errors import InputError
-from tests.support import REPOSITORY, assert_refused, command, write_dataset
+from tests.support import assert_refused, command, write_dataset
 
 
 def test_samples_as_json(corpus_tokenizer: Path, tmp_path: Path) -> None:
@@ -98,17 +95,3 @@ def test_an_output_replaces_its_own_kind_and_nothing_else(
     output.touch()
     run(tmp_path / "x", output)
     assert output.read_bytes() == made
-
-
-@pytest.mark.parametrize("locale", ["C.UTF-8", "POSIX"])
-def test_names_and_pieces_in_any_locale(locale: str, corpus_tokenizer: Path, tmp_path: Path) -> None:
-    """A name that is not UTF-8, and pieces that ASCII lacks, printed where Python takes the locale at its word."""
-    prefix = tmp_path / "back\\slash \udcfe"
-    write_dataset(prefix, [30, 11], vocab_size=400)
-    words = ["inspect", "--data-path", str(prefix), "--tokenizer", str(corpus_tokenizer)]
-    done = subprocess.run(
-        [sys.executable, "-m", "data_prep", *words], cwd=REPOSITORY, capture_output=True, timeout=100, check=False,
-        env={**os.environ, "LC_ALL": locale, "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr.decode(errors="replace")
-    assert b"2 documents, 41 tokens" in done.stdout

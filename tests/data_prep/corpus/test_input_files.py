@@ -1,84 +1,72 @@
-"""Where text comes from: files packed in several ways, and what is wrong with them."""
+"""Input files, local or at an address: what is refused, and what is known of them."""
 
-import gzip
-import io
-import random
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from data_prep.corpus.input_files import HashedFile, decompressed, display_name, require_files
+from data_prep.corpus.c4 import documents_of
+from data_prep.corpus.input_files import Place, described, local_paths, parse_inputs, require_files, shown
 from stage.digest import md5_file
 from stage.errors import InputError
-
-CONTENT = b"".join(b"%d a line of text\n" % number for number in range(20_000))
-PACKED = {
-    ".gz": gzip.compress(CONTENT[:100], mtime=0) + gzip.compress(CONTENT[100:], mtime=0),
-    ".zst": zstandard.compress(CONTENT[:100]) + zstandard.compress(CONTENT[100:]),
-    "": CONTENT,
-}
+from tests.data_prep.shards import write_shard
+from tests.stage.faulty_server import FaultyServer
 
 
-def read(path: Path) -> bytes:
-    source = HashedFile(path)
-    with decompressed(path, source) as stream:
-        found = stream.read()
-    assert source.md5.hexdigest() == md5_file(path)
-    source.close()
-    return found
+def test_files_and_addresses_give_the_same_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shard = write_shard(tmp_path / "a.json.gz", 20, seed=1)
+    with FaultyServer(tmp_path) as server:
+        places = parse_inputs([str(shard), f"{server.url.replace('//', '//me:SECRET@')}/ckpt/a.json.gz?sig=SECRET"])
+        files = described(places, bandwidth_limit="8MB", at_once=4)
+        read = []
+        for file in files:
+            with file.open() as source:
+                read.append(source.read())
+                assert source.md5.hexdigest() == md5_file(shard)
+    assert read == [shard.read_bytes()] * 2
+    assert local_paths(files) == [shard]
+    assert [file.source.bytes for file in files] == [shard.stat().st_size] * 2
+    assert [file.bytes_per_s for file in files] == [None, 8e6]
+    assert files[1].source.name == str(files[1]) == f"{server.url}/ckpt/a.json.gz"
+    assert files[1].source.identity == f'etag:"{md5_file(shard)}"'
+    assert "SECRET" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("suffix", PACKED)
-def test_members_are_read_one_after_the_other(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"x.json{suffix}"
-    path.write_bytes(PACKED[suffix])
-    assert read(path) == CONTENT
+def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "a.json.gz", 20, seed=1)
+    with FaultyServer(tmp_path) as server:
+        local, remote = described(parse_inputs([str(shard), f"{server.url}/ckpt/a.json.gz"]))
+        local.require_unchanged()
+        write_shard(shard, 20, seed=2)
+        with pytest.raises(InputError, match=r"a.json.gz: changed while it was read; run the command again"):
+            local.require_unchanged()
+        with pytest.raises(InputError, match=r"a.json.gz: changed since it was first asked for"):
+            list(documents_of(remote))
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_any_cut_or_change_is_damage(suffix: str, tmp_path: Path) -> None:
-    draw = random.Random(1)
-    path = tmp_path / f"x.json{suffix}"
-    packed = zstandard.ZstdCompressor(write_checksum=True).compress(CONTENT) if suffix == ".zst" else PACKED[".gz"]
-    for _ in range(40):
-        damaged = bytearray(packed[: draw.randrange(1, len(packed))])
-        path.write_bytes(damaged)
-        if len(damaged) != len(gzip.compress(CONTENT[:100], mtime=0)):  # the first member is a whole file
-            with pytest.raises(InputError, match="truncated or damaged"):
-                read(path)
-        place = draw.randrange(30, len(packed))
-        path.write_bytes(packed[:place] + bytes([packed[place] ^ 1 << draw.randrange(8)]) + packed[place + 1 :])
-        try:
-            assert read(path) == CONTENT  # bits that mean nothing
-        except InputError as error:
-            assert "truncated or damaged" in str(error)
+def test_a_server_that_cannot_tell_contents_apart_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_shard(tmp_path / "a.json.gz", 1, seed=1)
+    with FaultyServer(tmp_path, tags=False) as server:
+        described(parse_inputs([f"{server.url}/ckpt/a.json.gz"]))
+    assert "a.json.gz: sends neither ETag nor time of modification" in capsys.readouterr().err
 
 
-def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.json.zst"
-    parameters = zstandard.ZstdCompressionParameters(window_log=30, enable_ldm=True)
-    packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    path.write_bytes(packed.compress(CONTENT) + packed.flush())
-    with pytest.raises(InputError, match="truncated or damaged zstd"):
-        read(path)
+@pytest.mark.parametrize(
+    ("text", "endpoint_url", "limit", "complaint"),
+    [
+        ("ftp://host/a.json.gz", None, None, "expected a local path, gs://, s3://"),
+        ("s3://bucket/a?b=SECRET", None, None, "s3://bucket….*nothing besides"),
+        ("s3://bucket/a.json", "host:80", None, "--endpoint-url: expected http"),
+        ("README.md", "http://host", None, "--endpoint-url is for inputs with an address, of which there is none"),
+        ("README.md", None, "1MB", "--bandwidth-limit is for inputs with an address, of which there is none"),
+    ],
+)
+def test_bad_usage(text: str, endpoint_url: str | None, limit: str | None, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as error:
+        described(parse_inputs([text], endpoint_url), bandwidth_limit=limit)
+    assert "SECRET" not in str(error.value)
 
 
-def test_a_bomb_is_unpacked_piece_by_piece(tmp_path: Path) -> None:
-    """A gigabyte of zeros in 30 kB, of which the first megabyte is asked for."""
-    path = tmp_path / "x.json.zst"
-    packed = zstandard.ZstdCompressor(level=1).compressobj()
-    path.write_bytes(b"".join(packed.compress(bytes(1 << 24)) for _ in range(64)) + packed.flush())
-    assert path.stat().st_size < 200_000
-    source = HashedFile(path)
-    with decompressed(path, source) as stream:
-        assert isinstance(stream, io.BufferedReader)
-        assert stream.read(1 << 20) == bytes(1 << 20)
-    assert source.position < 1 << 19
-    source.close()
-
-
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_inputs_that_are_no_files(tmp_path: Path) -> None:
     for path, reason in (
         (tmp_path / "none", "none: no such file"),
         (tmp_path, "not a regular file"),
@@ -86,9 +74,12 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         (tmp_path / ("a" * 300), "File name too long"),
         (Path("a\0b"), "null"),
     ):
+        places: list[Place] = [path]
+        with pytest.raises(InputError, match=reason):
+            described(places)
         with pytest.raises(InputError, match=reason):
             require_files([path])
 
 
 def test_names_that_are_no_text() -> None:
-    assert display_name("a/\udcff\u00e4") == "a/\\xff\u00e4"
+    assert shown("a/\udcff\u00e4") == "a/\\xff\u00e4"

@@ -1,11 +1,15 @@
 """Pictures of datasets: the same bytes each time, and what is refused."""
 
+import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from data_prep.commands.dataset_commands import InspectDatasetCommand
+from data_prep.inspection.dataset_pictures import _draw_lengths, _names
+from data_prep.inspection.dataset_scan import Counts
 from stage.errors import InputError
 from tests.data_prep.datasets import write_documents
 from tests.support import assert_refused, command, write_dataset
@@ -27,6 +31,34 @@ def test_the_picture(suffix: str, tmp_path: Path) -> None:
     assert made[0] == made[1]
     assert made[0].startswith(b"<?xml" if suffix == ".svg" else b"\x89PNG")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted([".bin", ".idx", suffix])
+
+
+def test_the_legend_has_names_and_no_paths() -> None:
+    assert _names(["a/long/path/c4", "b/val"]) == ["c4", "val"]
+    assert _names(["here/c4", "there/c4"]) == ["here/c4", "there/c4"]
+    assert _names(["here/c4", "here/c4"]) == ["c4", "c4"]
+    (long,) = _names(["x/" + "y" * 200])
+    assert len(long) < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shortest", [1, 20, 400])
+@pytest.mark.parametrize("times", [1.2, 3, 30, 3000])
+def test_ticks_are_few_and_do_not_overlap(shortest: int, times: float, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(6, 4.5), layout="constrained")
+    axes = figure.subplots()
+    lengths = np.unique(np.linspace(shortest, shortest * times, 50).astype(np.int64))
+    _draw_lengths(["x"], [Counts(lengths, np.ones_like(lengths))], axes)
+    figure.canvas.draw()
+    low, high = axes.get_xlim()
+    labels = [
+        label.get_window_extent()
+        for place, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+        if low <= place <= high
+    ]
+    assert 1 <= len(labels) <= 10
+    assert not any(one.overlaps(other) for one, other in itertools.pairwise(labels))
+    assert not any(label.get_text() for label in axes.get_xticklabels(minor=True))
 
 
 @pytest.mark.slow

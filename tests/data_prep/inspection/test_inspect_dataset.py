@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 import sentencepiece
 
-from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.token_files.indexed_dataset import idx_path
-from data_prep.tokenizing.tokenizer import train_tokenizer
 from tests.data_prep.datasets import write_documents
 from tests.support import assert_refused, command, write_dataset
 
@@ -67,38 +65,30 @@ def test_values_that_are_no_ids_are_named(tmp_path: Path) -> None:
         assert_refused(done, f"x.bin: document 1, token 2: {bad} is not a token id", status=1)
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    write_synthetic_corpus(folder / "c4", seed=1, size=CorpusSize(1, 60, 1))
-    train_tokenizer(sorted((folder / "c4" / "en").iterdir()), folder / "t.model", vocab_size=400)
-    return folder / "t.model"
-
-
-def test_a_tokenizer_shows_pieces_and_text(tokenizer: Path, tmp_path: Path) -> None:
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+def test_a_tokenizer_shows_pieces_and_text(corpus_tokenizer: Path, tmp_path: Path) -> None:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus_tokenizer))
     texts = ["the house of the tree", "naïve ☃ the", "7 the"]
     documents = [model.encode(text) for text in texts]
-    prefix = write_documents(tmp_path / "x", documents, vocab_size=400)
-    report = inspected("--data-path", prefix, "--tokenizer", tokenizer)
+    prefix = write_documents(tmp_path / "x", documents, vocab_size=500)
+    report = inspected("--data-path", prefix, "--tokenizer", corpus_tokenizer)
     the = model.piece_to_id("▁the")
     listed = next(token for token in report["most_frequent"] if token["id"] == the)
     assert (listed["count"], listed["piece"]) == (4, "▁the")
     known = report["vocabulary"]
     used = {token for document in documents for token in document}
-    assert (known["pieces"], known["unused_pieces"], known["tokens_beyond"]) == (400, 400 - len(used), 0)
+    assert (known["pieces"], known["unused_pieces"], known["tokens_beyond"]) == (500, 500 - len(used), 0)
     assert known["decoded_documents"] == 3
     text_bytes = sum(len(text.encode()) for text in texts)
     assert known["text_bytes_per_token"] == text_bytes / sum(map(len, documents))
-    shown = command("data_prep", "inspect", "--data-path", tmp_path / "x", "--tokenizer", tokenizer).stdout
+    shown = command("data_prep", "inspect", "--data-path", tmp_path / "x", "--tokenizer", corpus_tokenizer).stdout
     assert f"{the} '▁the'" in shown
     assert "bytes per token (3 documents decoded)" in shown
 
 
-def test_tokens_beyond_the_vocabulary_fail_after_the_report(tokenizer: Path, tmp_path: Path) -> None:
-    prefix = write_documents(tmp_path / "x", [[5, 6], [399, 5, 400, 401, 400]], vocab_size=50257)
-    done = command("data_prep", "inspect", "--data-path", prefix, "--tokenizer", tokenizer)
-    assert_refused(done, "3 tokens are beyond the tokenizer's 400 pieces", "document 1, token 2", status=1)
+def test_tokens_beyond_the_vocabulary_fail_after_the_report(corpus_tokenizer: Path, tmp_path: Path) -> None:
+    prefix = write_documents(tmp_path / "x", [[5, 6], [499, 5, 500, 501, 500]], vocab_size=50257)
+    done = command("data_prep", "inspect", "--data-path", prefix, "--tokenizer", corpus_tokenizer)
+    assert_refused(done, "3 tokens are beyond the tokenizer's 500 pieces", "document 1, token 2", status=1)
     assert "3 tokens beyond it" in done.stdout
     assert command("data_prep", "inspect", "--data-path", prefix).returncode == 0  # nothing to compare with
 

@@ -1,8 +1,9 @@
 """fetch: from a hub, from a folder, and what is never left behind."""
 
 import gzip
-import json
+import hashlib
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from data_prep.preparation.artifacts import ARTIFACTS
 from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all, wanted_files
 from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
 from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fetched
 from tests.support import assert_refused, command
 
@@ -25,28 +27,48 @@ def test_files_of_the_hub_are_fetched_once(hub: FakeHub, tmp_path: Path) -> None
     assert all_files(output) == NAMES
     assert {name: (output / name).read_bytes() for name in NAMES} == FILES
     assert hub.downloads == [(name, "") for name in NAMES]
-    manifest = json.loads((output / "fetch.manifest.json").read_text())
-    assert manifest["options"] == {"repository": "allenai/c4", "commit": COMMITS["main"], "sha256": hub.announced}
+    for name in NAMES:
+        manifest = read_manifest(output / name)
+        assert manifest is not None
+        assert manifest.options == {"repository": "allenai/c4", "commit": COMMITS["main"]}
+        assert [source.identity for source in manifest.inputs] == [f"sha256:{hub.announced[name]}"]
+        assert [record.md5 for record in manifest.outputs] == [md5_file(output / name)]
     hub.requests.clear()
     again = fetched(output)
     assert again.returncode == 0, again.stderr
     assert hub.requests == []
-    assert "train                  3     3" in again.stdout
+    assert re.search(r"train +3 +3 ", again.stdout)
+
+
+def test_another_revision_is_never_told_of_old_files(hub: FakeHub, tmp_path: Path) -> None:
+    """Fault: the old commit's shards stayed, and were labelled with the new one."""
+    output = tmp_path / "c4"
+    assert fetched(output, "--revision", "older").returncode == 0
+    new = gzip.compress(b'{"text": "new"}\n', mtime=0)
+    hub.files[NAMES[0]], hub.announced[NAMES[0]] = new, hashlib.sha256(new).hexdigest()
+    refused = fetched(output, "--revision", "main")
+    assert_refused(refused, "was made otherwise (commit is aaaa", "not bbbb", "--force")
+    assert (output / NAMES[0]).read_bytes() == FILES[NAMES[0]]
+    assert fetched(output, "--revision", "main", "--force").returncode == 0
+    assert (output / NAMES[0]).read_bytes() == new
+    for name in NAMES:
+        manifest = read_manifest(output / name)
+        assert manifest is not None
+        assert manifest.options["commit"] == COMMITS["main"]
+    assert fetched(output, "--revision", "main").returncode == 0
 
 
 def test_a_file_that_differs_from_the_hubs_word_is_not_kept(hub: FakeHub, tmp_path: Path) -> None:
     hub.announced[NAMES[1]] = "0" * 64
     assert_refused(fetched(tmp_path / "c4"), "00769-of-01024.json.gz: SHA-256", "the hub has 0000", status=1)
     assert NAMES[1] not in all_files(tmp_path / "c4")
-    assert not (tmp_path / "c4" / ".fetch").exists()
+    assert not [path for path in (tmp_path / "c4").rglob("*") if path.name.endswith(".partial")]
 
 
 def test_files_that_are_there_are_checked_and_never_replaced(hub: FakeHub, tmp_path: Path) -> None:
     output = tmp_path / "c4"
     (output / "en").mkdir(parents=True)
     (output / NAMES[0]).write_bytes(FILES[NAMES[0]])
-    (output / ".fetch" / "en").mkdir(parents=True)
-    (output / ".fetch" / "en" / "left.incomplete").write_text("by a call that was killed")
     assert fetched(output).returncode == 0
     assert [name for name, _ in hub.downloads] == NAMES[1:]
     assert all_files(output) == NAMES
@@ -91,7 +113,7 @@ def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None
     arguments = ["fetch", "--output", output, *NEEDED]
     listed = command("data_prep", *arguments, "--list")
     assert_refused(listed, "c4: 5 of 5 files are missing or not checked, first " + NAMES[0], status=1)
-    assert "checkpoint             0     1   2.1 TB  checkpoint_00004000" in listed.stdout
+    assert re.search(r"checkpoint +0 +1 +2.1 TB +checkpoint_00004000", listed.stdout)
     assert listed.stdout.count("bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/") == 3
     done = command("data_prep", *arguments, "--from", stored)
     assert done.returncode == 0, done.stderr
@@ -109,13 +131,26 @@ def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None
     assert command("data_prep", *arguments, "--list").returncode == 0
 
 
+def test_what_our_commands_made_is_there_and_stays_theirs(stored: Path, tmp_path: Path) -> None:
+    """A validation subset that was chosen here has the manifest of the command that chose it."""
+    path = tmp_path / "c4" / "c4-validation_24567exp.json"
+    path.parent.mkdir()
+    path.write_bytes((stored / path.name).read_bytes())
+    write_manifest(path, made_by(Recipe("validation-subset", {}, []), [record_of(path, path.name, None)], wall_s=0))
+    before = manifest_path(path).read_bytes()
+    wanted = wanted_files(["validation-subset"], None)
+    fetch(tmp_path / "c4", wanted, source=stored)
+    require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
+    assert manifest_path(path).read_bytes() == before
+
+
 def test_what_a_folder_lacks_is_missing(stored: Path, tmp_path: Path) -> None:
     (stored / "c4_en_301_5Mexp2_spm.model").unlink()
     done = command("data_prep", "fetch", "--output", tmp_path / "c4", *NEEDED, "--from", stored)
     assert_refused(
         done, "1 of 5 files", "get tokenizers/c4_spm/sentencepiece.model from where the table says", status=1
     )
-    assert "tokenizer              0     1   1.1 MB" in done.stdout
+    assert re.search(r"tokenizer +0 +1 +1.1 MB", done.stdout)
     assert "gs://mlperf-llm-public2/vocab/c4_en_301_5Mexp2_spm.model" in done.stdout
     assert_refused(fetched(tmp_path / "c4", "--from", tmp_path / "none"), "none: no such folder")
 
@@ -136,11 +171,8 @@ def test_links_are_replaced_by_copies_where_there_are_none(
     ("name", "content", "complaint"),
     [
         (NAMES[0], FILES[NAMES[0]][:20], "truncated or damaged gzip file"),
-        (NAMES[0], b"an HTML page that says 403", "truncated or damaged gzip file"),
         (NAMES[0], gzip.compress(b"", mtime=0), "holds no document"),
-        (NAMES[0], gzip.compress(b"[]\n", mtime=0), '00768-of-01024.json.gz:1: no "text"'),
         ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_566, "24,566 documents, expected 24,567"),
-        ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_568, "more documents, expected 24,567"),
         ("c4_en_301_5Mexp2_spm.model", b"an HTML page", "not a SentencePiece model"),
     ],
 )
@@ -176,5 +208,6 @@ def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkey
     monkeypatch.setitem(artifacts.DATASET_MD5, name, md5_file(tmp_path / name))
     fetch(tmp_path / "c4", wanted, source=tmp_path)
     require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
-    manifest = json.loads((tmp_path / "c4" / "fetch.manifest.json").read_text())
-    assert manifest["outputs"][0]["md5"] == md5_file(tmp_path / name)
+    manifest = read_manifest(tmp_path / "c4" / wanted[0].name)
+    assert manifest is not None
+    assert manifest.outputs[0].md5 == md5_file(tmp_path / name)

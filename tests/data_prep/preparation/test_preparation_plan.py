@@ -45,9 +45,18 @@ def test_a_slow_disk_limits_all_it_can() -> None:
 
 def test_many_cores_run_out_of_files() -> None:
     rates = with_rates(tokenise=10, disk=1e9)
-    few, many, more = (make_plans([1], cores, rates)[0].steps[1] for cores in (64, 8192, 16384))
-    assert few.seconds > many.seconds == more.seconds
-    assert (few.limit, more.limit) == ("cores", "files (256 on 16384 cores)")
+    few, many, more = (make_plans([1], cores, rates)[0].steps[1] for cores in (64, 256, 16384))
+    assert few.seconds == pytest.approx(4 * many.seconds)
+    assert many.seconds == more.seconds == pytest.approx(TEXT_BYTES / 256 / 10e6)  # each file is one worker's
+    assert (few.limit, many.limit, more.limit) == ("cores", "cores", "files (256 on 16384 cores)")
+
+
+def test_workers_count() -> None:
+    few = stages_of("--cores", 64, "--workers", 8, "--mb-per-s-per-core", 10, "--disk-mb-per-s", 1e6)
+    assert few["tokenise"]["seconds"] == pytest.approx(TEXT_BYTES / 8 / 10e6)
+    assert few["tokenise"]["limit"] == "--workers 8"
+    many = stages_of("--cores", 64, "--workers", 224, "--mb-per-s-per-core", 10, "--disk-mb-per-s", 1e6)
+    assert many["tokenise"]["seconds"] == pytest.approx(TEXT_BYTES / 64 / 10e6)  # no more than there are cores
 
 
 def test_the_table_shows_both_sizes_and_every_rate() -> None:
@@ -64,6 +73,7 @@ def test_the_table_shows_both_sizes_and_every_rate() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["--workers", 0], "--workers 0: expected 1 to "),
         (["--cores", 0], "--nodes 1 8 --cores 0: expected at least 1 of each"),
         (["--nodes", 0], "--nodes 0 --cores 64: expected at least 1 of each"),
         (["--nodes"], "expected at least 1 of each"),

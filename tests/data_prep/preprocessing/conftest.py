@@ -2,8 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.corpus import c4
-from data_prep.preprocessing import worker_shares
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
@@ -25,14 +23,7 @@ def tokenizer(shards: list[Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def expected(shards: list[Path], tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Sums:
-    """Of all ``shards``, made by one process."""
+    """Sums of the dataset of all ``shards``, made by one process."""
     prefix = tmp_path_factory.mktemp("expected") / "x"
     preprocess(shards, tokenizer, prefix, workers=1)
     return sums(prefix)
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many blocks in small files, which several workers share; worker processes are forked from this one."""
-    monkeypatch.setattr(c4, "BLOCK_BYTES", 3000)
-    monkeypatch.setattr(worker_shares, "STRIPE_BYTES", 0)

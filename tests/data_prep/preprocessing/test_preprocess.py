@@ -1,258 +1,250 @@
-"""Tokenising many files with many workers on many machines: the same bytes, whatever happens on the way."""
+"""Tokenising many files: SentencePiece's own ids, and the same bytes by any number of workers and tasks."""
 
 import gzip
 import json
-import multiprocessing
 import os
-import resource
-import signal
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import sentencepiece
 
-from data_prep.preprocessing.preprocess import Reading, preprocess
+from data_prep.corpus import c4
+from data_prep.preprocessing.preprocess import preprocess
+from data_prep.preprocessing.token_piece import Reading
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
+from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import manifest_path
-from stage.task_shard import TaskShard
+from stage.manifest import manifest_path, read_manifest
+from stage.shards import Shard
 from tests.data_prep.english_text import WORDS
-from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
-from tests.forked import run_forked, run_module
-from tests.support import REPOSITORY, assert_refused, command
-
-FORK = multiprocessing.get_context("fork")
+from tests.data_prep.shards import DOCUMENTS, Sums, sums
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 7, pytest.param(16, marks=pytest.mark.slow)])
-def test_any_number_of_workers(
-    workers: int, shards: list[Path], tokenizer: Path, expected: Sums, small_blocks: None, tmp_path: Path
+def documents(prefix: Path) -> list[list[int]]:
+    dataset = IndexedDataset(prefix)
+    return [dataset.tokens(number, 0, int(size)).tolist() for number, size in enumerate(dataset.sizes[:])]
+
+
+def texts_of(path: Path) -> list[str]:
+    return [json.loads(line)["text"] for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def test_tokens_are_sentencepieces_own(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    preprocess(shards[:2], tokenizer, tmp_path / "x", workers=2)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    assert documents(tmp_path / "x") == [model.encode(text) for shard in shards[:2] for text in texts_of(shard)]
+    assert IndexedDataset(tmp_path / "x").dtype == np.uint16
+
+
+def test_large_vocabularies_have_wide_ids(
+    shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    preprocess(shards, tokenizer, tmp_path / "x", workers=workers)
+    preprocess(shards[:2], tokenizer, tmp_path / "x", workers=1)
+    monkeypatch.setattr("data_prep.preprocessing.preprocess.token_dtype", lambda _: np.dtype("<i4"))
+    preprocess(shards[:2], tokenizer, tmp_path / "y", workers=2)
+    assert IndexedDataset(tmp_path / "y").dtype == np.int32
+    assert documents(tmp_path / "y") == documents(tmp_path / "x")
+
+
+@pytest.mark.parametrize("workers", [2, 3, 7])
+def test_any_number_of_workers(
+    workers: int,
+    shards: list[Path],
+    tokenizer: Path,
+    expected: Sums,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(c4, "BLOCK_BYTES", 3000)  # many blocks in small files
+    result = preprocess(shards, tokenizer, tmp_path / "x", workers=workers)
+    assert result is not None and result.documents == DOCUMENTS * len(shards)
     assert sums(tmp_path / "x") == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["x.bin", "x.idx", "x.manifest.json"]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_one_file_is_shared_by_workers(
-    workers: int, shards: list[Path], tokenizer: Path, expected: Sums, small_blocks: None, tmp_path: Path
+def test_the_bytes_are_those_of_the_concatenation(
+    shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
 ) -> None:
-    joined = tmp_path / "joined.json.gz"  # of several gzip members
+    """The reference's preparation joins the shards first."""
+    joined = tmp_path / "joined.json.gz"
     joined.write_bytes(b"".join(shard.read_bytes() for shard in shards))
-    preprocess([joined], tokenizer, tmp_path / "x", workers=workers)
-    assert sums(tmp_path / "x") == expected
+    (tmp_path / "plain.json").write_bytes(gzip.decompress(joined.read_bytes()))
+    for name in ("joined.json.gz", "plain.json"):
+        preprocess([tmp_path / name], tokenizer, tmp_path / "x", workers=2, force=True)
+        assert sums(tmp_path / "x") == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2, 5, 8])
-def test_shards_on_several_machines_and_the_join(
-    count: int, shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
+def test_the_manifest_says_what_was_read(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    preprocess(shards[:2], tokenizer, tmp_path / "x", workers=1)
+    manifest = read_manifest(tmp_path / "x")
+    assert manifest is not None
+    assert [source.name for source in manifest.inputs] == [*map(str, shards[:2]), str(tokenizer)]
+    assert manifest.facts["input_md5"] == [md5_file(shard) for shard in shards[:2]]
+    identity = f"md5:{md5_file(tokenizer)}"
+    assert manifest.inputs[-1].identity == identity
+    assert manifest.options == {
+        "vocab_size": 500, "dtype": "uint16", "tokenizer": identity,
+        "on_bad_line": "stop", "text_key": "text", "append_eod": False,
+    }  # fmt: skip
+    assert [record.md5 for record in manifest.outputs] == list(sums(tmp_path / "x"))
+    assert set(manifest.versions) == {"sentencepiece"}
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_shards_and_the_join(
+    count: int, shards: list[Path], tokenizer: Path, expected: Sums, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for index in reversed(range(count)):
-        shard = TaskShard(index, count)
-        result = preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=shard)
+        result = preprocess(shards, tokenizer, tmp_path / "x", workers=2, shard=Shard(index, count))
         assert result is not None
         assert result.documents == DOCUMENTS * len(shards[index::count])
-        assert not bin_path(tmp_path / "x").exists()
-    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "x.parts").glob("*.bin")}
-    assert len(made) == len(shards)
-    arguments = ["--input", *shards, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x", "--workers", 1]
-    done = command("data_prep", "preprocess", *arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    result_of_all = json.loads(done.stdout)
-    assert (result_of_all["documents"], result_of_all["skipped_lines"]) == (750, 0)
+        assert [path.name for path in tmp_path.iterdir()] == ["x.partial"]
+    monkeypatch.setattr("data_prep.preprocessing.token_piece.PieceMaker.make", None)  # all is made
+    result = preprocess(shards, tokenizer, tmp_path / "x", workers=1)
+    assert result is not None and result.documents == DOCUMENTS * len(shards)
+    assert sums(tmp_path / "x") == expected
+    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1) is None
+
+
+def test_a_task_with_other_options_costs_nobody_work(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 2))
+    before = {path: path.read_bytes() for path in (tmp_path / "x.partial" / "pieces").iterdir()}
+    for inputs, reading in ((shards, Reading(append_eod=True)), (shards[:3], Reading())):
+        with pytest.raises(InputError, match=r"begun for another output: (append_eod is True|there are 4 inputs)"):
+            preprocess(inputs, tokenizer, tmp_path / "x", workers=1, reading=reading, shard=Shard(1, 2))
+    assert {path: path.read_bytes() for path in (tmp_path / "x.partial" / "pieces").iterdir()} == before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_damaged_file_costs_only_itself(
+    workers: int, shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
+) -> None:
+    """The others are not tokenised again once it is mended; it is no longer the file that it was."""
+    inputs = [*shards[:3], tmp_path / "broken.json.gz", shards[4]]
+    inputs[3].write_bytes(shards[3].read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"broken.json.gz: truncated or damaged gzip"):
+        preprocess(inputs, tokenizer, tmp_path / "x", workers=workers)
+    pieces = tmp_path / "x.partial" / "pieces"
+    made = {path: path.stat().st_mtime_ns for path in pieces.iterdir()}
+    assert made
+    assert not list((tmp_path / "x.partial" / "writing").iterdir())
+    inputs[3].write_bytes(shards[3].read_bytes())
+    with pytest.raises(InputError, match=r"the content of .*broken.json.gz is not that"):
+        preprocess(inputs, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 1))
+    (tmp_path / "list").write_text(f"{'0' * 32}  broken.json.gz\n" + "".join(f"{md5_file(s)}  {s}\n" for s in shards))
+    with pytest.raises(InputError, match=r"broken.json.gz: MD5 .*, --md5-list has 0{32}"):
+        preprocess(inputs, tokenizer, tmp_path / "x", workers=1, md5_list=tmp_path / "list")
+    assert {path: path.stat().st_mtime_ns for path in pieces.iterdir() if path in made} == made
+    preprocess(inputs, tokenizer, tmp_path / "x", workers=1)
     assert sums(tmp_path / "x") == expected
 
 
-def test_a_shard_that_is_missing_is_made_by_the_join(
-    shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
-) -> None:
-    arguments = ["--input", *shards, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
-    assert command("data_prep", "preprocess", *arguments, "--shard", "1/2").returncode == 0
-    assert command("data_prep", "preprocess", *arguments).returncode == 0
-    assert sums(tmp_path / "x") == expected
+def test_what_shards_have_read_is_compared_with_the_list(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    """A list that is given to the join alone counts, and one that is given when all is made."""
+    good, bad = tmp_path / "good.md5", tmp_path / "bad.md5"
+    good.write_text("".join(f"{md5_file(path)}  en/x/{path.name}\n{md5_file(path)}  {path.name}\n" for path in shards))
+    bad.write_text(good.read_text().replace(md5_file(shards[1]), "0" * 32))
+    wrong = rf"{shards[1].name}: MD5 .*, --md5-list has 0{{32}}; nothing was published"
+    preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(1, 2))
+    with pytest.raises(InputError, match=wrong):
+        preprocess(shards, tokenizer, tmp_path / "x", workers=1, md5_list=bad)
+    assert not manifest_path(tmp_path / "x").exists()
+    preprocess(shards, tokenizer, tmp_path / "x", workers=2, md5_list=good)
+    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1, md5_list=good) is None
+    with pytest.raises(InputError, match=wrong):
+        preprocess(shards, tokenizer, tmp_path / "x", workers=1, md5_list=bad)
 
 
-@pytest.mark.parametrize("shard", ["3/2", "-1/2", "1", "a/b", "0/0"])
-def test_bad_shards_are_refused(shard: str, shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    arguments = ["--input", *shards, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x", f"--shard={shard}"]
-    assert_refused(command("data_prep", "preprocess", *arguments), "expected K/N")
+def test_a_sum_is_found_by_the_longest_end_that_is_listed(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    source = tmp_path / "en" / "a.gz"
+    source.parent.mkdir()
+    shutil.copy(shards[0], source)
+    (tmp_path / "list").write_text(f"{'1' * 32}  a.gz\n{md5_file(source)}  en/a.gz\n")
+    preprocess([source], tokenizer, tmp_path / "x", workers=1, md5_list=tmp_path / "list")
+    with pytest.raises(InputError, match=r"has no sum of .*0.json.gz; leave the option out, or the file"):
+        preprocess(shards[:1], tokenizer, tmp_path / "y", workers=1, md5_list=tmp_path / "list")
 
 
-def test_killed_before_the_manifest(
-    shards: list[Path], tokenizer: Path, expected: Sums, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """With and without an older dataset in its place; what is not ours is left alone even then."""
-    prefix = tmp_path / "x"
-    for force in (False, True):
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr("data_prep.preprocessing.join_parts.write_manifest", _interrupt)
-            preprocess(shards[: 2 + force], tokenizer, prefix, workers=1, force=force)
-        assert not manifest_path(prefix).exists()
-        assert bin_path(prefix).exists()
-        preprocess(shards, tokenizer, prefix, workers=1)
-        assert sums(prefix) == expected
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("data_prep.preprocessing.join_parts.write_manifest", _interrupt)
-        preprocess(shards[:2], tokenizer, prefix, workers=1, force=True)
-    bin_path(prefix).write_bytes(b"mine")
-    with pytest.raises(InputError, match="its manifest is missing"):
-        preprocess(shards, tokenizer, prefix, workers=1)
-    with pytest.raises(InputError, match="no manifest says what it is"):
-        preprocess(shards, tokenizer, prefix, workers=1, force=True)
-    assert bin_path(prefix).read_bytes() == b"mine"
+def test_bad_lines_are_skipped_and_listed(tokenizer: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text('no\n{"text": "tree"}\n{"text": 1}\n')
+    with pytest.raises(InputError, match=r"bad.json:1: not a JSON object"):
+        preprocess([bad], tokenizer, tmp_path / "x", workers=1)
+    result = preprocess([bad, bad], tokenizer, tmp_path / "x", workers=2, reading=Reading("skip"))
+    assert result is not None and (result.documents, result.skipped_lines) == (2, 4)
+    listed = (tmp_path / "x.skipped.txt").read_text().splitlines()
+    assert [line.partition(": ")[0] for line in listed] == [f"{bad}:1", f"{bad}:3"] * 2
+    bad.write_text('{"text": "tree"}\n')
+    preprocess([bad], tokenizer, tmp_path / "x", workers=1, reading=Reading("skip"), force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "x.bin", "x.idx", "x.manifest.json"]
 
 
-def test_a_forced_task_after_its_join_has_nothing_to_do(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1) is not None
-    before = sorted(tmp_path.iterdir())
-    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=TaskShard(1, 2), force=True) is None
-    assert sorted(tmp_path.iterdir()) == before
-    assert preprocess(shards, tokenizer, tmp_path / "x", workers=1, force=True) is not None
+@pytest.mark.parametrize("append_eod", [False, True])
+def test_documents_without_tokens_are_left_out(append_eod: bool, tokenizer: Path, tmp_path: Path) -> None:
+    """As in the reference's preprocessing, and whether or not a token stands behind each document."""
+    texts = ["tree house", "", "a", " \n ", "one two three", *WORDS[:50]]
+    (tmp_path / "x.json").write_text("".join(json.dumps({"body": text}) + "\n" for text in texts))
+    reading = Reading(text_key="body", append_eod=append_eod)
+    preprocess([tmp_path / "x.json"], tokenizer, tmp_path / "x", workers=1, reading=reading)
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    end = [model.eos_id()] if append_eod else []
+    assert documents(tmp_path / "x") == [[*model.encode(text), *end] for text in texts if model.encode(text)]
 
 
-def _interrupt(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
-def test_bad_lines_can_be_skipped(
-    shards: list[Path], tokenizer: Path, expected: Sums, small_blocks: None, tmp_path: Path
-) -> None:
-    bad = [b"{oops", b'["text"]', b'{"text": 1}', b'{"text": "\\ud800"}', b'{"text": "\xff"}', b""]
-    inputs = []
-    for number, shard in enumerate(shards):
-        lines = gzip.decompress(shard.read_bytes()).splitlines()
-        for position, line in enumerate(bad):
-            lines.insert(20 * position, line)
-        inputs.append(tmp_path / f"{number}.json.gz")
-        inputs[-1].write_bytes(gzip.compress(b"\n".join(lines) + b"\n"))
-    result = preprocess(inputs, tokenizer, tmp_path / "x", workers=3, reading=Reading("skip"))
-    assert result is not None
-    assert (result.documents, result.skipped_lines) == (750, 30)
-    assert sums(tmp_path / "x") == expected
-    skipped = (tmp_path / "x.skipped.txt").read_text().splitlines()
-    assert [line.split(": ")[0] for line in skipped[:7]] == [
-        *(f"{inputs[0]}:{number}" for number in (1, 21, 41, 61, 81, 101)),
-        f"{inputs[1]}:1",
-    ]
-    assert "lone surrogate" in skipped[3]
-
-
-def _with_small_files_only(arguments: list[str]) -> None:
-    """As on a disk with 40 KiB left."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40 << 10, 40 << 10))
-    run_module(arguments)
-
-
-def test_disk_full_leaves_what_can_be_continued(
-    shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
-) -> None:
-    arguments = ["--input", *shards, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
-    words = ["data_prep", "preprocess", *map(str, arguments)]
-    done = run_forked(_with_small_files_only, words, folder=REPOSITORY, timeout=60)
-    assert done.returncode == 2, done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert not bin_path(tmp_path / "x").exists()
-    preprocess(shards, tokenizer, tmp_path / "x", workers=2)
-    assert sums(tmp_path / "x") == expected
-
-
-def test_a_slow_model_is_said_to_be_slow(shards: list[Path], tmp_path: Path) -> None:
+def test_a_tokenizer_without_an_end_token(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text('{"text": "tree"}\n')
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(WORDS), model_prefix=str(tmp_path / "m"), vocab_size=300, hard_vocab_limit=False,
-        minloglevel=2,
+        eos_id=-1, minloglevel=2,
     )  # fmt: skip
-    arguments = ["--input", shards[0], "--tokenizer", tmp_path / "m.model", "--output-prefix", tmp_path / "x"]
-    done = command("data_prep", "preprocess", *arguments)
-    assert done.returncode == 0
-    assert "it is not a BPE model; its texts are encoded whole, which is slow" in done.stderr
-    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
-    dataset = IndexedDataset(tmp_path / "x")
-    texts = [json.loads(line)["text"] for line in gzip.decompress(shards[0].read_bytes()).splitlines()]
-    assert [dataset.tokens(i, 0, int(dataset.sizes[i])).tolist() for i in range(DOCUMENTS)] == model.encode(texts)
+    with pytest.raises(InputError, match="has no end-of-sequence token; leave out --append-eod"):
+        preprocess(
+            [tmp_path / "x.json"], tmp_path / "m.model", tmp_path / "x", workers=1, reading=Reading(append_eod=True)
+        )
+    assert not (tmp_path / "x.partial").exists()
 
 
-def test_tokens_are_sentencepieces_own(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -> None:
-    shards = sorted((corpus / "en").iterdir())
-    preprocess(shards, corpus_tokenizer, tmp_path / "x", workers=2)
-    model = sentencepiece.SentencePieceProcessor(model_file=str(corpus_tokenizer))
-    expected = [
-        model.encode(json.loads(line)["text"])
-        for shard in shards
-        for line in gzip.decompress(shard.read_bytes()).splitlines()
-    ]
-    dataset = IndexedDataset(tmp_path / "x")
-    assert dataset.dtype == np.uint16
-    assert [dataset.tokens(i, 0, len(ids)).tolist() for i, ids in enumerate(expected)] == expected
+@pytest.mark.parametrize("content", ["", '{"text": ""}\n{"text": " \\n "}\n'])
+def test_a_dataset_without_documents_is_not_published(content: str, tokenizer: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text(content)
+    with pytest.raises(InputError, match="no document with a token in 1 files"):
+        preprocess([tmp_path / "x.json"], tokenizer, tmp_path / "x", workers=1)
+    assert {path.name for path in tmp_path.iterdir()} <= {"x.json", "x.partial"}
 
 
-def test_output_does_not_depend_on_workers_or_on_how_files_are_packed(
-    corpus: Path, corpus_tokenizer: Path, tmp_path: Path
+@pytest.mark.parametrize("output", ["c4.bin", "c4.idx", "c4.manifest.json", "c4.skipped.txt"])
+def test_an_input_is_never_an_output(output: str, shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    source = tmp_path / output
+    source.write_text('{"text": "tree"}\n')
+    for force in (False, True):
+        with pytest.raises(InputError, match="holds the input"):
+            preprocess([source], tokenizer, tmp_path / "c4", workers=1, force=force)
+    source.unlink()
+    shutil.copy(tokenizer, source)
+    with pytest.raises(InputError, match="holds the input"):
+        preprocess(shards[:1], source, tmp_path / "c4", workers=1, force=True)
+    assert source.read_bytes() == tokenizer.read_bytes()
+
+
+def test_a_piece_that_a_crash_has_emptied_is_made_again(
+    shards: list[Path], tokenizer: Path, expected: Sums, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    shards = sorted((corpus / "en").iterdir())
-    joined, plain = tmp_path / "joined.json.gz", tmp_path / "plain.json"
-    joined.write_bytes(b"".join(shard.read_bytes() for shard in shards))  # as the reference's preparation does
-    plain.write_bytes(gzip.decompress(joined.read_bytes()))
-    preprocess(shards, corpus_tokenizer, tmp_path / "a", workers=1)
-    preprocess([joined], corpus_tokenizer, tmp_path / "b", workers=3)
-    preprocess([plain], corpus_tokenizer, tmp_path / "c", workers=2)
-    for path in (bin_path, idx_path):
-        assert len({path(tmp_path / name).read_bytes() for name in "abc"}) == 1
-
-
-def test_documents_without_tokens_are_left_out(corpus_tokenizer: Path, tmp_path: Path) -> None:
-    source = tmp_path / "x.json"
-    source.write_text('{"text": "tree"}\n{"text": ""}\n{"text": " \\n "}\n{"text": "house"}\n')
-    preprocess([source], corpus_tokenizer, tmp_path / "x", workers=1)
-    assert len(IndexedDataset(tmp_path / "x")) == 2
-
-
-@pytest.fixture(scope="module")
-def larger(tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Sums]:
-    """Files that take a few tenths of a second, and what is made of them."""
-    folder = tmp_path_factory.mktemp("larger")
-    inputs = [write_shard(folder / f"{number}.json.gz", 1500, seed=number) for number in range(6)]
-    preprocess(inputs, tokenizer, folder / "expected", workers=1)
-    return inputs, sums(folder / "expected")
-
-
-def _killed_at(sign: str, count: int, inputs: list[Path], tokenizer: Path, prefix: Path) -> None:
-    """In a session of its own, which ends with all its workers as soon as there are ``count`` files that match."""
-    os.setsid()
-    replace = os.replace
-
-    def look() -> None:
-        if len(list(prefix.parent.glob(f"x.parts/{sign}"))) >= count:
-            os.killpg(0, signal.SIGKILL)
-
-    def replace_and_look(source: Path, target: Path) -> None:
-        look()
-        replace(source, target)
-        look()
-
-    setattr(os, "replace", replace_and_look)  # noqa: B010
-    preprocess(inputs, tokenizer, prefix, workers=2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sign", "count"),
-    [("*.bin.*.partial", 1), ("*.json", 1), ("*.json", 2)],
-    ids=["in the first part", "after a part", "after two parts"],
-)
-def test_killed_and_run_again(
-    sign: str, count: int, larger: tuple[list[Path], Sums], tokenizer: Path, tmp_path: Path
-) -> None:
-    inputs, expected = larger
-    process = FORK.Process(target=_killed_at, args=(sign, count, inputs, tokenizer, tmp_path / "x"))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert list(tmp_path.glob(f"x.parts/{sign}"))
-    assert not manifest_path(tmp_path / "x").exists()
-    arguments = ["--input", *inputs, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x", "--workers", 2]
-    done = command("data_prep", "preprocess", *arguments)
-    assert done.returncode == 0, done.stderr
+    """A crash of the machine may leave a file of the right size and time that holds zeros."""
+    preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 1))
+    piece = sorted((tmp_path / "x.partial" / "pieces").iterdir())[2]
+    monkeypatch.setattr("data_prep.preprocessing.join_pieces.BLOCK_BYTES", 1000)
+    for place in (10, piece.stat().st_size - 3):
+        found, content = piece.stat(), bytearray(piece.read_bytes())
+        content[place] ^= 1
+        piece.write_bytes(content)
+        os.utime(piece, ns=(found.st_atime_ns, found.st_mtime_ns))
+        with pytest.raises(InputError, match=r"does not hold what was written .*run the command again"):
+            preprocess(shards, tokenizer, tmp_path / "x", workers=1)
+        assert not bin_path(tmp_path / "x").exists()
+        assert not list((tmp_path / "x.partial" / "writing").iterdir())
+        preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 1))
+    preprocess(shards, tokenizer, tmp_path / "x", workers=1)
     assert sums(tmp_path / "x") == expected
-    assert not list(tmp_path.glob("x.bin.*"))
+    assert idx_path(tmp_path / "x").exists()

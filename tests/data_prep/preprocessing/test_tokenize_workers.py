@@ -1,69 +1,85 @@
-"""Workers that make parts: what is done stays done, and a worker that is killed is told."""
+"""Workers: inputs from addresses, a worker that is killed, a command that is killed."""
 
+import json
 import os
-import resource
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from data_prep.corpus.input_files import parse_inputs
 from data_prep.preprocessing.preprocess import preprocess
-from data_prep.preprocessing.tokenize_workers import make_file
+from data_prep.preprocessing.token_piece import PieceMaker
 from stage.errors import InputError
-from tests.data_prep.shards import Sums, sums
-from tests.forked import run_forked, run_module
-from tests.support import REPOSITORY, assert_refused
+from stage.manifest import manifest_path
+from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
+from tests.stage.faulty_server import FaultyServer
+from tests.support import REPOSITORY, fresh_command
 
 
-def test_only_what_is_not_done_is_done_again(
-    shards: list[Path],
-    tokenizer: Path,
-    expected: Sums,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3])
+def test_from_addresses_as_from_disk(
+    workers: int, shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
 ) -> None:
-    broken = [*shards[:3], tmp_path / "broken.json.gz", shards[4]]
-    broken[3].write_bytes(shards[3].read_bytes()[:-30])
-    with pytest.raises(InputError, match=r"broken.json.gz: truncated or damaged gzip"):
-        preprocess(broken, tokenizer, tmp_path / "x", workers=1)
-    assert len(list((tmp_path / "x.parts").glob("*.bin"))) == 3
-    broken[3].write_bytes(shards[3].read_bytes())
-    made_again: list[int] = []
-    monkeypatch.setattr(
-        "data_prep.preprocessing.tokenize_workers.make_file",
-        lambda parts, *others: made_again.append(parts[0].number) or make_file(parts, *others),  # type: ignore[func-returns-value]
-    )
-    preprocess(broken, tokenizer, tmp_path / "x", workers=1)
-    assert made_again == [3, 4]
+    """Whatever the server does; no secret is told."""
+    faults = {3: "truncated", 4: "unavailable"}
+    with FaultyServer(shards[0].parent, fault=lambda key, number: faults.get(number)) as server:
+        base = server.url.replace("http://", "http://name:SECRET@")
+        addresses = [f"{base}/ckpt/{path.name}?sig=SECRET" for path in shards[1:]]
+        words = ["--input", shards[0], *addresses, "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
+        done = fresh_command("data_prep", "preprocess", *words, "--workers", workers, "--json")
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["documents"] == DOCUMENTS * len(shards)
     assert sums(tmp_path / "x") == expected
+    assert "SECRET" not in done.stderr + manifest_path(tmp_path / "x").read_text()
+
+
+@pytest.mark.slow
+def test_a_file_that_its_server_replaces_is_not_mixed(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
+    shard = tmp_path / "in" / "a.json.gz"
+    shard.parent.mkdir()
+    shard.write_bytes(shards[0].read_bytes())
+
+    def change(key: str, number: int) -> str | None:
+        if number == 2:  # the first request asks what there is
+            write_shard(shard, DOCUMENTS, seed=9)
+        return None
+
+    with FaultyServer(shard.parent, fault=change) as server:
+        places = parse_inputs([f"{server.url}/ckpt/a.json.gz"])
+        with pytest.raises(InputError, match=r"a.json.gz: changed since it was first asked for"):
+            preprocess(places, tokenizer, tmp_path / "x", workers=1)
+        assert [path.name for path in tmp_path.iterdir()] == ["in"]
+        preprocess(places, tokenizer, tmp_path / "x", workers=1)
+    preprocess([shard], tokenizer, tmp_path / "y", workers=1)
+    assert sums(tmp_path / "x") == sums(tmp_path / "y")
 
 
 def test_a_worker_that_is_killed(
     shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(
-        "data_prep.preprocessing.tokenize_workers.make_file", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    )
+    monkeypatch.setattr(PieceMaker, "make", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(InputError, match="a worker was killed"):
         preprocess(shards, tokenizer, tmp_path / "x", workers=2)
 
 
-def _with_few_files(arguments: list[str]) -> None:
-    limit = int(arguments.pop())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    run_module(arguments)
-
-
-@pytest.mark.parametrize(("limit", "workers", "enough"), [(60, 8, False), (112, 8, True), (56, 1, True)])
-def test_few_open_files(
-    limit: int, workers: int, enough: bool, shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
-) -> None:
-    """Refused before it begins, or it works: with two groups of workers for a file each, too."""
-    words = ["--tokenizer", tokenizer, "--output-prefix", tmp_path / "x", "--workers", workers]
-    arguments = ["data_prep", "preprocess", "--input", *shards, *words, limit]
-    done = run_forked(_with_few_files, [str(word) for word in arguments], folder=REPOSITORY, timeout=60)
-    if enough:
-        assert done.returncode == 0, done.stderr
-        assert sums(tmp_path / "x") == expected
-    else:
-        assert_refused(done, "--workers 8: takes 112 open files, but 60 are allowed here (ulimit -n)")
+@pytest.mark.slow
+def test_killed_and_run_again(tokenizer: Path, tmp_path: Path) -> None:
+    inputs = [write_shard(tmp_path / f"{number}.json.gz", 1500, seed=number) for number in range(6)]
+    preprocess(inputs, tokenizer, tmp_path / "expected", workers=1)
+    words = ["data_prep", "preprocess", "--input", *inputs, "--tokenizer", tokenizer, "--workers", 2]
+    words += ["--output-prefix", tmp_path / "x"]
+    command = [sys.executable, "-m", *map(str, words)]
+    process = subprocess.Popen(command, cwd=REPOSITORY, start_new_session=True)
+    while process.poll() is None and len(list(tmp_path.glob("x.partial/pieces/*"))) < 2:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not manifest_path(tmp_path / "x").exists()
+    assert fresh_command(*words).returncode == 0
+    assert sums(tmp_path / "x") == sums(tmp_path / "expected")
+    assert not (tmp_path / "x.partial").exists()

@@ -90,7 +90,7 @@ def test_a_blend_moves_with_its_datasets(folder: Path, tmp_path: Path) -> None:
     blend(folder)
     moved = tmp_path / "elsewhere"
     shutil.move(folder, moved)
-    assert [part.prefix for part in read_blend(moved / "x.blend.json")] == [moved / name for name in SIZES]
+    assert [part.prefix for part in read_blend(moved / "x.blend.json")] == [str(moved / name) for name in SIZES]
     done = command("data_prep", "inspect", "--data-path", moved / "x.blend.json")
     assert done.returncode == 0, done.stderr
     assert "3 datasets, 711 tokens" in done.stdout

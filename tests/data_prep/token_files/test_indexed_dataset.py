@@ -62,6 +62,10 @@ def test_tokens_too_large_for_the_dtype_are_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def header(sequences: int, document_ends: int, code: int = 8) -> bytes:
+    return b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, sequences, document_ends)
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -69,6 +73,9 @@ def test_tokens_too_large_for_the_dtype_are_refused(tmp_path: Path) -> None:
         (lambda prefix: idx_path(prefix).write_bytes(b"MMID"), "too short for an index"),
         (lambda prefix: idx_path(prefix).write_bytes(b"TNTIDX" + bytes(60)), "not an MMIDIDX version 1 index"),
         (lambda prefix: idx_path(prefix).write_bytes(idx_path(prefix).read_bytes()[:-8]), "its header announces"),
+        (lambda prefix: idx_path(prefix).write_bytes(header(1 << 60, 1)), "announces 1152921504606846976 sequences"),
+        (lambda prefix: idx_path(prefix).write_bytes(header(0, 1 << 62)), "announces 0 sequences and 4611686018427387"),
+        (lambda prefix: idx_path(prefix).write_bytes(header(0, 0, code=6)), "holds float64 values, not token ids"),
         (lambda prefix: bin_path(prefix).write_bytes(bytes(18)), "x.bin: 18 bytes, but x.idx describes 20"),
     ],
 )
@@ -98,31 +105,6 @@ def test_tokens_of_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
     assert len(dataset.tokens(1, 0, 9)) == 9
     with pytest.raises(InputError, match=r"x\.bin: became shorter while it was read"):
         dataset.tokens(1, 2000, 6000)
-
-
-def test_reads_that_fail_name_the_file_and_short_ones_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokens = write_dataset(tmp_path / "x", [4, 600])
-    dataset, real = IndexedDataset(tmp_path / "x"), os.preadv
-    monkeypatch.setattr(os, "preadv", lambda handle, data, offset: real(handle, [data[0][:7]], offset))
-    assert dataset.tokens(1, 0, 600).tolist() == tokens[4:].tolist()
-
-    def bad_disk(*_: object) -> int:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "preadv", bad_disk)
-    with pytest.raises(OSError, match=r"Input/output error: '.*x\.idx'"):
-        dataset.tokens(1, 0, 600)
-
-
-def test_an_index_that_is_cut_while_it_is_read_is_one_line(tmp_path: Path) -> None:
-    write_dataset(tmp_path / "x", [1] * 100_000)
-    dataset = IndexedDataset(tmp_path / "x")
-    os.truncate(idx_path(tmp_path / "x"), 1000)
-    assert int(dataset.sizes[200]) == 1
-    cut = pytest.raises(InputError, match=r"x\.idx: became shorter while it was read; make the dataset again")
-    for read in (dataset.require_whole, lambda: dataset.num_tokens, lambda: dataset.tokens(5, 0, 1)):
-        with cut:
-            read()
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep.tokenizing.packed_spans import pack_spans, read_spans, spans_moved, without_spans_from
+from data_prep.tokenizing.packed_spans import pack_spans, read_spans, spans_moved
 
 
 def test_the_example_of_the_docstring() -> None:
@@ -32,9 +32,6 @@ def test_no_span_is_no_id() -> None:
     assert (len(ids), len(counts)) == (0, 0)
 
 
-def test_spans_that_are_moved_or_not_seen_yet() -> None:
+def test_spans_that_are_moved() -> None:
     spans = pack_spans(np.array([0, 7, 8]), np.array([7, 1, 2]))
     assert spans_moved(spans, 100).tolist() == pack_spans(np.array([100, 107, 108]), np.array([7, 1, 2])).tolist()
-    assert without_spans_from(spans.copy(), 10).tolist() == spans.tolist()
-    assert without_spans_from(spans.copy(), 8).tolist() == [*spans[:2].tolist(), 0]
-    assert without_spans_from(spans.copy(), 0).tolist() == [0, 0, 0]

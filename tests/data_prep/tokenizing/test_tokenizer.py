@@ -49,6 +49,9 @@ def test_what_cannot_be_trained_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"text": "tree"}\n')
     with pytest.raises(InputError, match="training a tokenizer of 50 pieces failed: "):
         train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=50)
+    (tmp_path / "x.json").write_text('{"text": "tree"}\nno\n')
+    with pytest.raises(InputError, match=r"x.json:2: not a JSON object .Expecting value: line 1 column 1 .char 0..$"):
+        train_tokenizer([tmp_path / "x.json"], tmp_path / "m", vocab_size=300)
     assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
 
 
@@ -79,5 +82,5 @@ def test_a_model_that_differs_from_its_manifest(corpus: Path, tmp_path: Path) ->
     content = bytearray((tmp_path / "m").read_bytes())
     content[content.index(b"the")] ^= 1
     (tmp_path / "m").write_bytes(content)
-    with pytest.raises(InputError, match=r"its MD5 is not that in m.manifest.json"):
+    with pytest.raises(InputError, match=r"m: its MD5 is another, m.manifest.json says otherwise"):
         Tokenizer(tmp_path / "m")

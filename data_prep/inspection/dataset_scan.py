@@ -1,0 +1,212 @@
+"""A dataset from end to end in a few tens of megabytes: checks of every pointer and length, counts, comparison."""
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
+from stage.errors import CheckFailed
+from stage.progress import Advance
+
+Int64 = npt.NDArray[np.int64]
+
+COUNTED_DIRECTLY = 1 << 20
+"""Values below are counted in one array. No vocabulary is that large, and few documents are that long."""
+
+
+def check_index(data: IndexedDataset) -> int:
+    """Check every length, pointer and document end, and the size of ``.bin``; returns the number of tokens.
+
+    Raises CheckFailed naming the file and the first document that is wrong.
+    """
+    path, documents = idx_path(data.prefix), len(data)
+    if not documents:
+        raise CheckFailed(f"{path}: holds no document")
+    if problem := data.misplaced_document(least_tokens=1):
+        raise CheckFailed(f"{path}: {problem}")
+    # One sequence per document (docs/facts/reference.md a.4): the ends are 0, 1, ... up to the number of documents.
+    if len(data.document_ends) != documents + 1:
+        raise CheckFailed(
+            f"{path}: {len(data.document_ends) - 1} documents in {documents} sequences; "
+            "the benchmark's files have one sequence per document"
+        )
+    first = 0
+    for ends in data.document_ends.blocks():
+        bad = np.flatnonzero(ends != np.arange(first, first + len(ends)))
+        if len(bad):
+            number = first + int(bad[0])
+            raise CheckFailed(
+                f"{path}: document {max(0, number - 1)} ends after {ends[bad[0]]} sequences, not {number}"
+            )
+        first += len(ends)
+    _check_bin_size(data)
+    return data.described_bytes // data.dtype.itemsize
+
+
+def _check_bin_size(data: IndexedDataset) -> None:
+    found, expected = data.bin_bytes, data.described_bytes
+    if found == expected:
+        return
+    if found > expected:
+        detail = f"{found - expected} bytes follow the last document, number {len(data) - 1}"
+    else:
+        detail = f"document {place_of(data, found // data.dtype.itemsize)[0]} is the first that is not whole"
+    raise CheckFailed(f"{bin_path(data.prefix)}: {found} bytes, but its index describes {expected}; {detail}")
+
+
+def place_of(data: IndexedDataset, token: int) -> tuple[int, int]:
+    """Return the document that holds token number ``token`` of the file, and the token's number in it; the pointers
+    have been checked."""
+    document = max(0, bisect.bisect_right(data.pointers, token * data.dtype.itemsize) - 1)
+    return document, token - int(data.pointers[document]) // data.dtype.itemsize
+
+
+def document_ids(data: IndexedDataset, number: int) -> npt.NDArray[Any]:
+    """Return the token ids of one document; none if there is no such document."""
+    if number >= len(data):
+        return np.empty(0, data.dtype)
+    return data.tokens(number, 0, int(data.sizes[number]))
+
+
+@dataclass(frozen=True)
+class Counts:
+    """A table of values, and how often each occurs."""
+
+    values: Int64
+    """Ascending."""
+    counts: Int64
+    """At least 1 each."""
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def mean(self) -> float:
+        return float(self.values @ self.counts / self.total)
+
+    def percentile(self, percent: float) -> int:
+        """Return the smallest value that at least ``percent`` of 100 do not exceed."""
+        reached = np.searchsorted(np.cumsum(self.counts), self.total * percent / 100)
+        return int(self.values[min(int(reached), len(self.values) - 1)])
+
+
+def count_lengths(data: IndexedDataset) -> Counts:
+    """Count the documents of each length in tokens."""
+    counts = np.zeros(COUNTED_DIRECTLY, np.int64)
+    longer: list[npt.NDArray[Any]] = []
+    for sizes in data.sizes.blocks():
+        _add_counts(counts, sizes[sizes < COUNTED_DIRECTLY])
+        longer.append(sizes[sizes >= COUNTED_DIRECTLY])
+    values = np.flatnonzero(counts)
+    long_values, long_counts = np.unique(np.concatenate(longer), return_counts=True)
+    return Counts(np.concatenate([values, long_values.astype(np.int64)]), np.concatenate([counts[values], long_counts]))
+
+
+def count_tokens(data: IndexedDataset, advance: Advance) -> Counts:
+    """Count the tokens of each id; ``advance`` is told the bytes read.
+
+    Raises CheckFailed for a value that is no vocabulary's id, naming its document.
+    """
+    counts = np.zeros(COUNTED_DIRECTLY, np.int64)
+    first = 0
+    for tokens in data.ids.blocks():
+        if int(tokens.min()) < 0 or int(tokens.max()) >= COUNTED_DIRECTLY:
+            place = int(np.flatnonzero((tokens < 0) | (tokens >= COUNTED_DIRECTLY))[0])
+            document, token = place_of(data, first + place)
+            raise CheckFailed(
+                f"{bin_path(data.prefix)}: document {document}, token {token}: {tokens[place]} is not a token id"
+            )
+        _add_counts(counts, tokens)
+        first += len(tokens)
+        advance(tokens.nbytes)
+    values = np.flatnonzero(counts)
+    return Counts(values, counts[values])
+
+
+def _add_counts(counts: Int64, values: npt.NDArray[Any]) -> None:
+    found = np.bincount(values)
+    counts[: len(found)] += found
+
+
+def first_at_least(data: IndexedDataset, limit: int) -> tuple[int, int] | None:
+    """Find the first id that is not below ``limit``: its document, and its number there; None where there is none."""
+    first = 0
+    for tokens in data.ids.blocks():
+        found = np.flatnonzero(tokens >= limit)
+        if len(found):
+            return place_of(data, first + int(found[0]))
+        first += len(tokens)
+    return None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The place where two datasets first differ."""
+
+    document: int
+    token: int
+    """In that document."""
+    here: int | None
+    """Id at that place in the first dataset; None where the document has ended or there is no such document."""
+    there: int | None
+    """Id at that place in the second dataset, or None likewise."""
+
+
+def first_difference(one: IndexedDataset, other: IndexedDataset) -> Difference | None:
+    """Find the first document, and the first token in it, that two datasets do not share; None if they are the same."""
+    token = _first_unequal(one.ids.blocks(), other.ids.blocks())
+    document = _first_unequal(one.sizes.blocks(), other.sizes.blocks())
+    if token is not None:
+        # Up to there the ids are the same: where the lengths are as well, the place is the same in both.
+        longer = max((one, other), key=lambda data: len(data.ids))
+        in_document = place_of(longer, token)[0]
+        document = in_document if document is None else min(document, in_document)
+    if document is None:
+        return None
+    here, there = document_ids(one, document), document_ids(other, document)
+    common = min(len(here), len(there))
+    unequal = np.flatnonzero(here[:common] != there[:common])
+    place = int(unequal[0]) if len(unequal) else common
+    return Difference(document, place, *(int(ids[place]) if place < len(ids) else None for ids in (here, there)))
+
+
+def _first_unequal(one: Iterator[npt.NDArray[Any]], other: Iterator[npt.NDArray[Any]]) -> int | None:
+    """Return the number of the first item that is not the same in both; an end of one before the other counts as
+    well."""
+    first = 0
+    while True:
+        here, there = (next(blocks, np.empty(0, np.int8)) for blocks in (one, other))
+        common = min(len(here), len(there))
+        unequal = np.flatnonzero(here[:common] != there[:common])
+        if len(unequal):
+            return first + int(unequal[0])
+        if len(here) != len(there):
+            return first + common
+        if not common:
+            return None
+        first += common
+
+
+def total_variation(one: Counts, other: Counts) -> float:
+    """Return the share of the whole that is distributed otherwise: half the sum of |p - q|, 0 (same) to 1 (nothing
+    in common)."""
+    return float(np.abs(_shares(one, other)).sum() / 2)
+
+
+def largest_gap(one: Counts, other: Counts) -> float:
+    """Return Kolmogorov and Smirnov's distance: the largest difference of the shares up to a value, 0 to 1."""
+    return float(np.abs(np.cumsum(_shares(one, other))).max())
+
+
+def _shares(one: Counts, other: Counts) -> npt.NDArray[np.float64]:
+    """Return the share of each value in the one less that in the other, over all values of both, ascending."""
+    values = np.union1d(one.values, other.values)
+    differences = np.zeros(len(values))
+    for sign, counts in ((1, one), (-1, other)):
+        differences[np.searchsorted(values, counts.values)] += sign * counts.counts / counts.total
+    return differences

@@ -1,0 +1,81 @@
+"""All pieces one after the other, checked while they are read, as one dataset."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.preprocessing.token_piece import facts_of
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path
+from stage.errors import InputError
+from stage.progress import Meter, progress
+from stage.resumable_output import Piece, ResumableOutput
+
+BLOCK_BYTES = 1 << 22
+LENGTH = np.dtype("<i4")
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A dataset that is written and not published yet."""
+
+    prefix: Path
+    bin_md5: str
+    idx_md5: str
+    documents: int
+    tokens: int
+
+
+def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> Joined:
+    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``.
+
+    Raises InputError for a piece that does not hold what was written (after a crash of the machine); such a piece is
+    removed, so that the same command makes it again.
+    """
+    pieces = [job.done[name] for name in names]
+    prefix = job.new_path()
+    try:
+        with (
+            progress("join", sum(piece.bytes for piece in pieces), "bytes", files=len(pieces)) as meter,
+            ThreadPoolExecutor(1) as hashing,
+            IndexedDatasetWriter(prefix, dtype) as writer,
+        ):
+            for piece in pieces:
+                _append(writer, job.path(piece.name), piece, hashing, meter)
+                meter(0, files=1)
+        return Joined(prefix, writer.bin_md5.hexdigest(), writer.idx_md5, writer.num_documents, writer.num_tokens)
+    except BaseException:
+        for path in (bin_path(prefix), idx_path(prefix)):
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _append(writer: IndexedDatasetWriter, path: Path, piece: Piece, hashing: ThreadPoolExecutor, meter: Meter) -> None:
+    """Copy one piece. A thread makes its MD5, beside that of the dataset."""
+    facts, digest = facts_of(piece), hashlib.md5(usedforsecurity=False)
+    waiting: list[Future[None]] = []
+
+    def blocks(dtype: np.dtype[Any], count: int) -> Iterator[np.ndarray[Any, Any]]:
+        while len(found := np.fromfile(file, dtype, min(count, BLOCK_BYTES // dtype.itemsize))):
+            if waiting:
+                waiting.pop().result()  # so that no more than two blocks are in memory
+            waiting.append(hashing.submit(digest.update, found.data))
+            yield found
+            count -= len(found)
+            meter(found.nbytes)
+
+    with path.open("rb", buffering=0) as file:
+        for ids in blocks(writer.dtype, facts.tokens):
+            writer.append(ids, np.empty(0, LENGTH))
+        for lengths in blocks(LENGTH, facts.documents):
+            writer.append(np.empty(0, writer.dtype), lengths)
+        hashing.submit(digest.update, file.read(1)).result()  # nothing, unless the piece is longer than it was
+    if digest.hexdigest() != piece.md5:
+        path.unlink()
+        raise InputError(
+            f"{path}: does not hold what was written (did the machine crash?); it was removed, run the command again"
+        )

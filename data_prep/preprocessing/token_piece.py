@@ -1,0 +1,138 @@
+"""The piece of a dataset that one input file gives: the ids of all its tokens, then the lengths of its documents.
+
+Ids have the dataset's dtype and lengths are int32, both little-endian, as in ``.bin`` and ``.idx``; so a dataset is its
+pieces' ids one after the other, and an index of their lengths.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO, Literal, Protocol
+
+import msgspec
+import numpy as np
+
+from data_prep.corpus.c4 import TEXT_KEY, BadLine, LineBlock, line_blocks, texts_of
+from data_prep.corpus.decompress import decompressed
+from data_prep.corpus.input_files import HashedFile, InputFile
+from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from stage.resumable_output import NewPiece, Piece, ResumableOutput
+
+OnBadLine = Literal["stop", "skip"]
+READING, TOKENISING = "reading and decompressing", "tokenising"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How documents are taken from the files. The defaults are the benchmark's."""
+
+    on_bad_line: OnBadLine = "stop"
+    text_key: str = TEXT_KEY
+    append_eod: bool = False
+    """Put the tokenizer's end-of-sequence token behind each document."""
+
+
+@dataclass(frozen=True)
+class PieceFacts:
+    """What the journal keeps of a piece."""
+
+    source_md5: str
+    """MD5 of the input file, as its bytes were read."""
+    documents: int
+    tokens: int
+    skipped: Sequence[tuple[int, str]] = ()
+    """Number of each line that was left out, and why."""
+
+
+class Tell(Protocol):
+    """Whoever is told of the work: how many bytes are done, and how long what took."""
+
+    def __call__(self, amount: float) -> None: ...
+
+    def spent(self, doing: str, seconds: float) -> None: ...
+
+
+def facts_of(piece: Piece) -> PieceFacts:
+    """Read a piece's facts from its line in the journal."""
+    return msgspec.convert(piece.facts, PieceFacts)
+
+
+class PieceMaker:
+    """Tokenises input files into pieces of ``job``."""
+
+    def __init__(self, job: ResumableOutput, encoder: FastTokenizer, reading: Reading) -> None:
+        self._job, self._encoder, self._reading = job, encoder, reading
+        self._end = encoder.plain.end_of_document() if reading.append_eod else None
+
+    def make(self, name: str, file: InputFile, tell: Tell) -> PieceFacts:
+        """Make the piece ``name`` of one file, and note it in the journal.
+
+        Raises InputError, and leaves nothing, where the file is damaged or changes while it is read, and BadLine for a
+        line that is no document, unless such lines are skipped.
+        """
+        path = self._job.new_path()
+        try:
+            with path.open("wb") as piece, file.open() as source:
+                facts, md5 = self._write(piece, file, source, tell)
+            file.require_unchanged()
+            self._job.add([NewPiece(name, path, md5, asdict(facts))])
+        finally:
+            path.unlink(missing_ok=True)
+        return facts
+
+    def _write(self, piece: BinaryIO, file: InputFile, source: HashedFile, tell: Tell) -> tuple[PieceFacts, str]:
+        """Write the piece; return its facts and its MD5."""
+        digest = hashlib.md5(usedforsecurity=False)
+        skipped: list[tuple[int, str]] = []
+        lengths: list[np.ndarray[Any, Any]] = []
+        tokens = told = 0
+
+        def write(array: np.ndarray[Any, Any]) -> None:
+            try:
+                piece.write(array.data)
+            except OSError as error:  # a full disk; the error itself does not name the file
+                raise OSError(error.errno, error.strerror, piece.name) from error
+            digest.update(array.data)
+
+        with decompressed(str(file), source) as text:
+            for block in _timed(line_blocks(text), tell):
+                started = time.perf_counter()
+                ids, sizes = self._encoder.encode_documents(self._documents(block, file, skipped))
+                # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
+                sizes = sizes[sizes > 0].astype("<i4")
+                if self._end is not None:
+                    ids = np.insert(ids, np.cumsum(sizes), self._end)
+                    sizes += 1
+                write(ids)
+                lengths.append(sizes)
+                tokens += len(ids)
+                tell.spent(TOKENISING, time.perf_counter() - started)
+                tell(source.position - told)
+                told = source.position
+        for sizes in lengths:
+            write(sizes)
+        return PieceFacts(source.md5.hexdigest(), sum(map(len, lengths)), tokens, skipped), digest.hexdigest()
+
+    def _documents(self, block: LineBlock, file: InputFile, skipped: list[tuple[int, str]]) -> list[bytes]:
+        """Return the documents of a block, and add the lines that hold none to ``skipped``."""
+        documents = []
+        for number, text in texts_of(block, self._reading.text_key):
+            if isinstance(text, bytes):
+                documents.append(text)
+            elif self._reading.on_bad_line == "stop":
+                raise BadLine(f"{file}:{number}: {text}")
+            else:
+                skipped.append((number, text))
+        return documents
+
+
+def _timed(blocks: Iterator[LineBlock], tell: Tell) -> Iterator[LineBlock]:
+    """Yield the blocks, and tell how long each took to come."""
+    while True:
+        started = time.perf_counter()
+        block = next(blocks, None)
+        if block is None:
+            return
+        tell.spent(READING, time.perf_counter() - started)
+        yield block

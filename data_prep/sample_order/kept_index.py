@@ -1,0 +1,147 @@
+"""Index arrays kept beside their dataset, in ``PREFIX.index/``, from where every process reads what it asks for.
+
+Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made as every long output
+is made (``stage.resumable_output``). A process that finds another one making them waits for it, 20 seconds at most,
+and then makes them as well; where they cannot be kept, each process builds its own in memory.
+"""
+
+import hashlib
+import io
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from data_prep.token_files.file_array import FileArray
+from stage.digest import md5_text
+from stage.errors import InputError
+from stage.manifest import Recipe, read_manifest
+from stage.publish import beside
+from stage.resumable_output import NewPiece, resumable_output
+
+Array = npt.NDArray[Any]
+IndexArray = Array | FileArray
+"""An array in memory, or in the file where it is kept."""
+
+STAGE = "index"
+
+
+@dataclass(frozen=True)
+class NewArray:
+    """An array of an index, and how it is built."""
+
+    dtype: npt.DTypeLike
+    shape: tuple[int, ...]
+    build: Callable[[], Array]
+
+    def header(self) -> bytes:
+        """Return the first bytes of the ``.npy`` file; a file that begins otherwise is not this array."""
+        header = io.BytesIO()
+        fields = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(header, fields)
+        return header.getvalue()
+
+    def write(self, path: Path) -> str:
+        """Build the array and write it to ``path``; returns the MD5 of the file."""
+        array = self.build()
+        assert (array.dtype, array.shape) == (np.dtype(self.dtype), self.shape), f"{path}: {array.dtype} {array.shape}"
+        digest = hashlib.md5(usedforsecurity=False)
+        with path.open("xb", buffering=0) as file:
+            for data in (memoryview(self.header()), array.reshape(-1).view(np.uint8).data):
+                digest.update(data)
+                while data:
+                    data = data[file.write(data) :]
+        return digest.hexdigest()
+
+    def opened(self, path: Path, mend: str) -> FileArray:
+        """Open the file at ``path``. Raises OSError where it is missing, InputError where it is something else."""
+        header, file = self.header(), io.FileIO(path)
+        size = len(header) + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(header), 0) != header:
+            raise InputError(f"{path}: not as it was written; {mend}")
+        return FileArray(file, self.dtype, len(header), self.shape, mend=mend)
+
+
+class Keep(Protocol):
+    def __call__(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
+        """Return ``arrays``, which depend on ``recipe`` alone, perhaps from where they were kept as ``name`` before."""
+        ...
+
+
+def in_memory(name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
+    """Keep nothing: build the arrays."""
+    return {key: array.build() for key, array in arrays.items()}
+
+
+def index_folder(prefix: Path) -> Path:
+    return beside(prefix, ".index")
+
+
+class KeptIndex:
+    """The arrays in ``folder``. ``problem``: why they cannot be kept there, in one line, once that has turned out."""
+
+    def __init__(self, folder: Path, before_building: Callable[[], None] = lambda: None) -> None:
+        """``before_building`` is called before arrays are built that are not kept; it may raise."""
+        self.folder = folder
+        self.problem: str | None = None
+        self._before_building = before_building
+
+    def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
+        """Return the arrays in the folder ``name``, which are built and written first where they are missing."""
+        output, found = self.folder / name, None
+        try:
+            found = _opened(output, recipe, arrays)
+        except (OSError, InputError) as error:
+            self._note(error)
+        if found is None:
+            self._before_building()
+            found = self._made(output, recipe, arrays)
+        return found or in_memory(name, recipe, arrays)
+
+    def _made(self, output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> dict[str, FileArray] | None:
+        """Build and write the arrays, unless another process is faster, and open them; None where that fails."""
+        if self.problem is not None:
+            return None
+        try:
+            try:
+                _write(output, recipe, arrays)
+            except InputError:
+                if not output.is_dir():  # else another process has published, and taken the ground from under this one
+                    raise
+            return _opened(output, recipe, arrays)
+        except (OSError, InputError) as error:
+            self._note(error)
+            return None
+
+    def _note(self, error: Exception) -> None:
+        reason = f"{self.folder}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+        self.problem = f"{reason}; until then the index is built in memory, by each process for itself"
+
+
+def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> dict[str, FileArray] | None:
+    """Open the arrays that are kept in ``output``; None where nothing is. Raises InputError where they are something
+    else, OSError where a file is missing."""
+    manifest, mend = read_manifest(output), f"remove {output.parent}, which is made again"
+    if manifest is None:
+        return None
+    if differences := recipe.differences(manifest.recipe):
+        raise InputError(f"{output}: {differences[0]}; {mend}")
+    return {key: array.opened(output / f"{key}.npy", mend) for key, array in arrays.items()}
+
+
+def _write(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> None:
+    """Make the folder ``output`` of the arrays' files. Raises OSError and InputError where it cannot be made."""
+    with resumable_output(output, recipe, alone=False) as job:
+        if job is None:
+            return
+        for key, array in arrays.items():
+            if job.missing([f"{key}.npy"]):
+                path = job.new_path()
+                job.add([NewPiece(f"{key}.npy", path, array.write(path))])
+        sums = md5_text("".join(f"{job.done[f'{key}.npy'].md5}  {key}.npy\n" for key in sorted(arrays)))
+        job.publish({output: (job.folder / "pieces", sums)}, recipe.inputs, {})

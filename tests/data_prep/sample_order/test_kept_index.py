@@ -1,0 +1,189 @@
+"""Index arrays kept on disk: the same as built in memory, whoever opens them, in whatever state the folder is."""
+
+import errno
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep.sample_order import blend, kept_index
+from data_prep.sample_order.kept_index import KeptIndex, index_folder
+from data_prep.sample_order.sample_index import build_sample_index
+from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
+from data_prep.token_files.file_array import FileArray
+from stage import lock
+from stage.errors import InputError
+from tests.support import write_dataset
+
+FORK = multiprocessing.get_context("fork")
+SIZES = [7, 30, 1, 12, 5]
+ARRAYS = ("sample_idx", "shuffle_idx")
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    write_dataset(tmp_path / "x", SIZES)
+    return tmp_path / "x"
+
+
+def _open(prefix: Path, seed: int = 3) -> SingleDataset:
+    windows = open_token_windows([str(prefix)], sequence_length=4, num_samples=40, seed=seed)
+    assert isinstance(windows, SingleDataset)
+    return windows
+
+
+def _assert_right(windows: SingleDataset) -> None:
+    expected = build_sample_index(np.array(SIZES, np.int32), sequence_length=4, num_samples=40, seed=3)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
+    assert (windows.index.num_epochs, windows.index.separate_last_epoch) == (3, expected.separate_last_epoch)
+
+
+def _kept(prefix: Path) -> list[Path]:
+    return sorted(index_folder(prefix).glob("*/*.npy"))
+
+
+def test_arrays_are_plain_npy_files_that_are_read_where_they_lie(prefix: Path) -> None:
+    _assert_right(_open(prefix))
+    before = {path: path.stat().st_mtime_ns for path in _kept(prefix)}
+    windows = _open(prefix)
+    for name in ARRAYS:
+        array = getattr(windows.index, name)
+        assert isinstance(array, FileArray)
+        (path,) = (path for path in before if path.stem == name)
+        np.testing.assert_array_equal(np.load(path, mmap_mode="r", allow_pickle=False), array, strict=True)
+    _open(prefix, seed=4)
+    new = set(_kept(prefix)) - before.keys()
+    assert [path.stem for path in new] == ["shuffle_idx"]  # another seed costs another shuffle only
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert not list(index_folder(prefix).glob("*.partial"))
+
+
+def test_no_option_and_no_other_dataset_is_mistaken_for_another(prefix: Path) -> None:
+    usual: dict[str, Any] = {"sequence_length": 4, "num_samples": 40, "seed": 3, "plus_one": False}
+    changes: list[dict[str, Any]] = [
+        {}, {"sequence_length": 5}, {"num_samples": 41}, {"num_samples": -1}, {"seed": 4}, {"plus_one": True},
+    ]  # fmt: skip
+    for sizes in (SIZES, SIZES[::-1], [30, 25]):
+        write_dataset(prefix, sizes)
+        for change in changes * 2:
+            windows = open_token_windows([str(prefix)], **(usual | change))
+            expected = build_sample_index(np.array(sizes, np.int32), **(usual | change))
+            assert isinstance(windows, SingleDataset)
+            for name in ARRAYS:
+                np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
+    assert len(_kept(prefix)) == 3 * (5 + 6)  # another seed costs another shuffle only
+
+
+def test_blends_are_kept_by_weight_and_size(tmp_path: Path) -> None:
+    kept = KeptIndex(tmp_path)
+    cases = [([0.3, 0.7], 50), ([0.3, 0.7], 51), ([0.3 + 1e-15, 0.7 - 1e-15], 50), ([0.3, 0.3, 0.4], 50)]
+    for weights, size in cases * 2:
+        found, expected = blend.blend_index(weights, size, keep=kept.arrays), blend.blend_index(weights, size)
+        for one, array in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, array, strict=True)
+    assert len(list(tmp_path.glob("*/*.npy"))) == 2 * len(cases)
+    blend.blend_index([1 / 255] * 255, 10, keep=kept.arrays)  # a name that fits a file system
+    assert kept.problem is None
+
+
+def _open_and_tell(data_path: list[str], start: Any, results: Any) -> None:
+    start.wait()
+    windows = open_token_windows(data_path, sequence_length=4, num_samples=3000, seed=3)
+    assert isinstance(windows, BlendedDataset)
+    arrays = [getattr(dataset.index, name) for dataset in windows.parts for name in ARRAYS]
+    results.put([array[:].tobytes() for array in (*arrays, windows.dataset_index, windows.dataset_sample_index)])
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_many_processes_at_once_leave_one_set_of_files(
+    locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    if not locks:
+        monkeypatch.setattr("fcntl.flock", no_locks)
+    for name in ("x", "y"):
+        write_dataset(tmp_path / name, SIZES, seed=ord(name))
+    data_path = ["0.5", str(tmp_path / "x"), "0.5", str(tmp_path / "y")]
+    start, results = FORK.Barrier(6), FORK.Queue()
+    processes = [FORK.Process(target=_open_and_tell, args=(data_path, start, results)) for _ in range(6)]
+    for process in processes:
+        process.start()
+    told = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert all(other == told[0] for other in told)
+    assert (len(_kept(tmp_path / "x")), len(_kept(tmp_path / "y"))) == (4, 2)
+
+
+def test_nobody_waits_for_ever_for_anothers_index(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process holds its lock, and makes nothing."""
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
+    real, building, waited = kept_index.NewArray.write, threading.Event(), threading.Event()
+
+    def stuck(self: kept_index.NewArray, path: Path) -> str:
+        if threading.current_thread() is not threading.main_thread():
+            building.set()
+            waited.wait(30)
+        return real(self, path)
+
+    monkeypatch.setattr(kept_index.NewArray, "write", stuck)
+    found: list[SingleDataset] = []
+    other = threading.Thread(target=lambda: found.append(_open(prefix)))
+    other.start()
+    assert building.wait(30)
+    _assert_right(_open(prefix))
+    waited.set()
+    other.join()
+    _assert_right(found[0])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: np.save(path, np.load(path).reshape(1, -1)),
+        lambda path: path.unlink(),
+    ],
+    ids=["truncated", "shape", "missing"],
+)
+def test_damaged_files_are_told_and_not_used(
+    damage: Callable[[Path], None], prefix: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _open(prefix)
+    damage(_kept(prefix)[1])
+    _assert_right(_open(prefix))
+    (told,) = capsys.readouterr().err.splitlines()
+    assert str(index_folder(prefix)) in told
+    assert told.endswith("until then the index is built in memory, by each process for itself")
+
+
+def test_a_kept_file_that_is_cut_while_it_is_read_is_one_line(prefix: Path) -> None:
+    windows = _open(prefix)
+    (path,) = index_folder(prefix).glob("*/shuffle_idx.npy")
+    os.truncate(path, 200)
+    with pytest.raises(InputError, match=r"shuffle_idx.npy: became shorter while it was read; remove .*x.index, which"):
+        [windows.window(sample) for sample in range(len(windows))]
+
+
+def test_without_a_place_to_keep_it_the_index_is_built_in_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("x", "y"):
+        write_dataset(tmp_path / name, SIZES)
+        index_folder(tmp_path / name).touch()  # a file in its place; permissions would not stop root
+    _assert_right(_open(tmp_path / "x"))
+    (complaint,) = capsys.readouterr().err.splitlines()
+    assert complaint.startswith(f"{tmp_path}/x.index: ")
+    data_path = ["0.5", str(tmp_path / "x"), "0.5", str(tmp_path / "y")]
+    assert len(open_token_windows(data_path, sequence_length=4, num_samples=40, seed=3)) >= 40
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".bin"] * 2 + [".idx"] * 2 + [".index"] * 2
