@@ -65,6 +65,8 @@ class Piece:
     """Time of modification; a piece that has another one is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the job wants to remember of it; JSON values."""
+    ctime_ns: int = 0
+    """Time of change, which nobody can set back; a piece that has another one is read again likewise."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,11 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                found = piece.path.stat()
                 self._move(piece)
-                one = Piece(piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts)
+                found = self.path(piece.name).stat()
+                one = Piece(
+                    piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts, ctime_ns=found.st_ctime_ns
+                )
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
@@ -412,7 +416,7 @@ def _still_there(folder: Path, journalled: Mapping[str, Sequence[Piece]]) -> dic
             state = states[name]
             for piece in pieces if state is not None else ():
                 if state is not None and piece.bytes == state.st_size:
-                    if piece.mtime_ns == state.st_mtime_ns:
+                    if (piece.mtime_ns, piece.ctime_ns) == (state.st_mtime_ns, state.st_ctime_ns):
                         found[name] = piece
                     else:
                         doubtful.append(piece)
