@@ -24,7 +24,7 @@ from checkpoint_convert.conversion.source_files import SourceFiles
 from checksums.md5_list import format_list
 from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, Source, versions_of
+from stage.manifest import Recipe, Source, files_below, versions_of
 from stage.publish import beside
 from stage.resumable_output import ResumableOutput, resumable_output
 from stage.shards import Shard
@@ -128,15 +128,20 @@ def _convert_all(conversion: Conversion, tasks: Sequence[BlockTask], work: Resum
 def _publish(
     conversion: Conversion, output: Path, names: Sequence[str], facts: Mapping[str, Any], work: ResumableOutput
 ) -> None:
+    made = set(names)
     work.reload()
     if lost := work.missing(names):
         raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
+    place = work.path(FILES)
+    for name, _ in files_below(place):
+        if f"{FILES}/{name}" not in made:
+            raise InputError(f"{place / name}: no file of this conversion; move it away and run the command again")
     digests = {name.removeprefix(f"{FILES}/"): work.done[name].md5 for name in sorted(names, key=os.fsencode)}
     sums = work.new_path()
     sums.write_text(format_list(digests))
     md5 = md5_text(format_list(digests))
     inputs_now = [conversion.source.source_now(), *conversion.more_sources]
-    work.publish({output: (work.path(FILES), md5), sums_path(output): (sums, md5)}, inputs_now, facts)
+    work.publish({output: (place, md5), sums_path(output): (sums, md5)}, inputs_now, facts)
 
 
 def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:

@@ -17,7 +17,7 @@ from stage.errors import InputError
 from stage.manifest import read_manifest
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml
-from tests.support import GOLDEN, SHARED_GOLDEN, golden
+from tests.support import GOLDEN, SHARED_GOLDEN, golden, needs_shared
 
 CASES = golden("convert.json")
 
@@ -182,5 +182,6 @@ def test_bad_usage_is_refused(make_once: MakePaxml, tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+@needs_shared
 def test_kept_generator_is_the_shared_one() -> None:
     assert (GOLDEN / "gen_paxml.py").read_bytes() == (SHARED_GOLDEN / "convert" / "gen_paxml.py").read_bytes()
