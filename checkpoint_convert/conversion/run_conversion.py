@@ -24,7 +24,7 @@ from checkpoint_convert.conversion.source_files import SourceFiles
 from checksums.md5_list import format_list
 from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, Source, files_below, versions_of
+from stage.manifest import Recipe, files_below, versions_of
 from stage.publish import beside
 from stage.resumable_output import ResumableOutput, resumable_output
 from stage.shards import Shard
@@ -39,8 +39,6 @@ class Conversion:
     options: Mapping[str, Any]
     """Every option that changes a byte."""
     source: SourceFiles
-    more_sources: Sequence[Source]
-    """Inputs besides it."""
     packages: Sequence[str]
     """Packages that write bytes of the output."""
     jobs: Sequence[Job]
@@ -84,7 +82,7 @@ def run_conversion(
     recipe = Recipe(
         conversion.stage,
         conversion.options,
-        [conversion.source.source(), *conversion.more_sources],
+        [conversion.source.source()],
         versions_of(*conversion.packages),
     )
     facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
@@ -140,8 +138,7 @@ def _publish(
     sums = work.new_path()
     sums.write_text(format_list(digests))
     md5 = md5_text(format_list(digests))
-    inputs_now = [conversion.source.source_now(), *conversion.more_sources]
-    work.publish({output: (place, md5), sums_path(output): (sums, md5)}, inputs_now, facts)
+    work.publish({output: (place, md5), sums_path(output): (sums, md5)}, [conversion.source.source_now()], facts)
 
 
 def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:

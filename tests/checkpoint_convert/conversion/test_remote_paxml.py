@@ -120,7 +120,7 @@ def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, mad
         convert(server, tmp_path / "out", md5_list=other)
     shutil.rmtree(tmp_path / "out.partial")
     convert(server, tmp_path / "out", "0/2")
-    with pytest.raises(InputError, match="there are 2 inputs, not 1"):  # the shard has not compared what it read
+    with pytest.raises(InputError, match=r"md5_list is \w{32}, not None"):  # the shard has not compared what it read
         convert(server, tmp_path / "out", md5_list=good)
     convert(server, tmp_path / "out", md5_list=good, force=True)
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")

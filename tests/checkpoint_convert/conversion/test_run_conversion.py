@@ -247,6 +247,13 @@ def test_an_output_that_holds_the_source_is_refused(paxml: Path, tmp_path: Path)
                 convert(paxml, output, force=force)
 
 
+def test_relative_paths(paxml: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    convert(Path("../paxml"), Path("../out"))
+    assert published(tmp_path / "out") == expected
+
+
 def test_an_empty_folder_is_filled(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     convert(paxml, tmp_path / "out")
