@@ -125,6 +125,7 @@ def progress(title: str, total: float, unit: str, *, files: int | None = None) -
         bar = bars.add_task(title, total=total, line="")
         meter.show_by(_every(SECONDS_BETWEEN_CHANGES, lambda at: bars.update(bar, completed=at.done, line=at.line())))
         yield meter
+        bars.update(bar, completed=meter.done, line=meter.line())
 
 
 def _every(seconds: float, show: Callable[[Meter], None]) -> Callable[[Meter], None]:

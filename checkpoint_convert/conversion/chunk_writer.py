@@ -1,7 +1,7 @@
 """Memory that blocks are converted in, and writing output chunks out of it as pieces of the output.
 
-Chunks are written past the page cache, which takes a tenth less time of the processors (docs/notes/conversion_speed.md)
-and leaves the cache to others. The memory begins at a page for that, and is kept from one block to the next.
+Chunks are written past the page cache, which takes a tenth less of the processors' time
+(docs/notes/conversion_speed.md). The memory begins at a page for that, and is kept from one block to the next.
 """
 
 import ctypes
@@ -27,7 +27,11 @@ NO_DIRECT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """Errors by which file systems refuse to write past the page cache."""
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 WAITING = 64
-"""Chunks that are written and not yet on the disk."""
+"""Chunks that are written and not yet noted."""
+NOTED_AT_ONCE = 32
+"""A file system brings many files to the disk in little more time than one."""
+LONGEST_PAUSE_S = 0.5
+"""Chunks are noted without waiting for more when none has come for so long."""
 
 
 class Workspace:
@@ -100,8 +104,8 @@ class ChunkWriter:
         while True:
             batch = [self._written.get()]
             with suppress(Empty):
-                while batch[-1] is not None:
-                    batch.append(self._written.get_nowait())
+                while batch[-1] is not None and len(batch) < NOTED_AT_ONCE:
+                    batch.append(self._written.get(timeout=LONGEST_PAUSE_S))
             pieces = [piece for piece in batch if piece is not None]
             if self._failed is None and pieces:
                 try:

@@ -74,7 +74,6 @@ def megatron_to_paxml(
         stage="megatron-to-paxml",
         options={"heads": sizes["N"]},
         source=files,
-        more_sources=(),
         packages=("tensorstore",),
         jobs=[job(group, array) for group, array in arrays],
         small_files=lambda: _small_files(sizes, step),

@@ -3,7 +3,6 @@
 Both layouts: docs/facts/reference.md f.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ from checkpoint_convert.formats.paxml_counters import counters_in, paxml_adam_st
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
-from stage.manifest import Source, require_intact
+from stage.manifest import require_intact
 from stage.shards import Shard
 from stage.sizes import require_workers
 
@@ -125,19 +124,15 @@ def convert_paxml(
     options: ConversionOptions,
     *,
     inputs: Sequence[Path] = (),
-    more_sources: Sequence[Source] = (),
+    md5_list: str | None = None,
     shard: Shard | None = None,
     force: bool = False,
 ) -> Converted | None:
-    """Convert ``checkpoint`` to ``output``; None where it is there already. ``more_sources``: inputs besides it."""
-    step = checkpoint.adam_step
-    if step is None:
-        step = BENCHMARK_STEP
-        print(
-            f"{checkpoint.files.where('step')}: there is no counter of the optimizer's steps, so common.pt says "
-            f"{BENCHMARK_STEP}, as the reference's converter writes it; check that this is the checkpoint's step",
-            file=sys.stderr,
-        )
+    """Convert ``checkpoint`` to ``output``; None where it is there already.
+
+    ``md5_list``: MD5 of the list of sums that its files must have; every shard and the join must have the same list.
+    """
+    step = BENCHMARK_STEP if checkpoint.adam_step is None else checkpoint.adam_step
 
     def small_files() -> dict[str, bytes]:
         return {**common_files(options.dtype, step), **_metadata(checkpoint.sizes, options.dtype)}
@@ -148,9 +143,9 @@ def convert_paxml(
             "dtype": options.dtype,
             "heads": checkpoint.sizes["N"],
             "missing_chunks_are_zeros": options.missing_chunks_are_zeros,
+            **({} if md5_list is None else {"md5_list": md5_list}),
         },
         source=checkpoint.files,
-        more_sources=more_sources,
         packages=("tensorstore", "torch"),
         jobs=[paxml_job(checkpoint, group, array, options) for group in groups(options.dtype) for array in ARRAYS],
         small_files=small_files,

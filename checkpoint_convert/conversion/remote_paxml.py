@@ -24,8 +24,8 @@ from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, read_metadata
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from checksums.md5_list import read_list
 from stage.addresses import ASKED_AT_ONCE, Address, RemoteFolder
+from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import source_of
 from stage.shards import Shard
 
 LARGEST_SMALL_FILE = 1 << 20
@@ -52,15 +52,16 @@ def remote_paxml_to_megatron(
         objects = RemoteFolder(source.address, bytes_per_s=source.bytes_per_s)
         sizes = paxml_axis_sizes(folder)
         files = RemoteFiles(objects, [*names, *_needed_chunks(folder, sizes)], md5)
+        checkpoint = PaxmlCheckpoint(folder, files, sizes, paxml_adam_step(folder))
+        sums = None if source.md5_list is None else md5_file(source.md5_list)
+        converted = convert_paxml(checkpoint, output, options, md5_list=sums, shard=shard, force=force)
         if files.unversioned:
             print(
                 f"{source.address}: the server tells neither ETags nor times, so that of {files.unversioned:,} objects "
-                "nobody can say whether they change while they are converted",
+                "nobody can say whether they changed while they were converted",
                 file=sys.stderr,
             )
-        checkpoint = PaxmlCheckpoint(folder, files, sizes, paxml_adam_step(folder))
-        lists = [] if source.md5_list is None else [source_of(source.md5_list)]
-        return convert_paxml(checkpoint, output, options, more_sources=lists, shard=shard, force=force)
+        return converted
 
 
 @contextmanager

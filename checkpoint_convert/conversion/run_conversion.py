@@ -24,7 +24,7 @@ from checkpoint_convert.conversion.source_files import SourceFiles
 from checksums.md5_list import format_list
 from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, Source, versions_of
+from stage.manifest import Recipe, files_below, versions_of
 from stage.publish import beside
 from stage.resumable_output import ResumableOutput, resumable_output
 from stage.shards import Shard
@@ -39,8 +39,6 @@ class Conversion:
     options: Mapping[str, Any]
     """Every option that changes a byte."""
     source: SourceFiles
-    more_sources: Sequence[Source]
-    """Inputs besides it."""
     packages: Sequence[str]
     """Packages that write bytes of the output."""
     jobs: Sequence[Job]
@@ -60,9 +58,9 @@ class Converted:
     """Number of these files."""
     resumed_files: int
     """Files that were there already, made by earlier calls or by the shards that are joined."""
-    zero_chunks: int
-    """Input chunks without a file that were taken as zeros."""
     wall_s: float
+    facts: Mapping[str, Any]
+    """As in the manifest; ``zero_chunks`` is the number of input chunks without a file, which were taken as zeros."""
 
 
 def run_conversion(
@@ -84,9 +82,10 @@ def run_conversion(
     recipe = Recipe(
         conversion.stage,
         conversion.options,
-        [conversion.source.source(), *conversion.more_sources],
+        [conversion.source.source()],
         versions_of(*conversion.packages),
     )
+    facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
     made = [output, sums_path(output)]
     with resumable_output(output, recipe, made=made, inputs=inputs, shard=shard, force=force) as work:
         if work is None:
@@ -99,12 +98,11 @@ def run_conversion(
         resumed = len(names) - len(work.missing(names))
         if shard is None:
             names += _convert_all(conversion, tasks, work)
-            _publish(conversion, output, names, work)
+            _publish(conversion, output, names, facts, work)
         else:
             run_tasks(tasks, work)
         size = sum(work.done[name].bytes for name in names)
-    zeros = sum(job.source.zero_chunks for job in conversion.jobs)
-    return Converted(size, len(names), resumed, zeros, time.monotonic() - started)
+    return Converted(size, len(names), resumed, time.monotonic() - started, facts)
 
 
 def sums_path(output: Path) -> Path:
@@ -125,17 +123,22 @@ def _convert_all(conversion: Conversion, tasks: Sequence[BlockTask], work: Resum
     return list(small_files)
 
 
-def _publish(conversion: Conversion, output: Path, names: Sequence[str], work: ResumableOutput) -> None:
+def _publish(
+    conversion: Conversion, output: Path, names: Sequence[str], facts: Mapping[str, Any], work: ResumableOutput
+) -> None:
+    made = set(names)
     work.reload()
     if lost := work.missing(names):
         raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
+    place = work.path(FILES)
+    for name, _ in files_below(place):
+        if f"{FILES}/{name}" not in made:
+            raise InputError(f"{place / name}: no file of this conversion; move it away and run the command again")
     digests = {name.removeprefix(f"{FILES}/"): work.done[name].md5 for name in sorted(names, key=os.fsencode)}
     sums = work.new_path()
     sums.write_text(format_list(digests))
     md5 = md5_text(format_list(digests))
-    inputs_now = [conversion.source.source_now(), *conversion.more_sources]
-    facts = {**conversion.facts, "zero_chunks": sum(job.source.zero_chunks for job in conversion.jobs)}
-    work.publish({output: (work.path(FILES), md5), sums_path(output): (sums, md5)}, inputs_now, facts)
+    work.publish({output: (place, md5), sums_path(output): (sums, md5)}, [conversion.source.source_now()], facts)
 
 
 def _warn_of_reading_twice(jobs: Sequence[Job]) -> None:

@@ -1,5 +1,6 @@
 """Zarr v2 arrays, one per folder, through TensorStore."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def _spec(path: Path, readers: int | None = None) -> dict[str, Any]:
         context.update(file_io_concurrency=limit, data_copy_concurrency=limit)
     return {
         "driver": "zarr",
-        "kvstore": {"driver": "file", "path": _utf8(path)},
+        "kvstore": {"driver": "file", "path": os.path.realpath(_utf8(path))},  # TensorStore refuses "../x"
         "context": context,
     }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from data_prep.preparation.artifacts import ARTIFACTS, HOW_TO_GET_IN, REPOSITORY, Artifact, Download, What
 from data_prep.preparation.downloader import bring
-from data_prep.preparation.hub import Hub, HubFile
+from data_prep.preparation.hub import Hub
 from stage.errors import CheckFailed, InputError
 from stage.json_files import read_json
 from stage.manifest import (
@@ -193,10 +193,9 @@ def _earlier_commit(output: Path) -> str | None:
     return None
 
 
-def _download(hub: Hub, target: Path, name: str, expected: HubFile, force: bool) -> None:
+def _download(hub: Hub, target: Path, name: str, expected: Source, force: bool) -> None:
     """Fetch and check one file; one that lies there without a manifest is checked only."""
-    content = Source(f"{hub.repository}@{hub.commit}/{name}", 1, expected.bytes, f"sha256:{expected.sha256}")
-    recipe = Recipe(STAGE, {"repository": hub.repository, "commit": hub.commit}, [content])
+    recipe = Recipe(STAGE, {"repository": hub.repository, "commit": hub.commit}, [expected])
     if target.exists() and checked(target) is None:
         _record(target, recipe, md5=_require_equal(target, expected, mend="delete it and fetch it again"))
         return
@@ -207,10 +206,10 @@ def _download(hub: Hub, target: Path, name: str, expected: HubFile, force: bool)
             arrived = hub.download(name, job.new_path())
             job.add([NewPiece(target.name, arrived, _require_equal(arrived, expected, mend="fetch it again"))])
         piece = job.done[target.name]
-        job.publish({target: (job.path(piece.name), piece.md5)}, [content], {})
+        job.publish({target: (job.path(piece.name), piece.md5)}, [expected], {})
 
 
-def _require_equal(path: Path, expected: HubFile, *, mend: str) -> str:
+def _require_equal(path: Path, expected: Source, *, mend: str) -> str:
     """Compare size and SHA-256 with what the hub says; returns the MD5. Raises CheckFailed where they differ."""
     found = path.stat().st_size
     if found != expected.bytes:
@@ -220,8 +219,9 @@ def _require_equal(path: Path, expected: HubFile, *, mend: str) -> str:
         while block := file.read(1 << 20):
             sha256.update(block)
             md5.update(block)
-    if sha256.hexdigest() != expected.sha256:
-        raise CheckFailed(f"{path}: SHA-256 {sha256.hexdigest()}, the hub has {expected.sha256}; {mend}")
+    if f"sha256:{sha256.hexdigest()}" != expected.identity:
+        due = expected.identity.removeprefix("sha256:")
+        raise CheckFailed(f"{path}: SHA-256 {sha256.hexdigest()}, the hub has {due}; {mend}")
     return md5.hexdigest()
 
 

@@ -1,22 +1,14 @@
 """Files of a Hugging Face dataset: what they should be, and fetching them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from stage.errors import InputError
+from stage.manifest import Source
 from stage.optional_packages import import_optional
 
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True)
-class HubFile:
-    """A file as the hub describes it."""
-
-    bytes: int
-    sha256: str
 
 
 class Hub:
@@ -35,12 +27,18 @@ class Hub:
         info = self._ask(lambda: self._api.dataset_info(repository, revision=revision))
         self.commit: str = info.sha
 
-    def describe(self, names: Sequence[str]) -> dict[str, HubFile]:
-        """Size and SHA-256 of each file. Raises InputError for one that is not there."""
+    def describe(self, names: Sequence[str]) -> dict[str, Source]:
+        """Return size and SHA-256 of each file, by its name. Raises InputError for one that is not there."""
         found = self._ask(
             lambda: self._api.get_paths_info(self.repository, list(names), repo_type="dataset", revision=self.commit)
         )
-        files = {entry.path: HubFile(entry.lfs.size, entry.lfs.sha256) for entry in found if entry.lfs is not None}
+        files = {
+            entry.path: Source(
+                f"{self.repository}@{self.commit}/{entry.path}", 1, entry.lfs.size, f"sha256:{entry.lfs.sha256}"
+            )
+            for entry in found
+            if entry.lfs is not None
+        }
         for name in names:
             if name not in files:
                 raise InputError(f"{self.repository} at {self.commit}: no large file {name}; try another --revision")

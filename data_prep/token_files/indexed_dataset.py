@@ -12,7 +12,6 @@ import os
 import struct
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -57,26 +56,8 @@ def idx_path(prefix: Path) -> Path:
     return beside(prefix, ".idx")
 
 
-@dataclass(frozen=True)
-class Header:
-    """The first bytes of an index, and where its arrays lie in the file."""
-
-    dtype: np.dtype[Any]
-    sequences: int
-    num_document_ends: int
-    """Documents + 1."""
-
-    @property
-    def pointers_at(self) -> int:
-        return HEADER.size + 4 * self.sequences
-
-    @property
-    def document_ends_at(self) -> int:
-        return HEADER.size + 12 * self.sequences
-
-
-def read_header(prefix: Path) -> Header:
-    """Read the header of ``PREFIX.idx``.
+def _read_header(prefix: Path) -> tuple[np.dtype[Any], int, int]:
+    """Return dtype, number of sequences and number of document ends of ``PREFIX.idx``.
 
     Raises InputError where a file is missing, and where the index does not hold token ids in this format or has not
     the size that its header announces: numbers without sense are refused before memory is taken by them.
@@ -89,18 +70,18 @@ def read_header(prefix: Path) -> Header:
     if size < HEADER.size:
         raise InputError(f"{path}: {size} bytes, too short for an index")
     with path.open("rb") as file:
-        magic, version, code, sequences, num_document_ends = HEADER.unpack(file.read(HEADER.size))
+        magic, version, code, sequences, document_ends = HEADER.unpack(file.read(HEADER.size))
     if magic != MAGIC or version != VERSION or code not in DTYPES:
         raise InputError(f"{path}: not an MMIDIDX version 1 index (docs/facts/reference.md a.1)")
-    expected = HEADER.size + 12 * sequences + 8 * num_document_ends
+    expected = HEADER.size + 12 * sequences + 8 * document_ends
     if size != expected:
         raise InputError(
             f"{path}: {size} bytes, but its header announces {sequences} sequences and "
-            f"{num_document_ends} document ends, which take {expected}; make the file again"
+            f"{document_ends} document ends, which take {expected}; make the file again"
         )
     if DTYPES[code].kind not in "iu":
         raise InputError(f"{path}: holds {DTYPES[code].name} values, not token ids")
-    return Header(DTYPES[code], sequences, num_document_ends)
+    return DTYPES[code], sequences, document_ends
 
 
 class IndexedDataset:
@@ -114,15 +95,14 @@ class IndexedDataset:
         """Open both files. ``any_size``: also where ``.bin`` has not the size that the index describes, for whoever
         looks into damage.
 
-        Raises InputError as :func:`read_header` does, and for such a size.
+        Raises InputError as :func:`_read_header` does, and for such a size.
         """
         self.prefix = prefix
-        header = read_header(prefix)
-        self.dtype = header.dtype
+        self.dtype, sequences, ends = _read_header(prefix)
         index, tokens = io.FileIO(idx_path(prefix)), io.FileIO(bin_path(prefix))
-        self.sizes = FileArray(index, "<i4", HEADER.size, (header.sequences,), mend=MEND)
-        self.pointers = FileArray(index, "<i8", header.pointers_at, (header.sequences,), mend=MEND)
-        self.document_ends = FileArray(index, "<i8", header.document_ends_at, (header.num_document_ends,), mend=MEND)
+        self.sizes = FileArray(index, "<i4", HEADER.size, (sequences,), mend=MEND)
+        self.pointers = FileArray(index, "<i8", HEADER.size + 4 * sequences, (sequences,), mend=MEND)
+        self.document_ends = FileArray(index, "<i8", HEADER.size + 12 * sequences, (ends,), mend=MEND)
         self.bin_bytes = os.fstat(tokens.fileno()).st_size
         self.ids = FileArray(tokens, self.dtype, 0, (self.bin_bytes // self.dtype.itemsize,), mend=MEND)
         if not any_size and self.bin_bytes != self.described_bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from data_prep.token_files.indexed_dataset import read_header
+from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.errors import InputError
 from stage.manifest import read_manifest
 
@@ -33,7 +33,7 @@ def tokenized(prefix: Path) -> Tokenized:
 
     Raises InputError where the index or the manifest is damaged.
     """
-    dtype, manifest = read_header(prefix).dtype.name, read_manifest(prefix)
+    dtype, manifest = IndexedDataset(prefix, any_size=True).dtype.name, read_manifest(prefix)
     if manifest is None:
         return Tokenized(dtype)
     options = manifest.options

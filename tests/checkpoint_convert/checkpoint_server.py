@@ -37,6 +37,9 @@ class CheckpointServer:
 
 def _handler(server: CheckpointServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or the second of two small packets waits for 40 ms
+
         def do_HEAD(self) -> None:
             self._serve(with_content=False)
 

@@ -9,7 +9,7 @@ from checkpoint_convert.commands.printed_outputs import print_converted, print_e
 from checkpoint_convert.conversion.run_conversion import Converted
 from stage.shards import Shard
 
-CONVERTED = Converted(files=1200, bytes=5_000_000, wall_s=2.0, resumed_files=200, zero_chunks=0)
+CONVERTED = Converted(files=1200, bytes=5_000_000, wall_s=2.0, resumed_files=200, facts={"zero_chunks": 0})
 OUTPUT = Path("ckpt")
 
 

@@ -56,6 +56,7 @@ def convert(
     return remote_paxml_to_megatron(source, output, options, shard=share, force=force)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http", "s3"])
 def test_shards_and_the_join_give_the_bytes_of_a_copy(
     kind: str, server: CheckpointServer, made: Path, tmp_path: Path
@@ -74,6 +75,7 @@ def test_shards_and_the_join_give_the_bytes_of_a_copy(
     assert "SECRET" not in (tmp_path / "out.manifest.json").read_text()
 
 
+@pytest.mark.slow
 def test_chunks_that_change_between_shards_and_the_join(server: CheckpointServer, tmp_path: Path) -> None:
     """The join once mixed both checkpoints, with --force too, and its sums were those of the mixture."""
     output, values = tmp_path / "out", {name: 2 * value for name, value in tiny_values(AXES).items()}
@@ -105,6 +107,7 @@ def test_a_chunk_that_changes_while_it_is_converted(server: CheckpointServer, tm
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, made: Path, tmp_path: Path) -> None:
     sums = {f"run/{name}": digest for name, digest in digest_folder(made / "run").items()}
     good, bad, other = (tmp_path / name for name in ("good.md5", "bad.md5", "other.md5"))
@@ -117,12 +120,13 @@ def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, mad
         convert(server, tmp_path / "out", md5_list=other)
     shutil.rmtree(tmp_path / "out.partial")
     convert(server, tmp_path / "out", "0/2")
-    with pytest.raises(InputError, match="there are 2 inputs, not 1"):  # the shard has not compared what it read
+    with pytest.raises(InputError, match=r"md5_list is \w{32}, not None"):  # the shard has not compared what it read
         convert(server, tmp_path / "out", md5_list=good)
     convert(server, tmp_path / "out", md5_list=good, force=True)
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
 
 
+@pytest.mark.slow
 def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp_path: Path) -> None:
     chunk = server.folder / "run" / SCALE
     chunk.write_bytes(b"damaged")

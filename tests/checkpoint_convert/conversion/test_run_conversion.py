@@ -115,13 +115,19 @@ def test_shards_are_joined_to_the_same_bytes(paxml: Path, expected: dict[str, st
     shards = [convert(paxml, tmp_path / "out", shard) for shard in ("2/3", "0/3")]  # the last is left to the join
     assert not (tmp_path / "out").exists()
     pieces = [path for path in (tmp_path / "out.partial" / "pieces").rglob("*") if path.is_file()]
-    pieces[0].write_bytes(bytes(pieces[0].stat().st_size))  # as after a crash of a machine
+    before = pieces[0].stat()
+    pieces[0].write_bytes(bytes(before.st_size))  # as after a crash of a machine
+    os.utime(pieces[0], ns=(before.st_atime_ns, before.st_mtime_ns))
+    (pieces[0].parent / "notes").write_text("mine")
     paxml.rename(tmp_path / "moved")
     (tmp_path / "moved" / BIAS / "0").chmod(0o400)
     (tmp_path / "link").hardlink_to(chunk_of(tmp_path / "moved" / BIAS))
+    with pytest.raises(InputError, match="notes: no file of this conversion; move it away"):
+        convert(tmp_path / "moved", tmp_path / "out")
+    (pieces[0].parent / "notes").unlink()
     joined = convert(tmp_path / "moved", tmp_path / "out")
     assert joined is not None
-    assert joined.resumed_files == sum(shard.files for shard in shards if shard) - 1
+    assert joined.resumed_files >= sum(shard.files for shard in shards if shard) - 1
     assert published(tmp_path / "out") == expected
     assert convert(tmp_path / "moved", tmp_path / "out", "1/3") is None  # it comes too late
 
@@ -239,6 +245,13 @@ def test_an_output_that_holds_the_source_is_refused(paxml: Path, tmp_path: Path)
         for force in (True, False):
             with pytest.raises(InputError, match="holds the input"):
                 convert(paxml, output, force=force)
+
+
+def test_relative_paths(paxml: Path, expected: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    convert(Path("../paxml"), Path("../out"))
+    assert published(tmp_path / "out") == expected
 
 
 def test_an_empty_folder_is_filled(paxml: Path, expected: dict[str, str], tmp_path: Path) -> None:
