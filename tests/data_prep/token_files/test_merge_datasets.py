@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.preprocessing.preprocess import Reading, preprocess
+from data_prep.preprocessing.preprocess import preprocess
+from data_prep.preprocessing.token_piece import Reading
 from data_prep.sample_order.blend_file import write_blend
 from data_prep.sample_order.token_windows import open_token_windows
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
