@@ -311,7 +311,11 @@ def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
     for path in there:
         if path.name not in records:
             raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
-        if problem := record_problem(path, records[path.name]):
+        record = records[path.name]
+        problem = record_problem(path, record)
+        if problem is None and path.is_dir() and record_of(path, record.name, None).mtime_ns != record.mtime_ns:
+            problem = f"{path}: a file in it was written later"
+        if problem:
             raise InputError(f"{problem}, so somebody changed it since; {mend}")
 
 
