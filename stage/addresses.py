@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
+from stage.child_processes import begin_worker
 from stage.errors import InputError, first_line
 from stage.manifest import Source
 
@@ -236,7 +237,8 @@ def facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
 
     Raises InputError for the first that is not there or cannot be had.
     """
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, initializer=begin_worker) as apart:
         return apart.submit(_facts_of_all, addresses).result()
 
 

@@ -1,6 +1,7 @@
 """Other commands, started so that they do not outlive whoever started them."""
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import socket
@@ -22,6 +23,16 @@ TO_END_ITSELF_S = 2.0
 def end_with_parent() -> None:
     """Have the kernel send this process SIGTERM when its parent is gone, even by kill -9 (Linux)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def begin_worker() -> None:
+    """Prepare a process that multiprocessing has started: it ends with the process that started it, and leaves Ctrl-C
+    to that one."""
+    end_with_parent()
+    starter = multiprocessing.parent_process()
+    if starter is not None and os.getppid() != starter.pid:  # it was killed before this process could ask
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run_module(

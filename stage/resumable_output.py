@@ -13,6 +13,7 @@ Nothing here needs a lock. A piece is renamed to its place when it is whole and 
 and the disk agree on it, so processes that are killed, or started twice, cost their own work and nothing else.
 """
 
+import errno
 import os
 import secrets
 import shutil
@@ -48,6 +49,8 @@ from stage.publish import partial_path, replace_path, sync_all, sync_folder, syn
 from stage.shards import Shard
 
 RECIPE, PUBLISH = "recipe.json", "publish.json"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk, a quota or a limit on the size of files that leaves no room."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,6 @@ class Piece:
     """Time of modification; a piece that has another one is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the job wants to remember of it; JSON values."""
-    ctime_ns: int = 0
-    """Time of change, which nobody can set back; a piece that has another one is read again likewise."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +121,9 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
+                found = piece.path.stat()
                 self._move(piece)
-                found = self.path(piece.name).stat()
-                one = Piece(
-                    piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts, ctime_ns=found.st_ctime_ns
-                )
+                one = Piece(piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
@@ -241,6 +240,11 @@ def resumable_output(
             return
         try:
             yield ResumableOutput(output, recipe)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            where = f"{error.filename or folder}: {error.strerror}"
+            raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
         finally:
             if shard is None and not _journalled(folder / "journal"):
                 _remove(folder, recipe)
@@ -264,17 +268,17 @@ def _gone(folder: Path) -> InputError:
 
 def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], option: str) -> bool:
     """Whether the recipe's output is there. Raises InputError where something else has one of its names."""
-    there = next((path for path in made if os.path.lexists(path)), None)
+    there = next(filter(_is_taken, made), None)
     manifest = read_manifest(output)
     if there is None and (manifest is None or manifest.stage == recipe.stage):
         return False
-    why = "no manifest says what it is" if manifest is None else ""
-    if manifest is not None:
-        try:
-            require_intact(output)
-            why = "; ".join(recipe.differences(manifest.recipe)[:3])
-        except InputError as damaged:
-            why = str(damaged)
+    if manifest is None:
+        raise InputError(f"{there} exists and no manifest says what it is; remove it or choose another {option}")
+    try:
+        require_intact(output)
+        why = "; ".join(recipe.differences(manifest.recipe)[:3])
+    except InputError as damaged:
+        why = str(damaged)
     if why:
         raise InputError(
             f"{there or manifest_path(output)} exists and was made otherwise ({why}); choose another {option} or pass "
@@ -283,9 +287,14 @@ def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], option: str) ->
     return True
 
 
+def _is_taken(path: Path) -> bool:
+    """Whether something has this name; an empty folder, which its user has made beforehand, is nothing to be lost."""
+    return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
+
+
 def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
     """Raise InputError unless all that has the output's names is what the manifest says that this command made."""
-    there = [path for path in made if os.path.lexists(path)]
+    there = list(filter(_is_taken, made))
     try:
         manifest = read_manifest(output)
     except InputError:
@@ -302,9 +311,10 @@ def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
     for path in there:
         if path.name not in records:
             raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
-        problem = record_problem(path, records[path.name])
-        if problem is None and record_of(path, path.name, None).mtime_ns > records[path.name].mtime_ns:
-            problem = f"{path}: modified after it was made"
+        record = records[path.name]
+        problem = record_problem(path, record)
+        if problem is None and path.is_dir() and record_of(path, record.name, None).mtime_ns != record.mtime_ns:
+            problem = f"{path}: a file in it was written later"
         if problem:
             raise InputError(f"{problem}, so somebody changed it since; {mend}")
 
@@ -403,7 +413,7 @@ def _still_there(folder: Path, journalled: Mapping[str, Sequence[Piece]]) -> dic
             state = states[name]
             for piece in pieces if state is not None else ():
                 if state is not None and piece.bytes == state.st_size:
-                    if (piece.mtime_ns, piece.ctime_ns) == (state.st_mtime_ns, state.st_ctime_ns):
+                    if piece.mtime_ns == state.st_mtime_ns:
                         found[name] = piece
                     else:
                         doubtful.append(piece)

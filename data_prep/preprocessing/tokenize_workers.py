@@ -2,7 +2,6 @@
 
 import ctypes
 import multiprocessing
-import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -10,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from data_prep.corpus.input_files import InputFile
 from data_prep.preprocessing.token_piece import READING, TOKENISING, PieceFacts, PieceMaker
 from stage.addresses import Address
-from stage.child_processes import end_with_parent
+from stage.child_processes import begin_worker
 from stage.errors import InputError
 from stage.progress import Meter
 
@@ -101,8 +100,7 @@ _meter: _SharedMeter
 def _begin(maker: PieceMaker, meter: _SharedMeter) -> None:
     global _maker, _meter
     _maker, _meter = maker, meter
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to stop
+    begin_worker()
     _keep_freed_memory()
 
 

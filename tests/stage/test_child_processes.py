@@ -6,11 +6,12 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import pytest
 
-from stage.child_processes import end_with_parent, require_free_port, reserved_port, run_module
+from stage.child_processes import begin_worker, end_with_parent, require_free_port, reserved_port, run_module
 from stage.errors import InputError
 
 FORK = multiprocessing.get_context("fork")
@@ -22,8 +23,24 @@ def _child(pids: Connection) -> None:
     time.sleep(600)
 
 
-def _parent(pids: Connection) -> None:
-    FORK.Process(target=_child, args=(pids,)).start()
+def _worker(pids: Connection) -> None:
+    begin_worker()
+    pids.send(os.getpid())
+    time.sleep(600)
+
+
+def _late_worker(pids: Connection) -> None:
+    """Begins only when its parent is gone."""
+    pids.send(os.getpid())
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    begin_worker()
+    time.sleep(600)
+
+
+def _parent(child: Callable[[Connection], None], pids: Connection) -> None:
+    FORK.Process(target=child, args=(pids,)).start()
     time.sleep(600)
 
 
@@ -35,9 +52,10 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def test_a_child_ends_when_its_parent_is_killed() -> None:
+@pytest.mark.parametrize("started", [_child, _worker, _late_worker])
+def test_a_child_ends_when_its_parent_is_killed(started: Callable[[Connection], None]) -> None:
     receiver, sender = FORK.Pipe(duplex=False)
-    parent = FORK.Process(target=_parent, args=(sender,))
+    parent = FORK.Process(target=_parent, args=(started, sender))
     parent.start()
     child = receiver.recv()
     assert not _has_ended(child)

@@ -1,6 +1,7 @@
 """The commands: what they print, and the options that they refuse."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,12 @@ def test_a_made_up_corpus_is_not_overwritten(again: str, tmp_path: Path) -> None
     (folder / "en" / "mine.txt").write_text("mine")
     assert_refused(made("--force"), "somebody changed it since")
     (folder / "en" / "mine.txt").unlink()
+    text = folder / "c4-validation.json"
+    content, times = text.read_bytes(), (text.stat().st_atime_ns, text.stat().st_mtime_ns)
+    text.write_bytes(content[::-1])
+    assert_refused(made("--force"), "somebody changed it since")
+    text.write_bytes(content)
+    os.utime(text, ns=times)
     assert made("--force").returncode == 0
 
 
