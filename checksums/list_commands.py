@@ -20,7 +20,7 @@ from checksums.md5_list import (
 )
 from checksums.whole_output import compare_with_manifest, is_manifest
 from stage.errors import InputError
-from stage.publish import published_file
+from stage.outputs.publish import published_file
 
 EXTRA_NAMED = 5
 

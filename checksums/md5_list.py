@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checksums.common_file import COMMON, METADATA, is_only_spelled_otherwise
-from stage.digest import md5_file
 from stage.errors import InputError
+from stage.outputs.digest import md5_file
 from stage.progress import progress
 from stage.regular_files import UnfitFile, read_regular
 

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 from checksums.md5_list import ListComparison, digest_folder, format_list
-from stage.digest import md5_file, md5_text
 from stage.errors import InputError
-from stage.manifest import Record, manifest_path, read_manifest, require_intact
+from stage.outputs.digest import md5_file, md5_text
+from stage.outputs.manifest import Record, manifest_path, read_manifest, require_intact
 
 ENDING = ".manifest.json"
 

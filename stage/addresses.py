@@ -24,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stage.child_processes import begin_worker
 from stage.errors import InputError, first_line
-from stage.manifest import Source
+from stage.outputs.manifest import Source
 
 SCHEMES = ("gs", "s3", "http", "https")
 HIDDEN = "…"

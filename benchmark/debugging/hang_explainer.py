@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmark.debugging.collective_trace import pending_collectives, trace
 from benchmark.supervision.heartbeat import Heartbeat
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 LOOK_S = 0.25
 

@@ -24,7 +24,7 @@ from benchmark.drills.outside import UnderTorchrun
 from benchmark.drills.practice import LAYOUTS, SAVE_INTERVAL, PracticeInputs, of_steps, practice_config, prepared_inputs
 from checksums.md5_list import compare_lists, digest_folder
 from stage.errors import InputError
-from stage.lock import only_one_in
+from stage.outputs.lock import only_one_in
 
 HEAD = f"{'drill':26} {'came of it':10} {'attempts':>8} {'lost':>5} {'told':>6} {'next loss':>9} {'took':>6}  right"
 

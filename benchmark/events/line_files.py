@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from benchmark.events.event import Event
-from stage.publish import sync_handle
+from stage.outputs.publish import sync_handle
 
 
 class LineFile:

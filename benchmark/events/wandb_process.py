@@ -23,9 +23,9 @@ from typing import Any
 from benchmark.events.tensorboard import SCALARS
 from stage.errors import InputError
 from stage.json_files import UNREADABLE, read_json
-from stage.lock import only_one_in
 from stage.optional_packages import import_optional
-from stage.publish import write_text
+from stage.outputs.lock import only_one_in
+from stage.outputs.publish import write_text
 
 POLL_S = 1.0
 LAG_S = 60.0

@@ -41,14 +41,9 @@ def read_companion(folder: Path, most_bytes: int = MOST_BYTES) -> Companion:
 def read_config(path: Path) -> dict[str, Any]:
     """A small JSON object. Raises InputError for anything else."""
     try:
-        found = read_json(path, dict, largest=MOST_CONFIG_BYTES)
+        return read_json(path, dict, mend="expected the configuration that a run writes", largest=MOST_CONFIG_BYTES)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give the folder of a run that was trained with --evidence") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: not JSON; expected the configuration that a run writes") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: expected a JSON object, the configuration that a run writes")
-    return found
 
 
 def benchmark_of(config: Mapping[str, Any], path: Path) -> Benchmark:

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmark.machine.hardware import ask
 from benchmark.machine.run_environment import run_environment
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 LEFT_OUT = "(left out)"
 SECRET_NAME = re.compile(

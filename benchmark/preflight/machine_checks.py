@@ -20,11 +20,11 @@ from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path
 from stage.child_processes import require_free_port
 from stage.dependencies import missing
-from stage.digest import md5_file
 from stage.errors import InputError
 from stage.git import REPOSITORY
-from stage.manifest import manifest_path
-from stage.publish import write_text
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import manifest_path
+from stage.outputs.publish import write_text
 
 GIB = 2**30
 LOG_BYTES = 1 * GIB

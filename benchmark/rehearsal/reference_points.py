@@ -14,7 +14,7 @@ from benchmark.rehearsal.rehearse import rehearse
 from benchmark.results.convergence import make_point
 from stage.errors import CheckFailed, InputError
 from stage.json_files import read_json
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
 """Runs: without the fastest and the slowest, two are left to compare with."""

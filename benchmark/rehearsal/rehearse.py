@@ -22,7 +22,7 @@ from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.child_processes import require_free_port, run_module
 from stage.errors import InputError
 from stage.git import REPOSITORY
-from stage.lock import only_one_in
+from stage.outputs.lock import only_one_in
 
 CORPUS_SEED = 1
 CHECKPOINT_SEED = 1

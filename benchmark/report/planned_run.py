@@ -16,7 +16,7 @@ from benchmark.results.durations import duration
 from benchmark.results.printable import shortened
 from benchmark.results.result_log import as_number
 from stage.errors import InputError
-from stage.json_files import DAMAGED, read_json
+from stage.json_files import read_json
 
 PLAN_FILE = "plan.json"
 """Looked for in the folder of a run where no plan is given."""
@@ -138,13 +138,8 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     due = "give what `python -m benchmark plan … --json` prints; change --plan"
     if not path.is_file():
         raise InputError(f"{path}: no such file; {due}")
-    try:
-        plan = read_json(path, dict, largest=MOST_BYTES)
-    except InputError as error:
-        raise InputError(f"{error}; {due}") from error
-    except DAMAGED as error:
-        raise InputError(f"{path}: not JSON ({shortened(str(error), 80)}); {due}") from error
-    if not isinstance(plan, dict) or not isinstance(plan.get("planned_for"), dict) or "step_s" not in plan:
+    plan = read_json(path, dict, mend=due, largest=MOST_BYTES)
+    if not isinstance(plan.get("planned_for"), dict) or "step_s" not in plan:
         raise InputError(f"{path}: no plan of a run; {due}")
     return plan
 

@@ -32,7 +32,7 @@ from benchmark.results_table.reviewed_places import ReviewedPlace, read_places
 from benchmark.results_table.row_facts import SystemFacts
 from benchmark.review.verdict import Review
 from stage.errors import InputError
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 HERE = Path(__file__).parent
 PAGE, VENDOR = HERE / "template", HERE / "vendor"

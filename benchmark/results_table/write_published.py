@@ -20,7 +20,7 @@ from benchmark.results_table.table_rows import Row, run_row_of, system_row
 from benchmark.results_table.write_table import csv_text
 from benchmark.review.verdict import SubjectReview
 from stage.errors import InputError, run_command
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 LEFT_OUT = ("path", "notes", "other_software_stack", "host_storage_type", "host_storage_capacity", "cooling")
 """What is of this machine, long, or of no use in comparing runs."""

@@ -11,7 +11,7 @@ from benchmark.results_table.cell_values import as_time, without_formula
 from benchmark.results_table.columns import COLUMNS, NAMES
 from benchmark.results_table.table_rows import Cell, Row, frame_of
 from stage.optional_packages import import_optional
-from stage.publish import published_file, write_text
+from stage.outputs.publish import published_file, write_text
 
 SHEET = "results"
 FIRST_YEAR = 1900

@@ -9,7 +9,7 @@ from benchmark.review.review_screen import print_review, review_console
 from benchmark.review.side_by_side import Side, compared, comparison, side_of
 from benchmark.review.verdict import USUAL, Review, ReviewOptions, review
 from stage.errors import InputError
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 
 def review_and_print(

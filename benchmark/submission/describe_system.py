@@ -8,7 +8,7 @@ from benchmark.machine import hardware
 from benchmark.machine.gpu_query import accelerators
 from benchmark.submission.system_fields import FIELDS, marked_fields
 from stage.errors import InputError
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,ROTA,TRAN")
 

@@ -27,7 +27,7 @@ from benchmark.submission.provenance import copy_code, notes_on_origin, require_
 from benchmark.submission.system_fields import marked_fields
 from stage.errors import InputError
 from stage.git import commit_of
-from stage.publish import published_folder
+from stage.outputs.publish import published_folder
 from stage.regular_files import UnfitFile, read_regular, walk
 
 IMPLEMENTATION = "pytorch"

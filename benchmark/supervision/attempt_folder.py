@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stage.json_files import UNREADABLE, read_json
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 MOST_BYTES = 1 << 24
 """Of a file here: 2,048 host names are a hundredth of it."""

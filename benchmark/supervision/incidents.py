@@ -15,7 +15,7 @@ from typing import Any, Literal
 from benchmark.supervision.attempt_folder import rank_file
 from benchmark.supervision.phases import PHASES
 from stage.json_files import UNREADABLE, read_json
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 IncidentKind = Literal[
     "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"

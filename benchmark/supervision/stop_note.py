@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stage.json_files import UNREADABLE, read_json
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 from benchmark.config.run_config import RunConfig
 from data_prep.sample_order.token_windows import TokenWindows, open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
-from stage.digest import md5_samples
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest, require_intact
+from stage.outputs.digest import md5_samples
+from stage.outputs.manifest import manifest_path, read_manifest, require_intact
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ from benchmark.training.run_requests import seconds_since_process_start
 from benchmark.training.run_sinks import open_event_log
 from stage.errors import InputError
 from stage.json_files import DAMAGED, read_json
-from stage.lock import only_one_in
-from stage.publish import write_text
+from stage.outputs.lock import only_one_in
+from stage.outputs.publish import write_text
 
 MUST_NOT_CHANGE = ("benchmark", "precision")
 """Fields of the configuration that a continued run has in common with its beginning."""

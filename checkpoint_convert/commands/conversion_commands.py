@@ -26,7 +26,7 @@ from checkpoint_convert.conversion.remote_paxml import RemoteInput, metadata_of,
 from checksums.whole_output import require_whole
 from stage.addresses import Address, is_address, parse_address
 from stage.errors import InputError
-from stage.shards import MOST_TASKS, parse_shard
+from stage.outputs.shards import MOST_TASKS, parse_shard
 from stage.sizes import parse_bytes, require_between, require_workers
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from checkpoint_convert.conversion.run_conversion import Converted
-from stage.shards import Shard
+from stage.outputs.shards import Shard
 
 
 def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: Shard | None = None) -> None:

@@ -22,8 +22,8 @@ from checkpoint_convert.conversion.chunk_writer import ChunkWriter, Workspace, g
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS
 from stage.errors import InputError, first_line
+from stage.outputs.resumable_output import ResumableOutput
 from stage.progress import Meter, progress
-from stage.resumable_output import ResumableOutput
 
 FILES = "files"
 """Name of the folder, below the pieces, that becomes the output."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stage.resumable_output import NewPiece, ResumableOutput
+from stage.outputs.resumable_output import NewPiece, ResumableOutput
 
 M_MMAP_THRESHOLD = -3
 PAGE = mmap.PAGESIZE

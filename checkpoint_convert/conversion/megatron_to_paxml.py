@@ -30,7 +30,7 @@ from checkpoint_convert.formats.common_files import adam_step, fp32_weights_pref
 from checkpoint_convert.formats.paxml_counters import counter_files
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
 from stage.sizes import require_workers
 
 SMALL_FILES = ("metadata.json", "common.pt")

@@ -31,8 +31,8 @@ from checkpoint_convert.formats.paxml_counters import counters_in, paxml_adam_st
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
-from stage.manifest import require_intact
-from stage.shards import Shard
+from stage.outputs.manifest import require_intact
+from stage.outputs.shards import Shard
 from stage.sizes import require_workers
 
 NUMPY_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}

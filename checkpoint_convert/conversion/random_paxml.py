@@ -15,10 +15,10 @@ from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Arr
 from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
-from stage.digest import md5_text
 from stage.errors import InputError, first_line
-from stage.manifest import Recipe, versions_of
-from stage.resumable_output import resumable_output
+from stage.outputs.digest import md5_text
+from stage.outputs.manifest import Recipe, versions_of
+from stage.outputs.resumable_output import resumable_output
 from stage.sizes import require_between
 
 Values = npt.NDArray[np.float32]

@@ -24,9 +24,9 @@ from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, read_metadata
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from checksums.md5_list import read_list
 from stage.addresses import ASKED_AT_ONCE, Address, RemoteFolder
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.shards import Shard
+from stage.outputs.digest import md5_file
+from stage.outputs.shards import Shard
 
 LARGEST_SMALL_FILE = 1 << 20
 """Bytes of an array's metadata or a counter; the checkpoint's have some 300."""

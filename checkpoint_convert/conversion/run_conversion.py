@@ -1,7 +1,7 @@
 """Run a conversion of either direction, or a shard of one, to its end.
 
-The output is a resumable one (``stage/resumable_output.py``) whose pieces are the output's files: every chunk, and the
-small files beside them. OUTPUT, OUTPUT.md5 and OUTPUT.manifest.json appear when all of them are there.
+The output is a resumable one (``stage/outputs/resumable_output.py``) whose pieces are the output's files: every chunk,
+and the small files beside them. OUTPUT, OUTPUT.md5 and OUTPUT.manifest.json appear when all of them are there.
 """
 
 import math
@@ -22,12 +22,12 @@ from checkpoint_convert.conversion.chunk_writer import ChunkWriter, md5_of
 from checkpoint_convert.conversion.machine_memory import require_memory
 from checkpoint_convert.conversion.source_files import SourceFiles
 from checksums.md5_list import format_list
-from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, files_below, versions_of
-from stage.publish import beside
-from stage.resumable_output import ResumableOutput, resumable_output
-from stage.shards import Shard
+from stage.outputs.digest import md5_text
+from stage.outputs.manifest import Recipe, files_below, versions_of
+from stage.outputs.publish import beside
+from stage.outputs.resumable_output import ResumableOutput, resumable_output
+from stage.outputs.shards import Shard
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import BinaryIO, Protocol, cast
 from checkpoint_convert.formats.chunk_files import open_chunk
 from stage.addresses import ASKED_AT_ONCE as OBJECTS_ASKED_AT_ONCE
 from stage.addresses import Facts, RemoteFolder
-from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import ASKED_AT_ONCE, Source, files_below, identity_of
+from stage.outputs.digest import md5_text
+from stage.outputs.manifest import ASKED_AT_ONCE, Source, files_below, identity_of
 from stage.progress import progress
 
 MEND = "nothing was published; run the command again when nobody writes there"
@@ -76,7 +76,7 @@ class LocalFiles:
 
     def source(self) -> Source:
         """The identity covers names, sizes, times of modification and both ends of every file
-        (``stage.manifest.identity_of``); a chmod or a hard link does not change it."""
+        (``stage.outputs.manifest.identity_of``); a chmod or a hard link does not change it."""
         states = self._states
         names, lines = sorted(states), []
         with progress("identify", len(names), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 from checkpoint_convert.export.tensor_source import TensorSource
 from checksums.md5_list import files_below, format_list
 from stage.child_processes import end_with_parent
-from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, source_of, versions_of
+from stage.outputs.digest import md5_text
+from stage.outputs.manifest import Recipe, source_of, versions_of
+from stage.outputs.publish import beside
+from stage.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.progress import progress
-from stage.publish import beside
-from stage.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.sizes import require_workers
 
 BYTES_PER_WORKER = 1 << 28

@@ -24,7 +24,7 @@ from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
 from checkpoint_convert.model_sizes.parameters import Shapes, shapes_of_layers
 from checkpoint_convert.model_sizes.run_files import run_adam_step, run_iteration
 from stage.errors import InputError
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
 from stage.sizes import require_between
 
 MODEL = "model"

@@ -13,7 +13,7 @@ from checkpoint_convert.formats.byte_ranges import Values, read_box
 from checkpoint_convert.formats.chunk_files import chunk_key, require_chunk
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, open_array
 from stage.errors import InputError, first_line
-from stage.publish import walked
+from stage.outputs.publish import walked
 
 LARGEST_CHUNK_BYTES = 1 << 30
 """Largest chunk that is decoded, which needs it whole; the benchmark's have 40 MB."""

@@ -17,7 +17,7 @@ from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_chec
 from checkpoint_convert.inspection.report_text import array_table, bytes_text, shape_text
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import CheckFailed, InputError
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
 from stage.progress import Meter, progress
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from checkpoint_convert.model_sizes.run_files import run_config
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest
+from stage.outputs.manifest import manifest_path, read_manifest
 
 BENCHMARK_HEADS = {12288: 96}
 """Attention heads by hidden size where nothing else tells them: the benchmark's model (reference facts, section 0)."""

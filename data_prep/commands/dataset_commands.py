@@ -28,7 +28,7 @@ from data_prep.sample_order.samples import open_samples, write_samples
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
 
 
 @dataclass(frozen=True)

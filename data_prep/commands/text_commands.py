@@ -12,7 +12,7 @@ from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validat
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import OnBadLine, Reading
 from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenizer
-from stage.shards import parse_shard
+from stage.outputs.shards import parse_shard
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
 from stage.errors import InputError
-from stage.manifest import ASKED_AT_ONCE, Source, source_of
+from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
 from stage.regular_files import kind_of
 from stage.sizes import parse_bytes
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stage.digest import md5_file, md5_text
-from stage.manifest import Recipe
-from stage.resumable_output import resumable_output
+from stage.outputs.digest import md5_file, md5_text
+from stage.outputs.manifest import Recipe
+from stage.outputs.resumable_output import resumable_output
 from stage.sizes import require_between
 
 ONSETS = "b c d f g h l m n p r s t v w br cr dr fl gr pl sh st th tr".split()

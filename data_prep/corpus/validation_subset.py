@@ -15,12 +15,12 @@ from pathlib import Path
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, Place, described, local_paths, require_files
-from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.json_files import read_bounded
-from stage.manifest import Recipe, source_of
-from stage.publish import beside
-from stage.resumable_output import resumable_output
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import Recipe, source_of
+from stage.outputs.publish import beside
+from stage.outputs.resumable_output import resumable_output
 
 COUNT = 24_567
 LARGEST_LIST = 1 << 26

@@ -10,7 +10,7 @@ from data_prep.inspection.dataset_scan import Counts
 from data_prep.inspection.inspect_dataset import Inspected
 from stage.errors import InputError
 from stage.optional_packages import import_optional
-from stage.publish import published_file, require_same_kind
+from stage.outputs.publish import published_file, require_same_kind
 
 PICTURE_BINS = 60
 PICTURE_FORMATS = {".svg": b"<?xml", ".png": b"\x89PNG"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from data_prep.inspection.inspect_dataset import Inspected
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.publish import published_file, require_same_kind
+from stage.outputs.publish import published_file, require_same_kind
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from data_prep.inspection.dataset_scan import (
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import CheckFailed, InputError
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
 from stage.progress import progress
 
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90, 95, 99)

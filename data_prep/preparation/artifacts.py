@@ -11,8 +11,8 @@ from checksums.md5_list import read_list
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.validation_subset import COUNT
 from data_prep.tokenizing.tokenizer import VOCAB_SIZE, Tokenizer
-from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.outputs.digest import md5_file
 
 What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validation", "dataset"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from checksums.md5_list import compare_lists, read_list
 from data_prep.preparation.artifacts import DOWNLOADS, Download
 from stage.child_processes import end_with_parent
-from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
+from stage.outputs.digest import md5_file
 
 
 def bring(script: Path, download: Download, folder: Path) -> str:

@@ -1,7 +1,7 @@
 """Bring the benchmark's inputs together in one folder: from Hugging Face, or from a folder that has them.
 
-Each file, and the checkpoint's folder, is an output of its own (``stage.resumable_output``): it has its final name only
-once it is whole and checked, and a manifest beside it says where it came from, by the commit and by its content.
+Each file, and the checkpoint's folder, is an output of its own (``stage.outputs.resumable_output``): it has its final
+name only once it is whole and checked, and a manifest beside it says where it came from, by the commit and by its content.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from data_prep.preparation.downloader import bring
 from data_prep.preparation.hub import Hub
 from stage.errors import CheckFailed, InputError
 from stage.json_files import read_json
-from stage.manifest import (
+from stage.outputs.manifest import (
     Manifest,
     Recipe,
     Source,
@@ -30,8 +30,8 @@ from stage.manifest import (
     source_of,
     write_manifest,
 )
+from stage.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.progress import progress
-from stage.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.tables import table_text
 
 STAGE = "fetch"

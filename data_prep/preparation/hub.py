@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from stage.errors import InputError
-from stage.manifest import Source
 from stage.optional_packages import import_optional
+from stage.outputs.manifest import Source
 
 Answer = TypeVar("Answer")
 

@@ -12,8 +12,8 @@ import numpy as np
 from data_prep.preprocessing.token_piece import facts_of
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path
 from stage.errors import InputError
+from stage.outputs.resumable_output import Piece, ResumableOutput
 from stage.progress import Meter, progress
-from stage.resumable_output import Piece, ResumableOutput
 
 BLOCK_BYTES = 1 << 22
 LENGTH = np.dtype("<i4")

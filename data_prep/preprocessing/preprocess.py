@@ -4,7 +4,8 @@ The dataset equals what the reference's preprocessing writes for the concatenati
 (docs/facts/reference.md a.4): one sequence per document, no EOD token, documents without any token left out.
 
 Each file gives a piece (``token_piece``), made in any order; the dataset is the pieces one after the other
-(``join_pieces``). ``stage.resumable_output`` keeps the pieces of a command that is killed, and of several machines.
+(``join_pieces``). ``stage.outputs.resumable_output`` keeps the pieces of a command that is killed, and of several
+machines.
 """
 
 import sys
@@ -24,13 +25,13 @@ from data_prep.preprocessing.tokenize_workers import make_pieces
 from data_prep.token_files.indexed_dataset import bin_path, idx_path, token_dtype
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
-from stage.digest import md5_file, md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, Source, read_manifest, versions_of
+from stage.outputs.digest import md5_file, md5_text
+from stage.outputs.manifest import Recipe, Source, read_manifest, versions_of
+from stage.outputs.publish import beside, write_text
+from stage.outputs.resumable_output import ResumableOutput, resumable_output
+from stage.outputs.shards import Shard
 from stage.progress import progress
-from stage.publish import beside, write_text
-from stage.resumable_output import ResumableOutput, resumable_output
-from stage.shards import Shard
 from stage.sizes import require_workers
 
 STAGE = "preprocess"

@@ -17,7 +17,7 @@ from data_prep.corpus.c4 import TEXT_KEY, BadLine, LineBlock, line_blocks, texts
 from data_prep.corpus.decompress import decompressed
 from data_prep.corpus.input_files import HashedFile, InputFile
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
-from stage.resumable_output import NewPiece, Piece, ResumableOutput
+from stage.outputs.resumable_output import NewPiece, Piece, ResumableOutput
 
 OnBadLine = Literal["stop", "skip"]
 READING, TOKENISING = "reading and decompressing", "tokenising"

@@ -14,10 +14,10 @@ from typing import Literal
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.same_tokenizer import require_same_tokenizer
-from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
 from stage.json_files import as_json, read_json
-from stage.publish import PARTIAL, require_same_kind, write_text
+from stage.outputs.digest import md5_file
+from stage.outputs.publish import PARTIAL, require_same_kind, write_text
 from stage.regular_files import UnfitFile, read_regular
 from stage.sizes import require_between
 from stage.tables import table_text

@@ -1,8 +1,8 @@
 """Index arrays kept beside their dataset, in ``PREFIX.index/``, from where every process reads what it asks for.
 
 Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made as every long output
-is made (``stage.resumable_output``). A process that finds another one making them waits for it, 20 seconds at most,
-and then makes them as well; where they cannot be kept, each process builds its own in memory.
+is made (``stage.outputs.resumable_output``). A process that finds another one making them waits for it, 20 seconds at
+most, and then makes them as well; where they cannot be kept, each process builds its own in memory.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
-from stage.digest import md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, read_manifest
-from stage.publish import beside
-from stage.resumable_output import NewPiece, resumable_output
+from stage.outputs.digest import md5_text
+from stage.outputs.manifest import Recipe, read_manifest
+from stage.outputs.publish import beside
+from stage.outputs.resumable_output import NewPiece, resumable_output
 
 Array = npt.NDArray[Any]
 IndexArray = Array | FileArray

@@ -11,10 +11,10 @@ from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_tok
 from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
+from stage.outputs.publish import published_file, require_same_kind
+from stage.outputs.resumable_output import require_apart
 from stage.progress import progress
-from stage.publish import published_file, require_same_kind
-from stage.resumable_output import require_apart
 from stage.sizes import require_between
 
 NPY = b"\x93NUMPY"

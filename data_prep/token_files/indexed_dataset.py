@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.publish import beside, published_file
+from stage.outputs.digest import md5_file
+from stage.outputs.publish import beside, published_file
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"

@@ -9,11 +9,11 @@ import numpy as np
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path
 from data_prep.token_files.same_tokenizer import require_same_tokenizer
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import Recipe, Source, read_manifest, require_intact, source_of
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import Recipe, Source, read_manifest, require_intact, source_of
+from stage.outputs.resumable_output import NewPiece, resumable_output
 from stage.progress import Meter, progress
-from stage.resumable_output import NewPiece, resumable_output
 
 STAGE = "merge"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.errors import InputError
-from stage.manifest import read_manifest
+from stage.outputs.manifest import read_manifest
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Tokenized:
     append_eod: bool | None = None
     """Whether the tokenizer's end-of-sequence token stands behind each document."""
     tokenizer: str | None = None
-    """Identity of the tokenizer's content, as :class:`stage.manifest.Source` has it."""
+    """Identity of the tokenizer's content, as :class:`stage.outputs.manifest.Source` has it."""
 
     def as_options(self) -> dict[str, object]:
         """Return what is known, as options of a recipe: those that preprocess, too, records."""

@@ -13,8 +13,8 @@ import sentencepiece
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import InputFile, Place, described, local_paths
 from stage.errors import InputError
-from stage.manifest import Recipe, require_intact, versions_of
-from stage.resumable_output import resumable_output
+from stage.outputs.manifest import Recipe, require_intact, versions_of
+from stage.outputs.resumable_output import resumable_output
 from stage.sizes import require_between
 
 TRAINING_OPTIONS: dict[str, Any] = {

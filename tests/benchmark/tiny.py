@@ -24,7 +24,7 @@ from checkpoint_convert.formats.zarr_arrays import create_array, read_metadata
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
 from stage.child_processes import reserved_port
-from stage.manifest import Recipe, made_by, record_of, write_manifest
+from stage.outputs.manifest import Recipe, made_by, record_of, write_manifest
 from tests.forked import fork_server
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -7,9 +7,9 @@ import pytest
 from checksums.list_commands import VerifyListCommand
 from checksums.md5_list import digest_folder, format_list
 from checksums.whole_output import require_whole
-from stage.digest import md5_file, md5_text
 from stage.errors import InputError
-from stage.manifest import Recipe, Record, made_by, record_of, write_manifest
+from stage.outputs.digest import md5_file, md5_text
+from stage.outputs.manifest import Recipe, Record, made_by, record_of, write_manifest
 
 
 def write_outputs(output: Path, records: list[Record]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checksums.md5_list import digest_folder, read_list
-from stage.digest import md5_file
+from stage.outputs.digest import md5_file
 from tests.forked import run_forked
 from tests.fuzz.case_limits import LONGEST_S, CaseWatch
 from tests.fuzz.circumstances import Circumstances, circumstances_at_random, run_in_posix_locale, run_module_as

@@ -22,8 +22,8 @@ from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, P
 from checkpoint_convert.conversion.source_files import LocalFiles
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
 from checkpoint_convert.formats.zarr_arrays import create_array, open_array
-from stage.manifest import Recipe
-from stage.resumable_output import resumable_output
+from stage.outputs.manifest import Recipe
+from stage.outputs.resumable_output import resumable_output
 from stage.sizes import parse_bytes
 
 SIZES = {**BENCHMARK_SIZES, "L": 1}

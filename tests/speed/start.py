@@ -33,8 +33,8 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
 from benchmark.training.loop import Status
 from checkpoint_convert.formats.megatron_checkpoint import own_part
-from stage.digest import md5_file
-from stage.manifest import ASKED_AT_ONCE, record_of
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import ASKED_AT_ONCE, record_of
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes, write_inputs
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 RESULT = "contact.json"
 FORMAT = 1

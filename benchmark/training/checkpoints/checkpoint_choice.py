@@ -16,7 +16,7 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 from benchmark.training.engine.run_progress import Progress
 from stage.errors import InputError
 from stage.json_files import UNREADABLE, read_json
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 
 @dataclass(frozen=True)

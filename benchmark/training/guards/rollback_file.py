@@ -20,7 +20,7 @@ from benchmark.training.checkpoints.checkpoint_folder import set_aside, whole_ch
 from benchmark.training.engine.run_progress import Progress, Rollback
 from stage.errors import InputError
 from stage.json_files import DAMAGED, read_json
-from stage.publish import write_text
+from stage.outputs.publish import write_text
 
 WHY = "spike"
 NEAR_STEPS = 64

@@ -21,11 +21,11 @@ from data_prep.sample_order.blend import normalized
 from data_prep.sample_order.blend_file import is_blend_file
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
-from stage.digest import md5_samples, md5_text
 from stage.errors import InputError
 from stage.json_files import DAMAGED, read_json
-from stage.manifest import read_manifest
-from stage.publish import write_text
+from stage.outputs.digest import md5_samples, md5_text
+from stage.outputs.manifest import read_manifest
+from stage.outputs.publish import write_text
 
 SAMPLED_FILES = 256
 """Of a checkpoint, which has 123,520."""

@@ -80,9 +80,9 @@ def test_what_is_no_run_is_one_line(change: Callable[[dict[str, Any]], object], 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"{", "not JSON"),
-        (b"[]", "expected a JSON object"),
-        (b"[" * 10**5, "not JSON"),
+        (b"{", "truncated; expected the configuration that a run writes"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"[" * 10**5, "Expected `object`"),
         (b" " * (2 << 20), "2,097,152 bytes"),
     ],
 )

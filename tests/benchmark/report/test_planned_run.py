@@ -54,10 +54,10 @@ def test_slow_run_on_another_machine_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[" * 200_000, "not JSON"),
-        (b"[]", "no plan of a run"),
+        (b"{", "truncated; give what"),
+        (b"\xff", "JSON is malformed"),
+        (b"[" * 200_000, "Expected `object`"),
+        (b"[]", "Expected `object`, got `array`"),
         (b'{"step_s": 1}', "no plan of a run"),
     ],
 )

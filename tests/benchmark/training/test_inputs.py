@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import stage.manifest
+import stage.outputs.manifest
 from benchmark.training.inputs import (
     count_validation_tokens,
     input_paths,
@@ -16,7 +16,7 @@ from benchmark.training.inputs import (
     require_inputs,
 )
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest
+from stage.outputs.manifest import manifest_path, read_manifest
 from tests.benchmark.tiny import TINY, Inputs
 
 
@@ -71,20 +71,20 @@ def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     require_inputs(config)
     with (tmp_path / "valid.bin").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(InputError, match=r"valid\.bin: .* bytes, but valid\.manifest\.json says"):
+    with pytest.raises(InputError, match=r"valid\.bin: .* bytes instead of .*, valid\.manifest\.json says otherwise"):
         require_inputs(config)
 
 
 def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = dataclasses.replace(inputs.config(tmp_path), checkpoint=inputs.checkpoint)
     asked: list[str] = []
-    ask = stage.manifest._stats_of
+    ask = stage.outputs.manifest._stats_of
 
     def counted(files: tuple[str, list[str]]) -> Any:
         asked.extend(f"{files[0]}/{name}" for name in files[1])
         return ask(files)
 
-    monkeypatch.setattr(stage.manifest, "_stats_of", counted)
+    monkeypatch.setattr(stage.outputs.manifest, "_stats_of", counted)
     require_inputs(config)
     provenance(config)
     assert sorted(asked) == sorted(str(path) for path in inputs.checkpoint.rglob("*") if path.is_file())

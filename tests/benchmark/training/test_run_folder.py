@@ -128,7 +128,7 @@ def test_finished_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stage.lock.PATIENCE_S", 0.1)
+    monkeypatch.setattr("stage.outputs.lock.PATIENCE_S", 0.1)
     config = configured(tmp_path)
     with (
         open_run_folder(config, rank=0),

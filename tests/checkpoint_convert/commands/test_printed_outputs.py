@@ -7,7 +7,7 @@ import pytest
 
 from checkpoint_convert.commands.printed_outputs import print_converted, print_exported
 from checkpoint_convert.conversion.run_conversion import Converted
-from stage.shards import Shard
+from stage.outputs.shards import Shard
 
 CONVERTED = Converted(files=1200, bytes=5_000_000, wall_s=2.0, resumed_files=200, facts={"zero_chunks": 0})
 OUTPUT = Path("ckpt")

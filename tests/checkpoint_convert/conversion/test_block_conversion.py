@@ -15,10 +15,10 @@ from checkpoint_convert.conversion.block_sources import open_source
 from checkpoint_convert.conversion.blocks import Side
 from checkpoint_convert.conversion.source_files import LocalFiles
 from checkpoint_convert.formats.zarr_arrays import create_array
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import Recipe
-from stage.resumable_output import ResumableOutput, resumable_output
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import Recipe
+from stage.outputs.resumable_output import ResumableOutput, resumable_output
 
 SHAPE = (130, 200)
 FLOAT32, BFLOAT16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16)

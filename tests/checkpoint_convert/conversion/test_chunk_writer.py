@@ -10,8 +10,8 @@ import pytest
 
 from checkpoint_convert.conversion.chunk_writer import PAGE, ChunkWriter, Workspace, md5_of, workspace_bytes
 from stage.errors import InputError
-from stage.manifest import Recipe
-from stage.resumable_output import ResumableOutput, resumable_output
+from stage.outputs.manifest import Recipe
+from stage.outputs.resumable_output import ResumableOutput, resumable_output
 
 VALUES = np.arange(4 * PAGE, dtype=np.float32).view(np.uint8)
 

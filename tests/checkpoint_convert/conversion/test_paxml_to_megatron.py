@@ -14,7 +14,7 @@ from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.formats.common_files import adam_step
 from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
-from stage.manifest import read_manifest
+from stage.outputs.manifest import read_manifest
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml
 from tests.support import GOLDEN, SHARED_GOLDEN, golden, needs_shared

@@ -12,7 +12,7 @@ from checkpoint_convert.conversion.run_conversion import Converted
 from checksums.md5_list import digest_folder, format_list
 from stage.addresses import parse_address
 from stage.errors import InputError
-from stage.shards import Shard
+from stage.outputs.shards import Shard
 from tests.checkpoint_convert.checkpoint_server import CheckpointServer
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, tiny_values, write_paxml

@@ -19,9 +19,9 @@ from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_
 from checkpoint_convert.conversion.run_conversion import Converted
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest
-from stage.resumable_output import ResumableOutput
-from stage.shards import Shard
+from stage.outputs.manifest import manifest_path, read_manifest
+from stage.outputs.resumable_output import ResumableOutput
+from stage.outputs.shards import Shard
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 

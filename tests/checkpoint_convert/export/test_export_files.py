@@ -17,8 +17,8 @@ from checkpoint_convert.export import export_files
 from checkpoint_convert.export.export_files import Export, HashingFile, run_export
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
-from stage.manifest import require_intact
-from stage.publish import partial_path
+from stage.outputs.manifest import require_intact
+from stage.outputs.publish import partial_path
 
 
 @dataclass(frozen=True)

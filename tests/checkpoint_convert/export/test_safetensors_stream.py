@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 
 from checkpoint_convert.export.export_files import HashingFile
 from checkpoint_convert.export.safetensors_stream import TensorLayout, write_safetensors
-from stage.digest import md5_file
 from stage.errors import InputError
+from stage.outputs.digest import md5_file
 
 TENSORS = {
     "b": torch.arange(6, dtype=torch.float32).reshape(2, 3),

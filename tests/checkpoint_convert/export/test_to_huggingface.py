@@ -16,7 +16,7 @@ from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.gpt3 import GPT3
 from stage.errors import InputError
-from stage.manifest import require_intact
+from stage.outputs.manifest import require_intact
 from tests.checkpoint_convert.checkpoints import write_dcp
 from tests.checkpoint_convert.export.sentencepiece_models import model_bytes
 from tests.checkpoint_convert.in_process import run

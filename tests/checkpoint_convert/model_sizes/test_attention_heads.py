@@ -9,7 +9,7 @@ import pytest
 from checkpoint_convert.model_sizes.attention_heads import attention_heads
 from checkpoint_convert.model_sizes.run_files import run_adam_step, run_iteration
 from stage.errors import InputError
-from stage.manifest import Recipe, Source, made_by, write_manifest
+from stage.outputs.manifest import Recipe, Source, made_by, write_manifest
 
 
 def write_record(output: Path, options: dict[str, Any], inputs: list[Source]) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from stage.digest import md5_file
-from stage.manifest import read_manifest
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import read_manifest
 from tests.stage.faulty_server import FaultyServer
 from tests.support import assert_refused, command, fresh_command
 

@@ -6,8 +6,8 @@ import pytest
 
 from data_prep.corpus.c4 import documents_of
 from data_prep.corpus.input_files import Place, described, local_paths, parse_inputs, require_files, shown
-from stage.digest import md5_file
 from stage.errors import InputError
+from stage.outputs.digest import md5_file
 from tests.data_prep.shards import write_shard
 from tests.stage.faulty_server import FaultyServer
 

@@ -12,9 +12,9 @@ from sentencepiece import sentencepiece_model_pb2
 from data_prep.preparation import artifacts
 from data_prep.preparation.artifacts import ARTIFACTS
 from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all, wanted_files
-from stage.digest import md5_file
 from stage.errors import CheckFailed, InputError
-from stage.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
 from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fetched
 from tests.support import assert_refused, command
 

@@ -14,10 +14,10 @@ from data_prep.corpus import c4
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import Reading
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest
-from stage.shards import Shard
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import manifest_path, read_manifest
+from stage.outputs.shards import Shard
 from tests.data_prep.english_text import WORDS
 from tests.data_prep.shards import DOCUMENTS, Sums, sums
 

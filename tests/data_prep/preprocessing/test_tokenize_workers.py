@@ -14,7 +14,7 @@ from data_prep.corpus.input_files import parse_inputs
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import PieceMaker
 from stage.errors import InputError
-from stage.manifest import manifest_path
+from stage.outputs.manifest import manifest_path
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
 from tests.stage.faulty_server import FaultyServer
 from tests.support import REPOSITORY, fresh_command

@@ -16,8 +16,8 @@ from data_prep.sample_order.kept_index import KeptIndex, index_folder
 from data_prep.sample_order.sample_index import build_sample_index
 from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
 from data_prep.token_files.file_array import FileArray
-from stage import lock
 from stage.errors import InputError
+from stage.outputs import lock
 from tests.support import write_dataset
 
 FORK = multiprocessing.get_context("fork")

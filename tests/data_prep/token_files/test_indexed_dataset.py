@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from data_prep.token_files import indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path, token_dtype
-from stage.digest import md5_file
 from stage.errors import InputError
+from stage.outputs.digest import md5_file
 from tests.support import REPOSITORY, golden, write_dataset, write_golden_corpora
 
 

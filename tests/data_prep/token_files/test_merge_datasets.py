@@ -13,7 +13,7 @@ from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.token_files.merge_datasets import Merged, merge_datasets
 from data_prep.tokenizing.tokenizer import train_tokenizer
 from stage.errors import InputError
-from stage.manifest import manifest_path, read_manifest
+from stage.outputs.manifest import manifest_path, read_manifest
 from tests.data_prep.shards import sums
 from tests.support import command, write_dataset
 

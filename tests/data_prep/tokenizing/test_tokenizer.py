@@ -6,9 +6,9 @@ import pytest
 import sentencepiece
 
 from data_prep.tokenizing.tokenizer import Tokenizer, train_tokenizer
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import read_manifest
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import read_manifest
 from tests.support import command
 
 

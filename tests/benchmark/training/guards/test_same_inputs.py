@@ -19,7 +19,7 @@ from benchmark.training.guards.same_inputs import (
 )
 from data_prep.sample_order.blend_file import write_blend
 from stage.errors import InputError
-from stage.manifest import manifest_path
+from stage.outputs.manifest import manifest_path
 from tests.benchmark.tiny import CPU, TINY, Inputs
 
 

@@ -183,13 +183,17 @@ CHEATS: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "config.json: num_layers 1000000000",
     ),
     "no configuration": (lambda p: (p / CONFIG).unlink(), "evidence.contradicts", "config.json: no such file"),
-    "not JSON": (lambda p: (p / CONFIG).write_text("["), "evidence.contradicts", "config.json: not JSON"),
+    "not JSON": (
+        lambda p: (p / CONFIG).write_text("["),
+        "evidence.contradicts",
+        "config.json: Input data was truncated",
+    ),
     "a pipe": (named_pipe, "evidence.contradicts", "evidence.jsonl: no such file"),
     "a link to itself": (dangling, "evidence.contradicts", "evidence.jsonl: no such file"),
     "a configuration of lists": (
         lambda p: (p / CONFIG).write_text("[]"),
         "evidence.contradicts",
-        "expected a JSON obj",
+        "Expected `object`, got `array`",
     ),
     "no chain": (lambda p: (p / CHAIN).unlink(), "evidence.left_out", "without the chain"),
     "the chain of another run": (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stage.digest import BLOCK_BYTES, SAMPLE_BYTES, md5_file, md5_files, md5_samples, md5_text
+from stage.outputs.digest import BLOCK_BYTES, SAMPLE_BYTES, md5_file, md5_files, md5_samples, md5_text
 
 
 def test_digests_are_md5_and_progress_is_told(tmp_path: Path) -> None:

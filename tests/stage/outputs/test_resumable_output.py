@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from stage import resumable_output
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import Recipe, read_manifest, source_of
-from stage.resumable_output import NewPiece, ResumableOutput
-from stage.resumable_output import resumable_output as begin
-from stage.shards import parse_shard
+from stage.outputs import resumable_output
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import Recipe, read_manifest, source_of
+from stage.outputs.resumable_output import NewPiece, ResumableOutput
+from stage.outputs.resumable_output import resumable_output as begin
+from stage.outputs.shards import parse_shard
 
 LETTERS = "abcdefgh"
 FORK = multiprocessing.get_context("fork")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stage.digest import md5_file
 from stage.errors import InputError
-from stage.manifest import (
+from stage.outputs.digest import md5_file
+from stage.outputs.manifest import (
     Recipe,
     Record,
     made_by,

@@ -20,10 +20,10 @@ from typing import Any
 
 import msgspec
 
-from stage.digest import md5_file, md5_head_and_tail, md5_text
 from stage.errors import InputError
 from stage.json_files import as_json, read_json
-from stage.publish import beside, walked, write_text
+from stage.outputs.digest import md5_file, md5_head_and_tail, md5_text
+from stage.outputs.publish import beside, walked, write_text
 
 ASKED_AT_ONCE = 16
 """Files that are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stage.errors import InputError
-from stage.lock import only_one_in
+from stage.outputs.lock import only_one_in
 
 
 def test_the_second_is_told(tmp_path: Path) -> None:

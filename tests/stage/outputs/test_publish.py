@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stage.errors import InputError
-from stage.manifest import record_of
-from stage.publish import (
+from stage.outputs.manifest import record_of
+from stage.outputs.publish import (
     beside,
     published_file,
     published_folder,

@@ -28,11 +28,11 @@ from typing import Any
 
 import msgspec
 
-from stage.digest import md5_file
 from stage.errors import InputError
 from stage.json_files import as_json, read_json
-from stage.lock import only_one_in
-from stage.manifest import (
+from stage.outputs.digest import md5_file
+from stage.outputs.lock import only_one_in
+from stage.outputs.manifest import (
     ASKED_AT_ONCE,
     Manifest,
     Recipe,
@@ -44,9 +44,17 @@ from stage.manifest import (
     record_problem,
     require_intact,
 )
+from stage.outputs.publish import (
+    partial_path,
+    replace_path,
+    sync_all,
+    sync_folder,
+    sync_to_disk,
+    unique_partial,
+    write_text,
+)
+from stage.outputs.shards import Shard
 from stage.progress import progress
-from stage.publish import partial_path, replace_path, sync_all, sync_folder, sync_to_disk, unique_partial, write_text
-from stage.shards import Shard
 
 RECIPE, PUBLISH = "recipe.json", "publish.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -3,7 +3,7 @@
 import pytest
 
 from stage.errors import InputError
-from stage.shards import Shard, parse_shard
+from stage.outputs.shards import Shard, parse_shard
 
 
 @pytest.mark.parametrize(("text", "index"), [("0/3", 0), ("1/3", 1), ("2/3", 2), ("3/3", 0), ("1/1", 0)])
