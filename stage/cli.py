@@ -75,8 +75,8 @@ def _wide_unless_help() -> Iterator[None]:
 
 def _in_a_line(drawn: str) -> str:
     """Return what a box of tyro's says: the error, then the options that are missing, expected or perhaps meant."""
-    inside = [re.sub("[│╭╮╰╯]", " ", line)[2:].rstrip() for line in drawn.splitlines()[1:]]
-    wrong, *hints = re.split(r"\n *─+\n", "\n".join(inside))
+    inside = [re.sub("^[│|]|[│|]$", " ", line)[2:].rstrip() for line in drawn.splitlines()[1:-1]]
+    wrong, *hints = re.split(r"\n *[─-]{9,}\n", "\n".join(inside))  # a terminal without Unicode gets other rules
     first = wrong.strip().splitlines()[0].removeprefix("Error parsing ").rstrip(".")
     told = [] if first.startswith("Missing from") else [first]
     for heading, part in (("missing: ", wrong), *(("", hint) for hint in hints)):

@@ -39,7 +39,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True)
-class Entry:
+class SafetensorsEntry:
     """One array in a file's header."""
 
     dtype: str
@@ -95,14 +95,14 @@ def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
         entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
         entries.pop("__metadata__", None)
         return {
-            name: _array(path, 8 + header_bytes, size, msgspec.json.decode(raw, type=Entry))
+            name: _array(path, 8 + header_bytes, size, msgspec.json.decode(raw, type=SafetensorsEntry))
             for name, raw in entries.items()
         }
     except (ValueError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise InputError(f"{path}: not a safetensors file (its header: {first_line(error)})") from error
 
 
-def _array(path: Path, data: int, end: int, entry: Entry) -> StoredArray:
+def _array(path: Path, data: int, end: int, entry: SafetensorsEntry) -> StoredArray:
     shape, (first, last) = entry.shape, entry.data_offsets
     dtype: np.dtype[Any] = DTYPES[entry.dtype]
     if last - first != math.prod(shape) * dtype.itemsize or data + last > end:

@@ -24,7 +24,7 @@ class BenchmarkConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunSizes:
     benchmark: BenchmarkConfig
 
 
@@ -37,7 +37,7 @@ class RunProgress:
     """Steps that Adam did not make."""
 
 
-def run_config(folder: Path) -> RunConfig | None:
+def run_config(folder: Path) -> RunSizes | None:
     """Return the configuration of the run whose checkpoint ``folder`` is; None where no run's folder is around it.
 
     Raises InputError where it is damaged.
@@ -45,7 +45,7 @@ def run_config(folder: Path) -> RunConfig | None:
     path = folder.absolute().parent.parent / "config.json"
     if folder.absolute().parent.name != "checkpoints" or not path.is_file():
         return None
-    return read_json(path, RunConfig, mend=f"it is not a run's configuration; copy {folder} elsewhere")
+    return read_json(path, RunSizes, mend=f"it is not a run's configuration; copy {folder} elsewhere")
 
 
 def run_progress(folder: Path) -> RunProgress | None:

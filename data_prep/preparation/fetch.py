@@ -1,7 +1,8 @@
 """Bring the benchmark's inputs together in one folder: from Hugging Face, or from a folder that has them.
 
 Each file, and the checkpoint's folder, is an output of its own (``stage.outputs.resumable_output``): it has its final
-name only once it is whole and checked, and a manifest beside it says where it came from, by the commit and by its content.
+name only once it is whole and checked, and a manifest beside it says where it came from, by the commit and by its
+content.
 """
 
 import hashlib

@@ -73,6 +73,8 @@ class Piece:
     """Time of modification; a piece that has another one is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the job wants to remember of it; JSON values."""
+    ctime_ns: int = 0
+    """Time of change, which nobody can set back; a piece that has another one is read again likewise."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,11 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                found = piece.path.stat()
                 self._move(piece)
-                one = Piece(piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts)
+                found = self.path(piece.name).stat()
+                one = Piece(
+                    piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts, ctime_ns=found.st_ctime_ns
+                )
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
             self._note(lines)
@@ -319,10 +323,9 @@ def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
     for path in there:
         if path.name not in records:
             raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
-        record = records[path.name]
-        problem = record_problem(path, record)
-        if problem is None and path.is_dir() and record_of(path, record.name, None).mtime_ns != record.mtime_ns:
-            problem = f"{path}: a file in it was written later"
+        problem = record_problem(path, records[path.name])
+        if problem is None and record_of(path, path.name, None).mtime_ns > records[path.name].mtime_ns:
+            problem = f"{path}: modified after it was made"
         if problem:
             raise InputError(f"{problem}, so somebody changed it since; {mend}")
 
@@ -421,7 +424,7 @@ def _still_there(folder: Path, journalled: Mapping[str, Sequence[Piece]]) -> dic
             state = states[name]
             for piece in pieces if state is not None else ():
                 if state is not None and piece.bytes == state.st_size:
-                    if piece.mtime_ns == state.st_mtime_ns:
+                    if (piece.mtime_ns, piece.ctime_ns) == (state.st_mtime_ns, state.st_ctime_ns):
                         found[name] = piece
                     else:
                         doubtful.append(piece)

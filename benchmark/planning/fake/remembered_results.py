@@ -24,7 +24,7 @@ Question = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ResultRecipe:
     """How to make one result: an argument itself, a plain value, a view of an argument, or a tensor of its own."""
 
     itself: int | None = None
@@ -60,8 +60,8 @@ class RememberedResults:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
-        self._one: dict[Question, Recipe] = {}
-        self._several: dict[Question, tuple[type, list[Recipe]]] = {}
+        self._one: dict[Question, ResultRecipe] = {}
+        self._several: dict[Question, tuple[type, list[ResultRecipe]]] = {}
         """Tuples and lists."""
 
     def question(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
@@ -123,21 +123,21 @@ class RememberedResults:
         return True
 
 
-def _recipe(function: Any, args: Sequence[Any], result: Any) -> Recipe | None:
+def _recipe(function: Any, args: Sequence[Any], result: Any) -> ResultRecipe | None:
     """None for what is neither a plain strided tensor without gradient nor a number or nothing."""
     if result is None or type(result) is int:
-        return Recipe(value=result)
+        return ResultRecipe(value=result)
     if type(result) is not FakeTensor or result.layout is not torch.strided:
         return None
     if result.requires_grad or result.is_conj() or result.is_neg() or result.constant is not None:
         return None
     itself = next((place for place, given in enumerate(args) if given is result), None)
     if itself is not None:
-        return Recipe(itself=itself)
+        return ResultRecipe(itself=itself)
     tensors = [place for place, given in enumerate(args) if isinstance(given, Tensor)]
     if function.is_view and len(tensors) != 1:
         return None
-    return Recipe(
+    return ResultRecipe(
         view_of=tensors[0] if function.is_view else None,
         shape=tuple(result.shape),
         stride=tuple(result.stride()),
