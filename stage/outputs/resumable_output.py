@@ -258,7 +258,7 @@ def resumable_output(
             where = f"{error.filename or folder}: {error.strerror}"
             raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
         finally:
-            if shard is None and not _journalled(folder / "journal"):
+            if shard is None and not (folder / PUBLISH).exists() and not _journalled(folder / "journal"):
                 _remove(folder, recipe)
 
 

@@ -45,7 +45,7 @@ def test_a_file_that_its_server_replaces_is_not_mixed(shards: list[Path], tokeni
     shard.write_bytes(shards[0].read_bytes())
 
     def change(key: str, number: int) -> str | None:
-        if number == 2:  # the first request asks what there is
+        if number == 1:  # HEAD has asked what there is
             write_shard(shard, DOCUMENTS, seed=9)
         return None
 
