@@ -186,7 +186,7 @@ CHEATS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "not JSON": (
         lambda p: (p / CONFIG).write_text("["),
         "evidence.contradicts",
-        "config.json: Input data was",
+        "config.json: Expected `object`",
     ),
     "a pipe": (named_pipe, "evidence.contradicts", "evidence.jsonl: no such file"),
     "a link to itself": (dangling, "evidence.contradicts", "evidence.jsonl: no such file"),
