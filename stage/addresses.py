@@ -34,6 +34,8 @@ SILENCE_S = 20
 PIECE_BYTES = 1 << 20
 ASKED_AT_ONCE = 16
 Answer = TypeVar("Answer")
+_users: set[int] = set()
+"""This process, once it has used obstore."""
 
 
 def is_address(text: str) -> bool:
@@ -113,6 +115,9 @@ class RemoteFolder:
         self, address: Address, *, bytes_per_s: float | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         """``bytes_per_s``: at most so much is read, on average, by all threads together."""
+        if _users and os.getpid() not in _users:  # obstore's threads stayed in the process that was forked
+            raise RuntimeError("an address is read in a process that was forked from one that had read addresses")
+        _users.add(os.getpid())
         self.address = address
         self._store = _store(address)
         self._rate, self._sleep = bytes_per_s, sleep

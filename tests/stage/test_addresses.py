@@ -1,5 +1,6 @@
 """Objects at an address: read whatever their server does, or refused in one line without secrets."""
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,18 @@ def test_a_public_bucket_needs_no_credentials(files: Path, monkeypatch: pytest.M
     with FaultyServer(files) as server:
         assert RemoteFolder(parse_address("s3://ckpt/array", server.url)).read("0.0") == CONTENT
         assert server.authorizations == {None}
+
+
+def test_a_process_that_was_forked_too_late_is_told(files: Path) -> None:
+    """obstore would wait for ever."""
+    with FaultyServer(files) as server:
+        remote(server).read("array/0.0")
+        child = multiprocessing.get_context("fork").Process(target=_must_fail, args=(f"{server.url}/ckpt",))
+        child.start()
+        child.join(20)
+        assert child.exitcode == 0
+
+
+def _must_fail(url: str) -> None:
+    with pytest.raises(RuntimeError, match="forked from one that had read addresses"):
+        RemoteFolder(Address(url))

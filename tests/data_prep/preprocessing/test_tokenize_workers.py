@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.corpus.input_files import parse_inputs
 from data_prep.preprocessing.preprocess import preprocess
 from data_prep.preprocessing.token_piece import PieceMaker
 from stage.errors import InputError
 from stage.outputs.manifest import manifest_path
 from tests.data_prep.shards import DOCUMENTS, Sums, sums, write_shard
 from tests.stage.faulty_server import FaultyServer
-from tests.support import REPOSITORY, fresh_command
+from tests.support import REPOSITORY, assert_refused, fresh_command
 
 
 @pytest.mark.slow
@@ -50,11 +49,11 @@ def test_a_file_that_its_server_replaces_is_not_mixed(shards: list[Path], tokeni
         return None
 
     with FaultyServer(shard.parent, fault=change) as server:
-        places = parse_inputs([f"{server.url}/ckpt/a.json.gz"])
-        with pytest.raises(InputError, match=r"a.json.gz: changed since it was first asked for"):
-            preprocess(places, tokenizer, tmp_path / "x", workers=1)
+        words = ["--input", f"{server.url}/ckpt/a.json.gz", "--tokenizer", tokenizer, "--output-prefix", tmp_path / "x"]
+        refused = fresh_command("data_prep", "preprocess", *words, "--workers", 1)
+        assert_refused(refused, "a.json.gz: changed since it was first asked for")
         assert [path.name for path in tmp_path.iterdir()] == ["in"]
-        preprocess(places, tokenizer, tmp_path / "x", workers=1)
+        assert fresh_command("data_prep", "preprocess", *words, "--workers", 1).returncode == 0
     preprocess([shard], tokenizer, tmp_path / "y", workers=1)
     assert sums(tmp_path / "x") == sums(tmp_path / "y")
 
