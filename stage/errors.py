@@ -98,6 +98,12 @@ def _print_error(message: str, status: int) -> int:
     line = " ".join(message.split())
     if len(line) > LONGEST_MESSAGE:
         line = f"{line[: LONGEST_MESSAGE // 2]} … {line[-LONGEST_MESSAGE // 2 :]}"
-    shown = "".join(one if one.isprintable() or "\udc80" <= one <= "\udcff" else "?" for one in line)
-    print(f"error: {shown}", file=sys.stderr, flush=True)
+    print("error:", "".join(map(_shown, line)), file=sys.stderr, flush=True)
     return status
+
+
+def _shown(letter: str) -> str:
+    """File names may hold anything: a byte that is no UTF-8 is shown by its number, a control character is not."""
+    if "\udc80" <= letter <= "\udcff":
+        return f"\\x{ord(letter) - 0xDC00:02x}"
+    return letter if letter.isprintable() else "?"

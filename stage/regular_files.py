@@ -5,6 +5,9 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+PIECE_BYTES = 1 << 24
 
 
 class UnfitFile(OSError):
@@ -26,7 +29,7 @@ def read_regular(path: Path, most: int) -> bytes:
         if status.st_size > most:
             raise UnfitFile(f"{status.st_size:,} bytes, more than {most:,}")
         with os.fdopen(os.dup(handle), "rb") as file:
-            read: bytes | None = file.read(most + 1)
+            read = _read_at_most(file, most + 1)
     finally:
         os.close(handle)
     if read is None:  # some files of /proc
@@ -34,6 +37,17 @@ def read_regular(path: Path, most: int) -> bytes:
     if len(read) > most:
         raise UnfitFile(f"it grows beyond {most:,} bytes while it is read")
     return read
+
+
+def _read_at_most(file: BinaryIO, most: int) -> bytes | None:
+    """Read piece by piece: asked for all at once, Python takes memory for the most there may be."""
+    pieces, left = [], most
+    while left and (piece := file.read(min(left, PIECE_BYTES))) != b"":
+        if piece is None:
+            return None
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def kind_of(mode: int) -> str:

@@ -40,7 +40,7 @@ def test_what_a_file_is_called_does_not_reach_the_terminal(capsys: pytest.Captur
 
     with pytest.raises(SystemExit):
         run_command(run)
-    assert capsys.readouterr().err == "error: ?[31mred\\udcff?.txt: no such file\n"
+    assert capsys.readouterr().err == "error: ?[31mred\\xff?.txt: no such file\n"
 
 
 def test_an_error_of_an_open_file_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
