@@ -5,11 +5,14 @@ import fcntl
 import platform
 import resource
 import shutil
+import socket
 import tempfile
 import time
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from benchmark.machine.gloo_interface import address_of_this_machine, gloo_environment
 from benchmark.machine.hardware import ask
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
@@ -61,6 +64,20 @@ def same_versions(_: Place, measured: Measured) -> CheckResult:
             )
     shown = [key for key in ("torch", "cuda", "nccl", "driver", "kernel", "commit") if key in first]
     return CheckResult("ok", ", ".join(f"{key} {first[key]}" for key in shown))
+
+
+def host_name(place: Place) -> CheckResult:
+    """Whether the other machines can reach this one where gloo will listen."""
+    if place.config is None or place.config.system.nodes == 1:
+        return CheckResult("skipped", "one machine")
+    address = address_of_this_machine()
+    if address is not None and not ip_address(address).is_loopback:
+        return CheckResult("ok", f"{socket.gethostname()} is {address}")
+    found = f"{socket.gethostname()} is {address or 'no address of this machine'}, which no other machine reaches"
+    chosen = gloo_environment(place.config.system.nodes, place.environment.address.rpartition(":")[0])
+    if not chosen:
+        return CheckResult("FAILED", found, "set GLOO_SOCKET_IFNAME to the interface that the nodes share")
+    return CheckResult("ok", f"{found}; gloo takes the interface {chosen['GLOO_SOCKET_IFNAME']}")
 
 
 def limits(place: Place) -> CheckResult:

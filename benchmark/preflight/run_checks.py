@@ -45,6 +45,7 @@ CHECKS = (
     PreflightCheck(
         "speed", "one slow GPU that slows all", "process", device_checks.speeds, device_checks.alike_in_speed
     ),
+    PreflightCheck("host name", "gloo waiting where nobody comes", "node", machine_checks.host_name),
     PreflightCheck("limits", "NCCL or data loading failing at the start", "node", machine_checks.limits),
     PreflightCheck("host memory", "being killed at the first checkpoint", "node", machine_checks.host_memory),
     PreflightCheck("disk space", "a disk that is full before the end", "node", machine_checks.disk_space),

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from benchmark.config.system_config import System
+from benchmark.machine.gloo_interface import gloo_environment
 from benchmark.machine.near_cores import keep_near
 from benchmark.machine.open_files import raise_file_limit
 from model.sharding import AXES
@@ -25,9 +26,6 @@ from stage.errors import InputError
 TIMES_START_LIMIT = 2
 """PyTorch's own time limits come after the watchdog's (supervision/heartbeat.py), which has more to say."""
 
-
-LOOPBACK = "lo"
-"""The network interface by which processes of one machine talk, on Linux."""
 
 BACKGROUND = "background:"
 """How the name of a thread begins that exchanges messages with other processes while training goes on."""
@@ -178,21 +176,6 @@ class World:
         dist.barrier()
 
 
-def loopback_where_unnamed() -> dict[str, str]:
-    """Variables for processes of one machine: gloo meets over the loopback where the machine's name is no address.
-
-    It does so by itself, too, after a warning of its own; nothing where the name is one, or there is no such interface.
-    """
-    try:
-        for family, kind, _, _, address in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM):
-            with socket.socket(family, kind) as tried:
-                tried.bind(address)
-            return {}
-    except OSError:
-        pass
-    return {"GLOO_SOCKET_IFNAME": LOOPBACK} if LOOPBACK in [name for _, name in socket.if_nameindex()] else {}
-
-
 @contextmanager
 def joined_world(
     system: System, environment: Environment, timeout: datetime.timedelta | None = None
@@ -213,8 +196,7 @@ def joined_world(
             f"{system.devices_per_node}), or change --nodes and --devices-per-node"
         )
     raise_file_limit()
-    if system.nodes == 1:
-        set_environment(loopback_where_unnamed())
+    set_environment(gloo_environment(system.nodes, environment.address.rpartition(":")[0]))
     device = device_of(system, environment)
     backend = "gloo" if device.type == "cpu" else "cuda:nccl,cpu:gloo"
     try:

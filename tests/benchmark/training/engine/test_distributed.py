@@ -17,7 +17,6 @@ from benchmark.training.engine.distributed import (
     Environment,
     device_of,
     joined_world,
-    loopback_where_unnamed,
     pci_address,
     read_environment,
     set_environment,
@@ -41,23 +40,6 @@ def test_busy_port_is_one_line(inputs: Inputs, tmp_path: Path) -> None:
         port = busy.getsockname()[1]
         with pytest.raises(RuntimeError, match=f"localhost:{port} is in use; set MASTER_PORT"):
             in_processes(1, _train_on_port, inputs.config(tmp_path / "run", system=system_of(2)), port)
-
-
-def test_a_machine_whose_name_is_no_address_meets_over_its_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def named(address: str | None) -> dict[str, str]:
-        def look_up(*_: object, **__: object) -> list[tuple[Any, ...]]:
-            if address is None:
-                raise socket.gaierror("Name or service not known")
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0))]
-
-        monkeypatch.setattr(socket, "getaddrinfo", look_up)
-        return loopback_where_unnamed()
-
-    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "lo"), (2, "eth0")])
-    assert named("127.0.0.1") == {}
-    assert named(None) == {"GLOO_SOCKET_IFNAME": "lo"}
-    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "eth0")])
-    assert named(None) == {}
 
 
 def _train_on_port(config: RunConfig, port: int) -> str:
