@@ -90,7 +90,6 @@ def preprocess(
         shard=shard,
         force=force,
         by_input=True,
-        option="--output-prefix",
     ) as job:
         if job is None:
             _require_listed_in_manifest(output_prefix, files, sums)

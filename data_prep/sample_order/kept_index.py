@@ -136,7 +136,7 @@ def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> dic
 
 def _write(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> None:
     """Make the folder ``output`` of the arrays' files. Raises OSError and InputError where it cannot be made."""
-    with resumable_output(output, recipe, alone=False) as job:
+    with resumable_output(output, recipe) as job:
         if job is None:
             return
         for key, array in arrays.items():

@@ -37,9 +37,7 @@ def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False)
     recipe = Recipe(STAGE, require_same_tokenizer(inputs).as_options(), _sources(inputs))
     made = {path.name: path for path in (bin_path(output), idx_path(output))}
     files = [Path(source.name) for source in recipe.inputs]
-    with resumable_output(
-        output, recipe, made=list(made.values()), inputs=files, force=force, option="--output-prefix"
-    ) as job:
+    with resumable_output(output, recipe, made=list(made.values()), inputs=files, force=force) as job:
         if job is None:
             return None
         if job.missing(made):
