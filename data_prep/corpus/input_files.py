@@ -37,11 +37,6 @@ class InputFile:
     def __str__(self) -> str:
         return self.source.name
 
-    @property
-    def file_name(self) -> str:
-        """The last part of its path, whose ending tells how it is packed."""
-        return self.place.name
-
     def open(self) -> "HashedFile":
         """Open the file, to be read once. Raises InputError while it is read where a server fails or has another file
         there by now."""
@@ -53,11 +48,6 @@ class InputFile:
     def source_now(self) -> Source:
         """Identify the file again. A server says with each answer whether the file is still the same."""
         return _source_of(self.place) if isinstance(self.place, Path) else self.source
-
-    def require_unchanged(self) -> None:
-        """Raise InputError where the file is no longer what it was when the command began."""
-        if self.source_now() != self.source:
-            raise InputError(f"{self}: changed while it was read; run the command again")
 
 
 class HashedFile(io.RawIOBase):

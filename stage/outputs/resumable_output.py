@@ -101,9 +101,8 @@ class ResumableOutput:
         """Tells this folder from one that another process makes in its place, once this one has been published."""
         self._token = secrets.token_hex(8)
         self._started = time.monotonic()
-        self.done: dict[str, Piece] = {}
+        self.done = self._finished()
         """Finished pieces by name, those of other processes as they were when this one last looked."""
-        self.reload()
 
     def path(self, name: str) -> Path:
         """Return where the finished piece ``name`` lies."""
@@ -141,21 +140,26 @@ class ResumableOutput:
             raise _gone(self.folder) from None
 
     def reload(self) -> None:
-        """Find the pieces on which the journals and the disk agree; those that were touched since are read."""
+        """Look again for pieces that other processes have finished."""
+        self.done = self._finished()
+
+    def _finished(self) -> dict[str, Piece]:
+        """Return the pieces on which the journals and the disk agree; those that were touched since are read."""
         journalled = _journalled(self.folder)
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             times = pool.map(self._changed_at, journalled)
             there = [(piece, when) for piece, when in zip(journalled, times, strict=True) if when is not None]
-            self.done = {piece.name: piece for piece, when in there if when == piece.ctime_ns}
-            touched = [piece for piece, _ in there if piece.name not in self.done]
+            done = {piece.name: piece for piece, when in there if when == piece.ctime_ns}
+            touched = [piece for piece, _ in there if piece.name not in done]
             if not touched:
-                return
+                return done
             with progress("verify", sum(piece.bytes for piece in touched), "bytes", files=len(touched)) as meter:
                 sums = pool.map(lambda piece: md5_file(self.path(piece.name), meter), touched)
                 for piece, md5 in zip(touched, sums, strict=True):
                     meter(0, files=1)
                     if md5 == piece.md5:
-                        self.done[piece.name] = piece
+                        done[piece.name] = piece
+        return done
 
     def _changed_at(self, piece: Piece) -> int | None:
         """Return when the file of a piece was changed; None where it is missing or has another size."""
@@ -296,7 +300,7 @@ def _require_apart(output: Path, inputs: Sequence[Path]) -> None:
     for source in inputs:
         real = Path(os.path.realpath(source))
         if target in (real, *real.parents) or real in target.parents:
-            raise InputError(f"{output}: is, holds or lies in the input {source}; choose another output")
+            raise InputError(f"{output}: is or holds the input {source}, or lies in it; choose another output")
 
 
 def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> None:
