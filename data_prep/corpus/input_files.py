@@ -16,7 +16,6 @@ from pathlib import Path
 from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
 from stage.errors import InputError
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
-from stage.regular_files import kind_of
 from stage.sizes import parse_bytes
 
 Place = Path | Address
@@ -149,13 +148,8 @@ def local_paths(files: Sequence[InputFile]) -> list[Path]:
 def require_files(paths: Sequence[Path]) -> None:
     """Raise InputError for the first path that is not a regular file."""
     for path in paths:
-        try:
-            kind = kind_of(path.stat().st_mode)
-        except (OSError, ValueError) as error:
-            reason = "no such file" if isinstance(error, FileNotFoundError | NotADirectoryError) else error
-            raise InputError(f"{shown(path)}: {reason}") from error
-        if kind != "file":
-            raise InputError(f"{shown(path)}: not a regular file")
+        if not path.is_file():
+            raise InputError(f"{shown(path)}: {'not a regular file' if path.exists() else 'no such file'}")
 
 
 def shown(name: str | Path) -> str:
