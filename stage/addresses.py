@@ -1,8 +1,8 @@
 """Objects that lie elsewhere: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``, read by obstore.
 
 Credentials come from the environment or from the machine's role; without any, a bucket is read as anybody may read it.
-An address may hold secrets, a
-user's name and password or a signed query; they are kept out of all that is printed or written.
+An address may hold secrets, a user's name and password or a signed query; they are kept out of all that is printed or
+written.
 
 obstore has threads, and a process that has used it cannot be forked: whoever forks workers asks for facts with
 :func:`facts_of_all`, which does so in a process of its own.
@@ -128,20 +128,17 @@ class RemoteFolder:
         import obstore
         from obstore.exceptions import BaseError
 
-        def ask() -> Any:
+        def ask() -> Facts:
             try:
-                return obstore.head(self._store, key)
+                return _facts(obstore.head(self._store, key))
             except FileNotFoundError:
                 raise
             except BaseError:  # a signed address is often for GET alone; the body is not read
                 if not self.address.url.startswith("http"):
                     raise
-                return obstore.get(self._store, key).meta
+                return _facts(obstore.get(self._store, key).meta)
 
-        try:
-            return _facts(self._patiently(key, ask))
-        except FileNotFoundError:
-            return None
+        return self._patiently(key, ask)
 
     def read(self, key: str = "", *, expected: Facts | None = None) -> bytes | None:
         """Return an object's content; None where there is no such object. Raises InputError where it cannot be had, or
@@ -153,11 +150,8 @@ class RemoteFolder:
             self._require_same(key, _facts(found.meta), expected)
             return bytes(found.bytes())
 
-        try:
-            content = self._patiently(key, whole)
-        except FileNotFoundError:
-            return None
-        self._spend(len(content))
+        content = self._patiently(key, whole)
+        self._spend(len(content or b""))
         return content
 
     def stream(self, key: str = "", *, expected: Facts | None = None) -> Iterator[bytes]:
@@ -197,14 +191,14 @@ class RemoteFolder:
         if expected is not None and found != expected:
             raise InputError(f"{self._where(key)}: changed since it was first asked for; run the command again")
 
-    def _patiently(self, key: str, ask: Callable[[], Answer]) -> Answer:
-        """Ask several times where the server fails; FileNotFoundError passes through."""
+    def _patiently(self, key: str, ask: Callable[[], Answer]) -> Answer | None:
+        """Ask several times where the server fails; None where there is no such object."""
         failures = 0
         while True:
             try:
                 return ask()
             except FileNotFoundError:
-                raise
+                return None
             except _passing() as error:
                 failures += 1
                 self._wait_or_raise(key, error, failures)

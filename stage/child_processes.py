@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from stage.errors import InputError
@@ -45,9 +45,7 @@ def run_module(
     ``errors``: file to which its standard error is added instead of ours. ``environment``: variables besides ours.
     """
     words, variables = [sys.executable, "-m", *arguments], {**os.environ, **(environment or {})}
-    if errors is None:
-        return _wait(subprocess.Popen(words, cwd=REPOSITORY, env=variables, preexec_fn=end_with_parent))
-    with errors.open("a") as file:
+    with nullcontext() if errors is None else errors.open("a") as file:
         return _wait(subprocess.Popen(words, cwd=REPOSITORY, env=variables, preexec_fn=end_with_parent, stderr=file))
 
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 SHOWN_PROBLEMS = 3
-LIMITS = "(ulimit -u and -v, or the machine's); give more, or --workers less"
-LONGEST_MESSAGE = 1200
-"""Characters; file names, and the parts of files that messages quote, may be of any length."""
 
 
 class InputError(Exception):
@@ -55,11 +52,7 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = 1
     except MemoryError:
-        status = _print_error(f"not enough memory {LIMITS}", 2)
-    except RuntimeError as error:
-        if str(error) != "can't start new thread":
-            raise
-        status = _print_error(f"{error} {LIMITS}", 2)
+        status = _print_error("not enough memory; give more, or --workers less", 2)
     except OSError as error:
         if error.errno is None:
             raise
@@ -95,10 +88,7 @@ def _lacking_packages() -> str:
 
 
 def _print_error(message: str, status: int) -> int:
-    line = " ".join(message.split())
-    if len(line) > LONGEST_MESSAGE:
-        line = f"{line[: LONGEST_MESSAGE // 2]} … {line[-LONGEST_MESSAGE // 2 :]}"
-    print("error:", "".join(map(_shown, line)), file=sys.stderr, flush=True)
+    print("error:", "".join(map(_shown, " ".join(message.split()))), file=sys.stderr, flush=True)
     return status
 
 

@@ -1,13 +1,9 @@
 """Strangers' files: only regular ones, never more of them than a bound, and folders in which anything may lie."""
 
-import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
-
-PIECE_BYTES = 1 << 24
 
 
 class UnfitFile(OSError):
@@ -15,53 +11,34 @@ class UnfitFile(OSError):
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """The content of a regular file, or of what a link leads to.
+    """Return the content of a regular file, or of what a link leads to, as long as it is now.
 
     Raises UnfitFile for a folder, device, pipe or socket, which could block or never end, and for more than ``most``
-    bytes, whatever size the file system tells; OSError where it cannot be opened or read.
+    bytes; OSError where it cannot be opened or read.
     """
-    # neither waits for the other end of a pipe, nor becomes the terminal of this process
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnfitFile(f"{kind_of(status.st_mode)}, not a regular file")
-        if status.st_size > most:
-            raise UnfitFile(f"{status.st_size:,} bytes, more than {most:,}")
-        with os.fdopen(os.dup(handle), "rb") as file:
-            read = _read_at_most(file, most + 1)
-    finally:
-        os.close(handle)
-    if read is None:  # some files of /proc
-        raise UnfitFile("it gives nothing to read now")
-    if len(read) > most:
-        raise UnfitFile(f"it grows beyond {most:,} bytes while it is read")
-    return read
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise UnfitFile(f"{kind_of(status.st_mode)}, not a regular file")
+    if status.st_size > most:
+        raise UnfitFile(f"{status.st_size:,} bytes, more than {most:,}")
+    with path.open("rb") as file:
+        return file.read(status.st_size)
 
 
-def _read_at_most(file: BinaryIO, most: int) -> bytes | None:
-    """Read piece by piece: asked for all at once, Python takes memory for the most there may be."""
-    pieces, left = [], most
-    while left and (piece := file.read(min(left, PIECE_BYTES))) != b"":
-        if piece is None:
-            return None
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)
+KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "folder",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+}
 
 
 def kind_of(mode: int) -> str:
-    """file, folder, link or, of what is no file, what it is."""
-    kinds = (
-        (stat.S_ISREG, "file"),
-        (stat.S_ISDIR, "folder"),
-        (stat.S_ISLNK, "link"),
-        (stat.S_ISFIFO, "pipe"),
-        (stat.S_ISSOCK, "socket"),
-        (stat.S_ISCHR, "device"),
-        (stat.S_ISBLK, "device"),
-    )
-    return next((name for test, name in kinds if test(mode)), "special file")
+    """Return the kind of what has this mode, as :class:`Entry` names it."""
+    return KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 def is_regular(path: Path) -> bool:

@@ -49,7 +49,7 @@ def write_dataset(prefix: Path, sizes: list[int], *, vocab_size: int = 51200, se
     random = np.random.default_rng(seed)
     tokens = random.integers(0, vocab_size, size=sum(sizes))
     with IndexedDatasetWriter(prefix, token_dtype(vocab_size)) as writer:
-        writer.add_documents(tokens, sizes)
+        writer.append(tokens, sizes)
     return tokens
 
 
@@ -60,7 +60,7 @@ def write_golden_corpora(folder: Path) -> None:
         sizes = random.integers(made["lo"], made["hi"] + 1, size=made["items"])
         tokens = random.integers(0, made["vocab"], size=int(sizes.sum()))
         with IndexedDatasetWriter(folder / name, np.dtype(made["dtype"])) as writer:
-            writer.add_documents(tokens, sizes.tolist())
+            writer.append(tokens, sizes.tolist())
 
 
 def make_paxml(folder: Path, arguments: str) -> Path:

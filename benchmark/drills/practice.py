@@ -102,7 +102,7 @@ def _write_tokens(prefix: Path, documents: int) -> None:
     with IndexedDatasetWriter(prefix, np.dtype("<u2")) as writer:
         for _ in range(documents):
             steps = random.choice([1, 2, 5], size=random.integers(20, 200))
-            writer.add_documents(np.cumsum(steps) % MODEL.vocab_size, [len(steps)])
+            writer.append(np.cumsum(steps) % MODEL.vocab_size, [len(steps)])
     files = [f"{prefix.name}.{kind}" for kind in ("bin", "idx")]
     recipe = Recipe("preprocess", {"vocab_size": MODEL.vocab_size, "dtype": "uint16"}, [])
     outputs = [record_of(prefix.with_name(name), name, None) for name in files]

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from data_prep.commands.shared_options import JsonOption, OutputOptions
 from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
 from data_prep.inspection.dataset_tables import require_free_for_tables, write_tables
 from data_prep.inspection.inspect_dataset import (
@@ -31,8 +32,8 @@ from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.outputs.manifest import require_intact
 
 
-@dataclass(frozen=True)
-class SamplesCommand:
+@dataclass(frozen=True, kw_only=True)
+class SamplesCommand(JsonOption):
     """Write the token windows training would see, in order: int64 [count, seq_length (+1)] in a .npy file.
 
     Example: python -m data_prep samples --data-path 0.5 c4_en_6_c4_spm_text_document 0.5 c4_en_7_c4_spm_text_document
@@ -59,8 +60,6 @@ class SamplesCommand:
     """Print the samples as text, too."""
     documents: bool = False
     """Print which documents each sample is made of, numbered from 0 in the order they were preprocessed in."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
@@ -89,8 +88,8 @@ class SamplesCommand:
             print(f"--- sample {sample}: {tokens} tokens\n{text}")
 
 
-@dataclass(frozen=True)
-class InspectDatasetCommand:
+@dataclass(frozen=True, kw_only=True)
+class InspectDatasetCommand(JsonOption):
     """Check every pointer of a .bin/.idx pair and show what is in it. Exit status 1: a check failed.
 
     Example: python -m data_prep inspect --data-path preprocessed_c4_spm/c4_en_6_c4_spm_text_document
@@ -107,8 +106,6 @@ class InspectDatasetCommand:
     """Draw document lengths and token frequencies into this .svg or .png; needs matplotlib."""
     tables: Path | None = None
     """Write summary.csv, lengths.csv and tokens.csv into this folder."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         if is_blend_file(self.data_path.name):
@@ -140,8 +137,8 @@ class InspectDatasetCommand:
             require_same_datasets(one.report, comparison)
 
 
-@dataclass(frozen=True)
-class BlendCommand:
+@dataclass(frozen=True, kw_only=True)
+class BlendCommand(JsonOption):
     """Find datasets, give each a weight, and write both as a small file that train, samples and inspect take.
 
     Example: python -m data_prep blend --input preprocessed_c4_spm/c4_en_{6,7}_c4_spm_text_document
@@ -158,8 +155,6 @@ class BlendCommand:
     """Numbers of tokens count to the power 1/TEMPERATURE: above 1 small datasets get more than their share."""
     weights_file: Path | None = None
     """A line "WEIGHT PREFIX" for each dataset, the prefix as it is found or its last part."""
-    json: bool = False
-    """Print the blend as JSON."""
 
     def run(self) -> None:
         prefixes = discover(self.input)
@@ -176,8 +171,8 @@ def _print_blend(path: Path, *, as_it_is: bool) -> None:
     print(path.read_text(encoding="utf-8").rstrip() if as_it_is else format_blend(path))
 
 
-@dataclass(frozen=True)
-class MergeCommand:
+@dataclass(frozen=True, kw_only=True)
+class MergeCommand(OutputOptions):
     """Put datasets one after the other into one, in the order given.
 
     Example: python -m data_prep merge --input a_text_document b_text_document --output-prefix ab_text_document
@@ -187,16 +182,11 @@ class MergeCommand:
     """Datasets of one tokenizer, without .bin and .idx."""
     output_prefix: Path
     """Where to write, without .bin and .idx."""
-    force: bool = False
-    """Replace what is there, if merge made it."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         merged = merge_datasets(self.input, self.output_prefix, force=self.force)
-        if self.json:
-            print(json.dumps(None if merged is None else asdict(merged)))
-        elif merged is None:
-            print(f"{self.output_prefix}: already made from these datasets")
+        if merged is None:
+            self.tell(None, f"{self.output_prefix}: already made from these datasets")
         else:
-            print(f"{self.output_prefix}: {merged.documents:,} documents, {merged.tokens:,} tokens")
+            text = f"{self.output_prefix}: {merged.documents:,} documents, {merged.tokens:,} tokens"
+            self.tell(asdict(merged), text)

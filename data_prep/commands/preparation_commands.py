@@ -7,14 +7,15 @@ from typing import Annotated
 
 import tyro
 
+from data_prep.commands.shared_options import JsonOption, OutputOptions
 from data_prep.preparation.artifacts import DOWNLOADS_BY_FILE, NEEDED, DownloadName, What, parse_shards
 from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, table_as_json, wanted_files
 from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
 from stage.errors import InputError
 
 
-@dataclass(frozen=True)
-class FetchCommand:
+@dataclass(frozen=True, kw_only=True)
+class FetchCommand(OutputOptions):
     """Bring the benchmark's inputs together, checked, and say what is missing and where it comes from.
 
     Example: python -m data_prep fetch --output c4 --what train
@@ -35,12 +36,8 @@ class FetchCommand:
     revision: str | None = None
     """Branch, tag or commit of the Hugging Face dataset, of which all files must be then; by default what is there
     stays, and the rest comes from the same commit, or from the newest."""
-    force: bool = False
-    """Replace files that fetch brought, from another commit or folder."""
     list: bool = False
     """Only say what is there."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         wanted = wanted_files(self.what, None if self.shards is None else parse_shards(self.shards))
@@ -61,8 +58,8 @@ class FetchCommand:
         require_all(self.output, there)
 
 
-@dataclass(frozen=True)
-class PlanPreparationCommand:
+@dataclass(frozen=True, kw_only=True)
+class PlanPreparationCommand(JsonOption):
     """Estimate how long the benchmark's data takes to prepare, and what limits each step. Reads nothing.
 
     Example: python -m data_prep plan --nodes 1 8 --cores 64 --disk-mb-per-s 5000
@@ -80,8 +77,6 @@ class PlanPreparationCommand:
     """What the file system reads and writes, all nodes together."""
     network_mb_per_s: float | None = None
     """What arrives from Hugging Face."""
-    json: bool = False
-    """Print the plans as JSON."""
 
     def run(self) -> None:
         rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)

@@ -1,12 +1,11 @@
 """Commands that read text or make it up: preprocess, train-tokenizer, validation-subset, synthetic-corpus."""
 
-import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from data_prep.commands.shared_options import InputOptions, OutputOptions
 from data_prep.corpus.c4 import TEXT_KEY
-from data_prep.corpus.input_files import parse_inputs
 from data_prep.corpus.synthetic_corpus import CorpusSize, write_synthetic_corpus
 from data_prep.corpus.validation_subset import COUNT, hashes_path, write_validation_subset
 from data_prep.preprocessing.preprocess import preprocess
@@ -15,17 +14,14 @@ from data_prep.tokenizing.tokenizer import DOCUMENTS, VOCAB_SIZE, train_tokenize
 from stage.outputs.shards import parse_shard
 
 
-@dataclass(frozen=True)
-class PreprocessCommand:
+@dataclass(frozen=True, kw_only=True)
+class PreprocessCommand(InputOptions):
     """Tokenise C4 files, in the order given, into OUTPUT_PREFIX.bin and OUTPUT_PREFIX.idx.
 
     Example: python -m data_prep preprocess --input en/c4-train.0076[89]*.json.gz --tokenizer sentencepiece.model
     --output-prefix preprocessed_c4_spm/c4_en_6_c4_spm_text_document --workers 64
     """
 
-    input: tuple[str, ...]
-    """Files of JSON lines with a "text" each, also packed (.gz, .zst); by path or by address: s3://, gs://, http:// or
-    https://."""
     tokenizer: Path
     """SentencePiece model."""
     output_prefix: Path
@@ -43,19 +39,10 @@ class PreprocessCommand:
     """Put the tokenizer's end-of-sequence token behind each document (the benchmark does not)."""
     md5_list: Path | None = None
     """List of the MD5 sums that the inputs must have, as md5sum writes it; an input is found by the end of its path."""
-    endpoint_url: str | None = None
-    """The address of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
-    bandwidth_limit: str | None = None
-    """The most that this command reads from addresses per second: a size such as 500MB, dealt out evenly to the files
-    that are read at a time."""
-    force: bool = False
-    """Replace what is there."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         result = preprocess(
-            parse_inputs(self.input, self.endpoint_url),
+            self.places(),
             self.tokenizer,
             self.output_prefix,
             workers=self.workers,
@@ -65,110 +52,84 @@ class PreprocessCommand:
             shard=None if self.shard is None else parse_shard(self.shard),
             force=self.force,
         )
-        if self.json:
-            print(json.dumps(None if result is None else asdict(result)))
-        elif result is None:
-            print(f"{self.output_prefix}: already made from these inputs")
-        else:
-            rate = result.tokens / result.wall_s
-            what = "" if self.shard is None else f", shard {self.shard}"
-            skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
-            print(
-                f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
-                f"in {result.wall_s:.1f} s ({rate:,.0f} tokens/s)"
-            )
+        if result is None:
+            self.tell(None, f"{self.output_prefix}: already made from these inputs")
+            return
+        what = "" if self.shard is None else f", shard {self.shard}"
+        skipped = f", {result.skipped_lines:,} lines skipped" if result.skipped_lines else ""
+        self.tell(
+            asdict(result),
+            f"{self.output_prefix}{what}: {result.documents:,} documents, {result.tokens:,} tokens{skipped} "
+            f"in {result.wall_s:.1f} s ({result.tokens / result.wall_s:,.0f} tokens/s)",
+        )
 
 
-@dataclass(frozen=True)
-class TrainTokenizerCommand:
+@dataclass(frozen=True, kw_only=True)
+class TrainTokenizerCommand(InputOptions):
     """Train a SentencePiece BPE model with the reference's options.
 
     Example: python -m data_prep train-tokenizer --input en/c4-train.*.json.gz --output sentencepiece.model
     """
 
-    input: tuple[str, ...]
-    """Files of JSON lines with a "text" each, also packed, by path or address."""
     output: Path
     """The model to write."""
     vocab_size: int = VOCAB_SIZE
     """Number of pieces."""
     documents: int = DOCUMENTS
     """Train on the first so many documents."""
-    endpoint_url: str | None = None
-    """The address of an S3 server that is not Amazon's."""
-    bandwidth_limit: str | None = None
-    """The most that is read from addresses per second: a size such as 500MB."""
-    force: bool = False
-    """Replace what is there."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         made = train_tokenizer(
-            parse_inputs(self.input, self.endpoint_url),
+            self.places(),
             self.output,
             vocab_size=self.vocab_size,
             bandwidth_limit=self.bandwidth_limit,
             documents=self.documents,
             force=self.force,
         )
-        if self.json:
-            print(json.dumps({"output": str(self.output), "made": made, "vocab_size": self.vocab_size}))
-        else:
-            print(
-                f"{self.output}: {self.vocab_size} pieces" if made else f"{self.output}: already made from these inputs"
-            )
+        self.tell(
+            {"output": str(self.output), "made": made, "vocab_size": self.vocab_size},
+            f"{self.output}: {self.vocab_size} pieces" if made else f"{self.output}: already made from these inputs",
+        )
 
 
-@dataclass(frozen=True)
-class ValidationSubsetCommand:
+@dataclass(frozen=True, kw_only=True)
+class ValidationSubsetCommand(InputOptions):
     """Choose the validation documents, by their hashes or every N/COUNT-th of the inputs. Writes OUTPUT.hashes as well.
 
     Example: python -m data_prep validation-subset --input en/c4-validation.*.json.gz
     --output c4-validation_24567exp.json --hash-list c4_en_3.0.1_validation_24567exp.hash
     """
 
-    input: tuple[str, ...]
-    """C4's validation files, in order, by path or address."""
     output: Path
     """The lines chosen, as they are."""
     count: int = COUNT
     """How many, if there is no list."""
     hash_list: Path | None = None
     """MD5 of each document's text, one per line, in order. Only this gives a selection that was published."""
-    endpoint_url: str | None = None
-    """The address of an S3 server that is not Amazon's."""
-    bandwidth_limit: str | None = None
-    """The most that is read from addresses per second: a size such as 500MB."""
-    force: bool = False
-    """Replace what is there."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         subset = write_validation_subset(
-            parse_inputs(self.input, self.endpoint_url),
+            self.places(),
             self.output,
             count=self.count,
             bandwidth_limit=self.bandwidth_limit,
             hash_list=self.hash_list,
             force=self.force,
         )
-        if self.json:
-            print(json.dumps(None if subset is None else asdict(subset)))
-            return
         if subset is None:
-            print(f"{self.output}: already made from these inputs")
+            self.tell(None, f"{self.output}: already made from these inputs")
             return
-        print(
+        self.tell(
+            asdict(subset),
             f"{self.output}: {subset.documents:,} of {subset.of_documents:,} documents, {subset.text_bytes:,} bytes of "
             f"text in {subset.text_lines:,} lines, {subset.shortest:,} to {subset.longest:,} bytes per document; "
-            f"hashes in {hashes_path(self.output)}"
+            f"hashes in {hashes_path(self.output)}",
         )
 
 
-@dataclass(frozen=True)
-class SyntheticCorpusCommand:
+@dataclass(frozen=True, kw_only=True)
+class SyntheticCorpusCommand(OutputOptions):
     """Write a small made-up corpus in C4's format: OUTPUT/en/c4-train.*.json.gz and OUTPUT/c4-validation.json.
 
     Example: python -m data_prep synthetic-corpus --output corpus --seed 1
@@ -180,14 +141,10 @@ class SyntheticCorpusCommand:
     """Same seed, same bytes."""
     size: CorpusSize = field(default_factory=CorpusSize)
     """How much text."""
-    force: bool = False
-    """Replace what is there."""
-    json: bool = False
-    """Print the result as JSON."""
 
     def run(self) -> None:
         made = write_synthetic_corpus(self.output, seed=self.seed, size=self.size, force=self.force)
-        if self.json:
-            print(json.dumps({"output": str(self.output), "made": made, "shards": self.size.shards}))
-        else:
-            print(f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made")
+        self.tell(
+            {"output": str(self.output), "made": made, "shards": self.size.shards},
+            f"{self.output}: {self.size.shards} shards" if made else f"{self.output}: already made",
+        )

@@ -16,7 +16,6 @@ from pathlib import Path
 from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
 from stage.errors import InputError
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
-from stage.regular_files import kind_of
 from stage.sizes import parse_bytes
 
 Place = Path | Address
@@ -37,11 +36,6 @@ class InputFile:
     def __str__(self) -> str:
         return self.source.name
 
-    @property
-    def file_name(self) -> str:
-        """The last part of its path, whose ending tells how it is packed."""
-        return self.place.name
-
     def open(self) -> "HashedFile":
         """Open the file, to be read once. Raises InputError while it is read where a server fails or has another file
         there by now."""
@@ -53,11 +47,6 @@ class InputFile:
     def source_now(self) -> Source:
         """Identify the file again. A server says with each answer whether the file is still the same."""
         return _source_of(self.place) if isinstance(self.place, Path) else self.source
-
-    def require_unchanged(self) -> None:
-        """Raise InputError where the file is no longer what it was when the command began."""
-        if self.source_now() != self.source:
-            raise InputError(f"{self}: changed while it was read; run the command again")
 
 
 class HashedFile(io.RawIOBase):
@@ -159,13 +148,8 @@ def local_paths(files: Sequence[InputFile]) -> list[Path]:
 def require_files(paths: Sequence[Path]) -> None:
     """Raise InputError for the first path that is not a regular file."""
     for path in paths:
-        try:
-            kind = kind_of(path.stat().st_mode)
-        except (OSError, ValueError) as error:
-            reason = "no such file" if isinstance(error, FileNotFoundError | NotADirectoryError) else error
-            raise InputError(f"{shown(path)}: {reason}") from error
-        if kind != "file":
-            raise InputError(f"{shown(path)}: not a regular file")
+        if not path.is_file():
+            raise InputError(f"{shown(path)}: {'not a regular file' if path.exists() else 'no such file'}")
 
 
 def shown(name: str | Path) -> str:

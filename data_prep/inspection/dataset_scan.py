@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
 from stage.errors import CheckFailed
-from stage.progress import Advance
+from stage.progress import Meter
 
 Int64 = npt.NDArray[np.int64]
 
@@ -107,7 +107,7 @@ def count_lengths(data: IndexedDataset) -> Counts:
     return Counts(np.concatenate([values, long_values.astype(np.int64)]), np.concatenate([counts[values], long_counts]))
 
 
-def count_tokens(data: IndexedDataset, advance: Advance) -> Counts:
+def count_tokens(data: IndexedDataset, advance: Meter) -> Counts:
     """Count the tokens of each id; ``advance`` is told the bytes read.
 
     Raises CheckFailed for a value that is no vocabulary's id, naming its document.

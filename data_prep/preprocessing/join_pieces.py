@@ -3,14 +3,13 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data_prep.preprocessing.token_piece import facts_of
-from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, bin_path, idx_path
+from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from stage.errors import InputError
 from stage.outputs.resumable_output import Piece, ResumableOutput
 from stage.progress import Meter, progress
@@ -19,39 +18,23 @@ BLOCK_BYTES = 1 << 22
 LENGTH = np.dtype("<i4")
 
 
-@dataclass(frozen=True)
-class Joined:
-    """A dataset that is written and not published yet."""
-
-    prefix: Path
-    bin_md5: str
-    idx_md5: str
-    documents: int
-    tokens: int
-
-
-def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> Joined:
-    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``.
+def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> IndexedDatasetWriter:
+    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``; returns the
+    writer, which knows what it has written.
 
     Raises InputError for a piece that does not hold what was written (after a crash of the machine); such a piece is
     removed, so that the same command makes it again.
     """
     pieces = [job.done[name] for name in names]
-    prefix = job.new_path()
-    try:
-        with (
-            progress("join", sum(piece.bytes for piece in pieces), "bytes", files=len(pieces)) as meter,
-            ThreadPoolExecutor(1) as hashing,
-            IndexedDatasetWriter(prefix, dtype) as writer,
-        ):
-            for piece in pieces:
-                _append(writer, job.path(piece.name), piece, hashing, meter)
-                meter(0, files=1)
-        return Joined(prefix, writer.bin_md5.hexdigest(), writer.idx_md5, writer.num_documents, writer.num_tokens)
-    except BaseException:
-        for path in (bin_path(prefix), idx_path(prefix)):
-            path.unlink(missing_ok=True)
-        raise
+    with (
+        progress("join", sum(piece.bytes for piece in pieces), "bytes", files=len(pieces)) as meter,
+        ThreadPoolExecutor(1) as hashing,
+        IndexedDatasetWriter(job.new_path(), dtype) as writer,
+    ):
+        for piece in pieces:
+            _append(writer, job.path(piece.name), piece, hashing, meter)
+            meter(0, files=1)
+    return writer
 
 
 def _append(writer: IndexedDatasetWriter, path: Path, piece: Piece, hashing: ThreadPoolExecutor, meter: Meter) -> None:

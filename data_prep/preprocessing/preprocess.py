@@ -90,7 +90,6 @@ def preprocess(
         shard=shard,
         force=force,
         by_input=True,
-        option="--output-prefix",
     ) as job:
         if job is None:
             _require_listed_in_manifest(output_prefix, files, sums)
@@ -171,7 +170,7 @@ def _join_and_publish(
         raise InputError(f"{prefix}: no document with a token in {len(files)} files; nothing was written")
     joined = join_pieces(job, list(files), dtype)
     outputs: dict[Path, tuple[Path, str | None]] = {
-        bin_path(prefix): (bin_path(joined.prefix), joined.bin_md5),
+        bin_path(prefix): (bin_path(joined.prefix), joined.bin_md5.hexdigest()),
         idx_path(prefix): (idx_path(joined.prefix), joined.idx_md5),
     }
     lines = [
@@ -187,8 +186,8 @@ def _join_and_publish(
         outputs,
         [*(file.source_now() for file in files.values()), tokenizer],
         {
-            "documents": joined.documents,
-            "tokens": joined.tokens,
+            "documents": joined.num_documents,
+            "tokens": joined.num_tokens,
             "skipped_lines": len(lines),
             "input_md5": [one.source_md5 for one in facts],
         },

@@ -5,10 +5,9 @@ pieces' ids one after the other, and an index of their lengths.
 """
 
 import hashlib
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 import numpy as np
@@ -16,11 +15,12 @@ import numpy as np
 from data_prep.corpus.c4 import TEXT_KEY, BadLine, LineBlock, line_blocks, texts_of
 from data_prep.corpus.decompress import decompressed
 from data_prep.corpus.input_files import HashedFile, InputFile
+from data_prep.preprocessing.shared_meter import DOING, SharedMeter
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
+from stage.errors import InputError
 from stage.outputs.resumable_output import NewPiece, Piece, ResumableOutput
 
 OnBadLine = Literal["stop", "skip"]
-READING, TOKENISING = "reading and decompressing", "tokenising"
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,6 @@ class PieceFacts:
     """Number of each line that was left out, and why."""
 
 
-class Tell(Protocol):
-    """Whoever is told of the work: how many bytes are done, and how long what took."""
-
-    def __call__(self, amount: float) -> None: ...
-
-    def spent(self, doing: str, seconds: float) -> None: ...
-
-
 def facts_of(piece: Piece) -> PieceFacts:
     """Read a piece's facts from its line in the journal."""
     return msgspec.convert(piece.facts, PieceFacts)
@@ -65,7 +57,7 @@ class PieceMaker:
         self._job, self._encoder, self._reading = job, encoder, reading
         self._end = encoder.plain.end_of_document() if reading.append_eod else None
 
-    def make(self, name: str, file: InputFile, tell: Tell) -> PieceFacts:
+    def make(self, name: str, file: InputFile, meter: SharedMeter) -> PieceFacts:
         """Make the piece ``name`` of one file, and note it in the journal.
 
         Raises InputError, and leaves nothing, where the file is damaged or changes while it is read, and BadLine for a
@@ -74,14 +66,17 @@ class PieceMaker:
         path = self._job.new_path()
         try:
             with path.open("wb") as piece, file.open() as source:
-                facts, md5 = self._write(piece, file, source, tell)
-            file.require_unchanged()
+                facts, md5 = self._write(piece, file, source, meter)
+            if file.source_now() != file.source:
+                raise InputError(f"{file}: changed while it was read; run the command again")
             self._job.add([NewPiece(name, path, md5, asdict(facts))])
         finally:
             path.unlink(missing_ok=True)
         return facts
 
-    def _write(self, piece: BinaryIO, file: InputFile, source: HashedFile, tell: Tell) -> tuple[PieceFacts, str]:
+    def _write(
+        self, piece: BinaryIO, file: InputFile, source: HashedFile, meter: SharedMeter
+    ) -> tuple[PieceFacts, str]:
         """Write the piece; return its facts and its MD5."""
         digest = hashlib.md5(usedforsecurity=False)
         skipped: list[tuple[int, str]] = []
@@ -95,20 +90,25 @@ class PieceMaker:
                 raise OSError(error.errno, error.strerror, piece.name) from error
             digest.update(array.data)
 
+        reading, tokenising = DOING
         with decompressed(str(file), source) as text:
-            for block in _timed(line_blocks(text), tell):
-                started = time.perf_counter()
-                ids, sizes = self._encoder.encode_documents(self._documents(block, file, skipped))
-                # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
-                sizes = sizes[sizes > 0].astype("<i4")
-                if self._end is not None:
-                    ids = np.insert(ids, np.cumsum(sizes), self._end)
-                    sizes += 1
-                write(ids)
+            blocks = line_blocks(text)
+            while True:
+                with meter.doing(reading):
+                    block = next(blocks, None)
+                if block is None:
+                    break
+                with meter.doing(tokenising):
+                    ids, sizes = self._encoder.encode_documents(self._documents(block, file, skipped))
+                    # The reference leaves documents without tokens out (docs/facts/reference.md a.4).
+                    sizes = sizes[sizes > 0].astype("<i4")
+                    if self._end is not None:
+                        ids = np.insert(ids, np.cumsum(sizes), self._end)
+                        sizes += 1
+                    write(ids)
                 lengths.append(sizes)
                 tokens += len(ids)
-                tell.spent(TOKENISING, time.perf_counter() - started)
-                tell(source.position - told)
+                meter(source.position - told)
                 told = source.position
         for sizes in lengths:
             write(sizes)
@@ -125,14 +125,3 @@ class PieceMaker:
             else:
                 skipped.append((number, text))
         return documents
-
-
-def _timed(blocks: Iterator[LineBlock], tell: Tell) -> Iterator[LineBlock]:
-    """Yield the blocks, and tell how long each took to come."""
-    while True:
-        started = time.perf_counter()
-        block = next(blocks, None)
-        if block is None:
-            return
-        tell.spent(READING, time.perf_counter() - started)
-        yield block

@@ -2,7 +2,7 @@
 
 Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made as every long output
 is made (``stage.outputs.resumable_output``). A process that finds another one making them waits for it, 20 seconds at
-most, and then makes them as well; where they cannot be kept, each process builds its own in memory.
+most; after that, and where they cannot be kept, each process builds its own in memory.
 """
 
 import hashlib
@@ -78,6 +78,10 @@ def in_memory(name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapp
     return {key: array.build() for key, array in arrays.items()}
 
 
+Kept = dict[str, FileArray]
+Get = Callable[[Path, Recipe, Mapping[str, NewArray]], Kept | None]
+
+
 def index_folder(prefix: Path) -> Path:
     return beside(prefix, ".index")
 
@@ -93,37 +97,25 @@ class KeptIndex:
 
     def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
         """Return the arrays in the folder ``name``, which are built and written first where they are missing."""
-        output, found = self.folder / name, None
-        try:
-            found = _opened(output, recipe, arrays)
-        except (OSError, InputError) as error:
-            self._note(error)
+        output = self.folder / name
+        found = self._tried(_opened, output, recipe, arrays)
         if found is None:
             self._before_building()
-            found = self._made(output, recipe, arrays)
+            if self.problem is None:
+                found = self._tried(_made, output, recipe, arrays)
         return found or in_memory(name, recipe, arrays)
 
-    def _made(self, output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> dict[str, FileArray] | None:
-        """Build and write the arrays, unless another process is faster, and open them; None where that fails."""
-        if self.problem is not None:
-            return None
+    def _tried(self, get: Get, output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Kept | None:
+        """Return what ``get`` returns; None, and note why, where files cannot be read or written."""
         try:
-            try:
-                _write(output, recipe, arrays)
-            except InputError:
-                if not output.is_dir():  # else another process has published, and taken the ground from under this one
-                    raise
-            return _opened(output, recipe, arrays)
+            return get(output, recipe, arrays)
         except (OSError, InputError) as error:
-            self._note(error)
+            reason = f"{self.folder}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+            self.problem = f"{reason}; until then the index is built in memory, by each process for itself"
             return None
 
-    def _note(self, error: Exception) -> None:
-        reason = f"{self.folder}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
-        self.problem = f"{reason}; until then the index is built in memory, by each process for itself"
 
-
-def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> dict[str, FileArray] | None:
+def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Kept | None:
     """Open the arrays that are kept in ``output``; None where nothing is. Raises InputError where they are something
     else, OSError where a file is missing."""
     manifest, mend = read_manifest(output), f"remove {output.parent}, which is made again"
@@ -134,14 +126,18 @@ def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> dic
     return {key: array.opened(output / f"{key}.npy", mend) for key, array in arrays.items()}
 
 
-def _write(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> None:
-    """Make the folder ``output`` of the arrays' files. Raises OSError and InputError where it cannot be made."""
-    with resumable_output(output, recipe, alone=False) as job:
-        if job is None:
-            return
-        for key, array in arrays.items():
-            if job.missing([f"{key}.npy"]):
-                path = job.new_path()
-                job.add([NewPiece(f"{key}.npy", path, array.write(path))])
-        sums = md5_text("".join(f"{job.done[f'{key}.npy'].md5}  {key}.npy\n" for key in sorted(arrays)))
-        job.publish({output: (job.folder / "pieces", sums)}, recipe.inputs, {})
+def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Kept | None:
+    """Make the folder ``output`` of the arrays' files, and open them; None where another process is about to. Raises
+    OSError and InputError where that fails."""
+    try:
+        with resumable_output(output, recipe) as job:
+            if job is not None:
+                for key in job.missing(f"{key}.npy" for key in arrays):
+                    path = job.new_path()
+                    job.add([NewPiece(key, path, arrays[key.removesuffix(".npy")].write(path))])
+                sums = md5_text("".join(f"{job.done[f'{key}.npy'].md5}  {key}.npy\n" for key in sorted(arrays)))
+                job.publish({output: (job.folder / "pieces", sums)}, recipe.inputs, {})
+    except InputError:
+        if not output.is_dir():  # else another process has published, and taken the ground from under this one
+            raise
+    return _opened(output, recipe, arrays)

@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.sample_order.token_windows import PADDING, TokenWindows, open_token_windows, parse_data_path
-from data_prep.token_files.indexed_dataset import bin_path, idx_path
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact
 from stage.outputs.publish import published_file, require_same_kind
-from stage.outputs.resumable_output import require_apart
 from stage.progress import progress
 from stage.sizes import require_between
 
@@ -29,8 +27,6 @@ class Samples:
     count: int
     width: int
     """Tokens per sample."""
-    files: Sequence[Path]
-    """Files of the datasets."""
 
     def documents(self) -> Iterator[tuple[int, str]]:
         """Yield the number of each sample, and in words what it is made of."""
@@ -67,9 +63,8 @@ def open_samples(
 
     Raises InputError for samples that the order does not have, and for a dataset that is not as its manifest says.
     """
-    prefixes = [Path(prefix) for prefix in parse_data_path(data_path)[1]]
-    for prefix in prefixes:
-        require_intact(prefix)
+    for prefix in parse_data_path(data_path)[1]:
+        require_intact(Path(prefix))
     windows = open_token_windows(
         data_path, sequence_length=sequence_length, num_samples=num_samples, seed=seed, plus_one=plus_one
     )
@@ -80,17 +75,15 @@ def open_samples(
     require_between(count, 0, math.inf, "--count")
     if first + count > available:
         raise InputError(f"--first {first} --count {count}: the data path has samples 0 to {available - 1}")
-    files = [path(prefix) for prefix in prefixes for path in (bin_path, idx_path)]
-    return Samples(windows, first, count, sequence_length + int(plus_one), files)
+    return Samples(windows, first, count, sequence_length + int(plus_one))
 
 
 def write_samples(samples: Samples, output: Path) -> tuple[int, int]:
     """Write int64 [count, sequence_length (+1)] to ``output``; returns that shape.
 
-    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is a file of the data, or
-    something else than a ``.npy`` file.
+    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is something else than a
+    ``.npy`` file.
     """
-    require_apart(output, samples.files)
     require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))
     shape = (samples.count, samples.width)
     header = {"descr": "<i8", "fortran_order": False, "shape": shape}

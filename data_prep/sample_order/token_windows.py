@@ -85,8 +85,17 @@ class SingleDataset:
         Raises InputError where the files of the index, which are read now, do not make up one sample.
         """
         k, width = int(self.index.shuffle_idx[sample]), self.sequence_length + int(self.plus_one)
-        parts = self._described(k, width)
-        length = sum(end - begin for _, begin, end in parts)
+        places = self.index.sample_idx[max(0, k) : k + 2].tolist()
+        num_documents, parts, length = self.index.num_documents, [], 0
+        if len(places) == 2 and 0 <= places[0][0] <= places[1][0] < self.index.num_epochs * num_documents:
+            (first, start), (last, stop) = places
+            for position in range(first, last + 1):
+                document = position % num_documents
+                end = stop + int(self.plus_one) if position == last else int(self.tokens.sizes[document])
+                parts.append((document, start if position == first else 0, end))
+                length += parts[-1][2] - parts[-1][1]
+                if length > width:
+                    break
         whole = length == width or (k == len(self) - 1 and length < width)  # the last one of an epoch may be short
         if not (parts and whole and all(0 <= begin <= end for _, begin, end in parts)):
             raise InputError(
@@ -94,23 +103,6 @@ class SingleDataset:
                 f"{idx_path(self.tokens.prefix).name} or what is kept in {index_folder(self.tokens.prefix).name} is "
                 "damaged or was changed: remove that folder and start again"
             )
-        return parts
-
-    def _described(self, k: int, width: int) -> list[tuple[int, int, int]]:
-        """Return the parts of sample k in reading order as the index has them, until they are more than ``width``
-        tokens; none for places that there are not."""
-        places = self.index.sample_idx[max(0, k) : k + 2].tolist()
-        num_documents, parts, length = self.index.num_documents, [], 0
-        if len(places) != 2 or not 0 <= places[0][0] <= places[1][0] < self.index.num_epochs * num_documents:
-            return []
-        (first, start), (last, stop) = places
-        for position in range(first, last + 1):
-            document = position % num_documents
-            end = stop + int(self.plus_one) if position == last else int(self.tokens.sizes[document])
-            parts.append((document, start if position == first else 0, end))
-            length += parts[-1][2] - parts[-1][1]
-            if length > width:
-                break
         return parts
 
 

@@ -10,8 +10,6 @@ import hashlib
 import io
 import os
 import struct
-from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +20,7 @@ import numpy.typing as npt
 from data_prep.token_files.file_array import FileArray
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
-from stage.outputs.publish import beside, published_file
+from stage.outputs.publish import beside
 
 HEADER = struct.Struct("<9sQBQQ")
 MAGIC = b"MMIDIDX\x00\x00"
@@ -166,8 +164,8 @@ class IndexedDataset:
 class IndexedDatasetWriter:
     """Write ``PREFIX.bin/.idx`` document by document (one sequence each, as the reference does).
 
-    Use as a context manager: both files get their final names only when the block ends without an exception. Takes a
-    few megabytes of memory, however many documents there are.
+    Use as a context manager: the files are whole when the block has ended, and removed where it ends with an exception.
+    Takes a few megabytes of memory, however many documents there are.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
@@ -179,44 +177,35 @@ class IndexedDatasetWriter:
         """Hex, once the block has ended."""
 
     def __enter__(self) -> Self:
-        with ExitStack() as opening:
-            partial = opening.enter_context(published_file(bin_path(self.prefix)))
-            self._bin = opening.enter_context(partial.open("wb"))
-            self._idx_partial = opening.enter_context(published_file(idx_path(self.prefix)))
-            self._idx = opening.enter_context(self._idx_partial.open("wb"))
-            self._idx.seek(HEADER.size)
-            self._opened = opening.pop_all()
+        self._bin, self._idx = bin_path(self.prefix).open("wb"), idx_path(self.prefix).open("wb")
+        self._idx.seek(HEADER.size)
         return self
 
-    def add_documents(self, ids: npt.NDArray[np.int64], sizes: Sequence[int]) -> None:
-        """Append documents: ``ids`` are their token ids end to end, ``sizes`` their lengths in tokens (all > 0).
-
-        Raises InputError for an id that the dtype cannot hold.
-        """
+    def append(self, ids: npt.NDArray[Any], sizes: npt.ArrayLike) -> None:
+        """Append documents: ``ids`` are their token ids end to end, ``sizes`` their lengths in tokens (all > 0); either
+        may come without the other. Raises InputError for an id that the dtype cannot hold."""
         limits = np.iinfo(self.dtype)
-        if ids.size and not limits.min <= int(ids.min()) <= int(ids.max()) <= limits.max:
+        if ids.dtype != self.dtype and ids.size and not limits.min <= ids.min() <= ids.max() <= limits.max:
             raise InputError(
                 f"{bin_path(self.prefix)}: token ids {ids.min()} to {ids.max()} do not fit {self.dtype.name}; "
                 "the tokenizer's vocabulary is larger than the dataset was made for"
             )
-        self.append(ids.astype(self.dtype), np.asarray(sizes, dtype="<i4"))
-
-    def append(self, ids: npt.NDArray[Any], sizes: npt.NDArray[np.int32]) -> None:
-        """Append documents whose ids are in the dataset's dtype already, little-endian."""
-        self._bin.write(ids.data)
-        self.bin_md5.update(ids.data)
-        self._idx.write(sizes.astype("<i4").data)
-        self.num_documents += len(sizes)
+        tokens, lengths = ids.astype(self.dtype, copy=False).data, np.asarray(sizes, "<i4")
+        self._bin.write(tokens)
+        self.bin_md5.update(tokens)
+        self._idx.write(lengths.data)
+        self.num_documents += len(lengths)
         self.num_tokens += len(ids)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._opened.__exit__(kind, error, trace)
-            return
-        with self._opened:
-            self._complete_index()
+        with self._bin, self._idx:
+            if kind is None:
+                self._complete_index()
+        if kind is not None:
+            bin_path(self.prefix).unlink()
+            idx_path(self.prefix).unlink()
 
     def _complete_index(self) -> None:
         """Write what follows the lengths, and the header before them."""
@@ -224,7 +213,7 @@ class IndexedDatasetWriter:
         position = 0
         for start in range(0, self.num_documents, BLOCK_DOCUMENTS):
             count = min(BLOCK_DOCUMENTS, self.num_documents - start)
-            sizes = np.fromfile(self._idx_partial, "<i4", count, offset=HEADER.size + 4 * start)
+            sizes = np.fromfile(idx_path(self.prefix), "<i4", count, offset=HEADER.size + 4 * start)
             ends = position + np.cumsum(sizes, dtype="<i8") * self.dtype.itemsize
             self._idx.write(np.concatenate([[position], ends[:-1]]).astype("<i8").data)
             position = int(ends[-1])
@@ -235,4 +224,4 @@ class IndexedDatasetWriter:
         self._idx.seek(0)
         self._idx.write(HEADER.pack(MAGIC, VERSION, code, self.num_documents, self.num_documents + 1))
         self._idx.flush()
-        self.idx_md5 = md5_file(self._idx_partial)
+        self.idx_md5 = md5_file(idx_path(self.prefix))

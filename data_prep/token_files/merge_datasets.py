@@ -12,7 +12,7 @@ from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import Recipe, Source, read_manifest, require_intact, source_of
-from stage.outputs.resumable_output import NewPiece, resumable_output
+from stage.outputs.resumable_output import resumable_output
 from stage.progress import Meter, progress
 
 STAGE = "merge"
@@ -35,22 +35,18 @@ def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False)
         require_intact(prefix)
     datasets = [IndexedDataset(prefix) for prefix in inputs]
     recipe = Recipe(STAGE, require_same_tokenizer(inputs).as_options(), _sources(inputs))
-    made = {path.name: path for path in (bin_path(output), idx_path(output))}
-    files = [Path(source.name) for source in recipe.inputs]
-    with resumable_output(
-        output, recipe, made=list(made.values()), inputs=files, force=force, option="--output-prefix"
-    ) as job:
+    made, files = [bin_path(output), idx_path(output)], [Path(source.name) for source in recipe.inputs]
+    with resumable_output(output, recipe, made=made, inputs=files, force=force) as job:
         if job is None:
             return None
-        if job.missing(made):
-            writer = _write(datasets, job.new_path(), output)
-            merged = Merged(writer.num_documents, writer.num_tokens)
-            written = zip(made, (bin_path, idx_path), (writer.bin_md5.hexdigest(), writer.idx_md5), strict=True)
-            job.add([NewPiece(name, path(writer.prefix), md5, asdict(merged)) for name, path, md5 in written])
-        pieces = {path: (job.path(name), job.done[name].md5) for name, path in made.items()}
-        facts = job.done[bin_path(output).name].facts
-        job.publish(pieces, _sources(inputs), facts)
-    return Merged(facts["documents"], facts["tokens"])
+        writer = _write(datasets, job.new_path(), output)
+        merged = Merged(writer.num_documents, writer.num_tokens)
+        written = {
+            made[0]: (bin_path(writer.prefix), writer.bin_md5.hexdigest()),
+            made[1]: (idx_path(writer.prefix), writer.idx_md5),
+        }
+        job.publish(written, _sources(inputs), asdict(merged))
+    return merged
 
 
 def _sources(prefixes: Sequence[Path]) -> list[Source]:
@@ -85,20 +81,17 @@ def _write(datasets: Sequence[IndexedDataset], prefix: Path, output: Path) -> In
 
 
 def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, meter: Meter) -> None:
-    """Copy one dataset. Raises InputError where it is damaged, not the one of its manifest, or changes meanwhile."""
+    """Copy one dataset. Raises InputError where it is damaged, or not the one of its manifest."""
     dataset.require_whole()
-    digest, num_tokens = hashlib.md5(usedforsecurity=False), 0
+    digest = hashlib.md5(usedforsecurity=False)
     for ids in dataset.ids.blocks():
         writer.append(ids, np.empty(0, np.int32))
         digest.update(ids.data)
         meter(ids.nbytes)
     for sizes in dataset.sizes.blocks():
-        num_tokens += int(sizes.sum(dtype=np.int64))
         writer.append(np.empty(0, dataset.dtype), sizes)
     meter(0, files=1)
     index, tokens = idx_path(dataset.prefix), bin_path(dataset.prefix)
-    if num_tokens != len(dataset.ids):
-        raise InputError(f"{index}: changed while it was read; run the command again")
     known = _md5_by_name(dataset.prefix)
     for path, md5 in ((tokens, digest.hexdigest()), (index, md5_file(index))):
         if known.get(path.name) not in (None, md5):

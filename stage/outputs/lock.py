@@ -20,23 +20,16 @@ PATIENCE_S = 20.0
 
 
 @contextmanager
-def only_one_in(
-    folder: Path, mend: str | None, *, name: str = "lock", patience_s: float | None = None
-) -> Iterator[None]:
-    """Hold the lock file ``name`` in ``folder``.
-
-    When another process keeps it for ``patience_s`` seconds (None: PATIENCE_S), raises InputError, ending with
-    ``mend``, or goes on without the lock where ``mend`` is None. Raises FileNotFoundError where there is no such
-    folder.
-    """
+def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[None]:
+    """Hold the lock file ``name`` in ``folder``. Raises InputError, ending with ``mend``, when another process keeps it
+    for PATIENCE_S seconds, and FileNotFoundError where there is no such folder."""
     if not folder.is_dir():  # the library would make it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)
     try:
-        lock.acquire(timeout=PATIENCE_S if patience_s is None else patience_s)
+        lock.acquire(timeout=PATIENCE_S)
     except filelock.Timeout:
-        if mend is not None:
-            raise InputError(f"{folder}: in use by another process; {mend}") from None
+        raise InputError(f"{folder}: in use by another process; {mend}") from None
     except (OSError, NotImplementedError):  # a file system without locks
         pass
     try:

@@ -13,11 +13,9 @@ Nothing here needs a lock. A piece is renamed to its place when it is whole and 
 and the disk agree on it, so processes that are killed, or started twice, cost their own work and nothing else.
 """
 
-import errno
 import os
 import secrets
 import shutil
-import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +40,6 @@ from stage.outputs.manifest import (
     read_manifest,
     record_of,
     record_problem,
-    require_intact,
 )
 from stage.outputs.publish import (
     partial_path,
@@ -57,8 +54,7 @@ from stage.outputs.shards import Shard
 from stage.progress import progress
 
 RECIPE, PUBLISH = "recipe.json", "publish.json"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a disk, a quota or a limit on the size of files that leaves no room."""
+JOURNAL, PIECES, WRITING = "journal", "pieces", "writing"
 
 
 @dataclass(frozen=True)
@@ -69,12 +65,10 @@ class Piece:
     """Path below ``pieces/``."""
     bytes: int
     md5: str
-    mtime_ns: int
-    """Time of modification; a piece that has another one is read again before it counts."""
+    ctime_ns: int
+    """Time of change, which nobody can set back; a piece that has another one is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the job wants to remember of it; JSON values."""
-    ctime_ns: int = 0
-    """Time of change, which nobody can set back; a piece that has another one is read again likewise."""
 
 
 @dataclass(frozen=True)
@@ -101,22 +95,22 @@ class ResumableOutput:
     """One process's hold on OUTPUT.partial. Threads may share it, and so may processes forked from this one."""
 
     def __init__(self, output: Path, recipe: Recipe) -> None:
+        """Raises FileNotFoundError where the folder has been published or removed."""
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
-        self._inode = _inode(self.folder)
-        """Tells this folder from one that another process makes in its place, once it has been published."""
-        self.done: dict[str, Piece] = _still_there(self.folder / "pieces", _journalled(self.folder / "journal"))
-        """Finished pieces by name, those of other processes as they were when this one began."""
+        self._inode = (self.folder / RECIPE).stat().st_ino
+        """Tells this folder from one that another process makes in its place, once this one has been published."""
+        self._token = secrets.token_hex(8)
         self._started = time.monotonic()
-        self._journal = (0, -1)
-        """Process and handle of the journal; a forked process opens its own."""
+        self.done = self._finished()
+        """Finished pieces by name, those of other processes as they were when this one last looked."""
 
     def path(self, name: str) -> Path:
         """Return where the finished piece ``name`` lies."""
-        return self.folder / "pieces" / name
+        return self.folder / PIECES / name
 
     def new_path(self) -> Path:
         """Return a path to write a piece to that no other process uses."""
-        return self.folder / "writing" / secrets.token_hex(8)
+        return self.folder / WRITING / secrets.token_hex(8)
 
     def missing(self, names: Iterable[str]) -> list[str]:
         """Return those of ``names`` that are not finished, in order."""
@@ -127,43 +121,53 @@ class ResumableOutput:
 
         Raises OSError where the disk refuses, InputError where the folder is gone.
         """
+        journal = self.folder / JOURNAL / f"{self._token}-{os.getpid()}.jsonl"  # a forked process has its own
         try:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                self._move(piece)
-                found = self.path(piece.name).stat()
-                one = Piece(
-                    piece.name, found.st_size, piece.md5, found.st_mtime_ns, piece.facts, ctime_ns=found.st_ctime_ns
-                )
+                place = self.path(piece.name)
+                for parent in reversed(Path(piece.name).parents[:-1]):  # without pieces/, which is published for good
+                    self.path(str(parent)).mkdir(exist_ok=True)
+                piece.path.rename(place)
+                found = place.stat()
+                one = Piece(piece.name, found.st_size, piece.md5, found.st_ctime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
-            self._note(lines)
+            with journal.open("ab") as file:
+                file.write(lines)  # a line that a full disk cuts short does not count, and its piece is made again
         except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
 
-    def _move(self, piece: NewPiece) -> None:
-        """Give a piece its name, in a folder of its own where the name has slashes. ``pieces/`` itself is never made
-        anew: where it is missing, all that was in it is published. Raises FileNotFoundError then."""
-        place = self.path(piece.name)
-        try:
-            piece.path.rename(place)
-        except FileNotFoundError:
-            for parent in reversed(Path(piece.name).parents[:-1]):
-                self.path(str(parent)).mkdir(exist_ok=True)
-            piece.path.rename(place)
-
-    def _note(self, lines: bytes) -> None:
-        process, handle = self._journal
-        if process != os.getpid():
-            path = self.folder / "journal" / f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            self._journal = (os.getpid(), handle)
-        os.write(handle, lines)  # a line that a full disk cuts short does not count, and its piece is made again
-
     def reload(self) -> None:
         """Look again for pieces that other processes have finished."""
-        self.done = _still_there(self.folder / "pieces", _journalled(self.folder / "journal"))
+        self.done = self._finished()
+
+    def _finished(self) -> dict[str, Piece]:
+        """Return the pieces on which the journals and the disk agree; those that were touched since are read."""
+        journalled = _journalled(self.folder)
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            times = pool.map(self._changed_at, journalled)
+            there = [(piece, when) for piece, when in zip(journalled, times, strict=True) if when is not None]
+            done = {piece.name: piece for piece, when in there if when == piece.ctime_ns}
+            touched = [piece for piece, _ in there if piece.name not in done]
+            if not touched:
+                return done
+            with progress("verify", sum(piece.bytes for piece in touched), "bytes", files=len(touched)) as meter:
+                sums = pool.map(lambda piece: md5_file(self.path(piece.name), meter), touched)
+                for piece, md5 in zip(touched, sums, strict=True):
+                    meter(0, files=1)
+                    if md5 == piece.md5:
+                        done[piece.name] = piece
+        return done
+
+    def _changed_at(self, piece: Piece) -> int | None:
+        """Return when the file of a piece was changed; None where it is missing or has another size."""
+        try:
+            found = self.path(piece.name).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_ctime_ns if found.st_size == piece.bytes else None
 
     def publish(
         self, outputs: Mapping[Path, tuple[Path, str | None]], inputs_now: Sequence[Source], facts: Mapping[str, Any]
@@ -174,10 +178,7 @@ class ResumableOutput:
         folder: of its list of sums). ``inputs_now``: the inputs as they are at the end. Raises InputError, with
         nothing published, where an input has changed since the beginning, or the folder is gone.
         """
-        changed = self.recipe.differences(
-            Recipe(self.recipe.stage, self.recipe.options, inputs_now, self.recipe.versions)
-        )
-        if changed:
+        if changed := self.recipe.differences(replace(self.recipe, inputs=inputs_now)):
             raise InputError(
                 f"{self.output}: not published, for an input changed meanwhile: {'; '.join(changed[:3])}; run the "
                 "command again with --force when nobody writes there"
@@ -187,14 +188,15 @@ class ResumableOutput:
             for final, (place, md5) in outputs.items():
                 sync_folder(place) if place.is_dir() else sync_to_disk(place)
                 records.append(record_of(place, final.name, md5))
-            if _inode(self.folder) != self._inode:
-                raise _gone(self.folder)
+            if (self.folder / RECIPE).stat().st_ino != self._inode:
+                raise FileNotFoundError
         except FileNotFoundError:
             raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
         renames = [(str(place.relative_to(self.folder)), final.name) for final, (place, _) in outputs.items()]
         write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
-        _publish(self.folder, self.output)
+        if not _publish(self.output):
+            raise _gone(self.folder)
         return manifest
 
 
@@ -207,96 +209,84 @@ def resumable_output(
     inputs: Sequence[Path] = (),
     shard: Shard | None = None,
     force: bool = False,
-    alone: bool = True,
     by_input: bool = False,
-    option: str = "--output",
 ) -> Iterator[ResumableOutput | None]:
     """Yield the folder in which ``output`` is made, with all that earlier processes finished; None where ``output`` is
     there already, made by the same recipe.
 
     ``made``: the paths that get their names in the end (None: ``output`` itself). ``inputs``: local files and folders
-    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. ``alone``:
-    whether a process that does the same work at the same time ends this one; else it is waited for a while, and then
-    both make the output, which the faster one publishes. Raises InputError for what would overwrite anything that this
-    command did not make, for a folder begun by another recipe, and where another process does the same work.
-
-    ``by_input``: each piece is made of one input, whose content its name tells. Then the command without shard goes on
-    where some inputs have changed since, as one that was damaged and is mended: only their pieces are made anew.
+    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. ``by_input``:
+    each piece is made of one input, whose content its name tells, so work that was begun with other inputs goes on.
+    Raises InputError for what would overwrite anything that this command did not make, for a folder begun by another
+    recipe, and where another process does the same work.
     """
-    made = [output] if made is None else made
+    made, folder = [output] if made is None else made, partial_path(output)
     if shard is not None and force:
         raise InputError(
             f"--shard {shard} with --force: several tasks would remove each other's work; remove {output} and "
-            f"{partial_path(output)} yourself, or pass --force to the command without --shard"
+            f"{folder} yourself, or pass --force to the command without --shard"
         )
     for path in (*made, manifest_path(output)):
-        require_apart(path, inputs)
-    _finish_publishing(output)
-    if not force and _is_made(output, recipe, made, option):
-        _remove(partial_path(output), recipe)
+        _require_apart(path, inputs)
+    _publish(output)  # what a process that was killed has left to do
+    if _is_made(output, recipe, made, force=force):
+        with suppress(OSError, InputError):
+            if not recipe.differences(read_json(folder / RECIPE, Recipe)):
+                _remove(folder)
         yield None
         return
-    if force:
-        _require_ours(output, recipe.stage, made)
-    folder = _open(output, recipe, begin_anew=force, by_input=by_input and shard is None)
+    _open(output, recipe, begin_anew=force, by_input=by_input)
+    lock = "whole.lock" if shard is None else f"shard-{shard.index}-of-{shard.count}.lock"
     with ExitStack() as held:
         try:
-            mend = None if not alone else "another process makes the same; wait for it"
-            held.enter_context(only_one_in(folder, mend, name=f"{_writer(shard)}.lock"))
-            if not (folder / RECIPE).exists():
-                raise FileNotFoundError(folder)
+            held.enter_context(only_one_in(folder, "another process makes the same; wait for it", name=lock))
+            work = ResumableOutput(output, recipe)
         except FileNotFoundError:  # whoever held the lock has finished
-            if not _is_made(output, recipe, made, option):
+            if not _is_made(output, recipe, made, force=False):
                 raise _gone(folder) from None
             yield None
             return
         try:
-            yield ResumableOutput(output, recipe)
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            where = f"{error.filename or folder}: {error.strerror}"
-            raise InputError(f"{where}; make room and run the command again, it goes on from here") from error
+            yield work
         finally:
-            if shard is None and not (folder / PUBLISH).exists() and not _journalled(folder / "journal"):
-                _remove(folder, recipe)
-
-
-def _writer(shard: Shard | None) -> str:
-    return "whole" if shard is None else f"shard-{shard.index}-of-{shard.count}"
-
-
-def _inode(folder: Path) -> int:
-    """Return the number of a folder on its file system. Raises InputError where it is gone."""
-    try:
-        return folder.stat().st_ino
-    except FileNotFoundError:
-        raise _gone(folder) from None
+            if shard is None and not (folder / PUBLISH).exists() and not _journalled(folder):
+                _remove(folder)
 
 
 def _gone(folder: Path) -> InputError:
     return InputError(f"{folder}: gone meanwhile, for another process finished or removed it; run the command again")
 
 
-def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], option: str) -> bool:
-    """Whether the recipe's output is there. Raises InputError where something else has one of its names."""
-    there = next(filter(_is_taken, made), None)
+def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool) -> bool:
+    """Whether the recipe's output is there; with ``force`` it is to be made anew.
+
+    Raises InputError where something has one of its names that this command did not make, or somebody changed since;
+    without ``force`` also where it was made by another recipe.
+    """
     manifest = read_manifest(output)
-    if there is None and (manifest is None or manifest.stage == recipe.stage):
-        return False
+    there, mend = list(filter(_is_taken, made)), "remove it yourself or choose another output"
     if manifest is None:
-        raise InputError(f"{there} exists and no manifest says what it is; remove it or choose another {option}")
-    try:
-        require_intact(output)
-        why = "; ".join(recipe.differences(manifest.recipe)[:3])
-    except InputError as damaged:
-        why = str(damaged)
-    if why:
+        if there:
+            raise InputError(f"{there[0]} exists, and no manifest says that {recipe.stage} made it; {mend}")
+        return False
+    if manifest.stage != recipe.stage:
         raise InputError(
-            f"{there or manifest_path(output)} exists and was made otherwise ({why}); choose another {option} or pass "
-            "--force"
+            f"{manifest_path(output)}: {manifest.stage} made this, and {recipe.stage} replaces only its own; {mend}"
         )
-    return True
+    records = {record.name: record for record in manifest.outputs}
+    for path in there:
+        if path.name not in records:
+            raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
+        problem = record_problem(path, records[path.name])
+        if problem is None and force and record_of(path, path.name, None).mtime_ns > records[path.name].mtime_ns:
+            problem = f"{path}: modified after it was made"
+        if problem:
+            raise InputError(f"{problem}, so somebody changed it since; {mend}")
+    if force or not there:
+        return False
+    if why := "; ".join(recipe.differences(manifest.recipe)[:3]):
+        raise InputError(f"{there[0]} exists and was made otherwise ({why}); choose another output or pass --force")
+    return len(there) == len(records)
 
 
 def _is_taken(path: Path) -> bool:
@@ -304,70 +294,30 @@ def _is_taken(path: Path) -> bool:
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
 
 
-def _require_ours(output: Path, stage: str, made: Sequence[Path]) -> None:
-    """Raise InputError unless all that has the output's names is what the manifest says that this command made."""
-    there = list(filter(_is_taken, made))
-    try:
-        manifest = read_manifest(output)
-    except InputError:
-        manifest = None
-        there = there or [manifest_path(output)]
-    mend = "remove it yourself or choose another output"
-    if there and manifest is None:
-        raise InputError(f"{there[0]}: no manifest says that {stage} made it, and nothing else is replaced; {mend}")
-    if manifest is not None and manifest.stage != stage:
-        raise InputError(
-            f"{manifest_path(output)}: {manifest.stage} made this, and only what {stage} made is replaced; {mend}"
-        )
-    records = {record.name: record for record in manifest.outputs} if manifest else {}
-    for path in there:
-        if path.name not in records:
-            raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
-        problem = record_problem(path, records[path.name])
-        if problem is None and record_of(path, path.name, None).mtime_ns > records[path.name].mtime_ns:
-            problem = f"{path}: modified after it was made"
-        if problem:
-            raise InputError(f"{problem}, so somebody changed it since; {mend}")
-
-
-def require_apart(output: Path, inputs: Sequence[Path]) -> None:
-    """Raise InputError where writing ``output`` would remove or change an input: where it is one, holds one, or lies in
-    a folder that is one, under whatever name."""
+def _require_apart(output: Path, inputs: Sequence[Path]) -> None:
+    """Raise InputError where writing ``output`` would remove or change an input."""
     target = Path(os.path.realpath(output))
     for source in inputs:
         real = Path(os.path.realpath(source))
-        if target == Path(os.path.realpath(manifest_path(source))):
-            raise InputError(f"{output}: is the manifest of the input {source}; choose another output")
-        if target == real or target in real.parents or _same_file(output, source):
-            raise InputError(f"{output}: holds the input {source}; choose another output")
-        if real in target.parents and real.is_dir():
-            raise InputError(f"{output}: lies in the input {source}; choose another output")
+        if target in (real, *real.parents) or real in target.parents:
+            raise InputError(f"{output}: is or holds the input {source}, or lies in it; choose another output")
 
 
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
-
-
-def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> Path:
-    """Return OUTPUT.partial of this recipe, the one that is there or a new one, which appears with its recipe in it;
-    with ``by_input`` one of a recipe with other inputs becomes that of this one."""
+def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> None:
+    """Have OUTPUT.partial of this recipe there, the one that is or a new one, which appears with its recipe in it."""
     folder = partial_path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(3):
         if not os.path.lexists(folder):
             own = unique_partial(output)
             try:
-                for inner in ("journal", "pieces", "writing"):
+                for inner in (JOURNAL, PIECES, WRITING):
                     (own / inner).mkdir(parents=True)
                 write_text(own / RECIPE, as_json(recipe))
                 with suppress(OSError):  # another process was faster
                     own.rename(folder)
             finally:
                 shutil.rmtree(own, ignore_errors=True)
-            continue
         try:
             found = read_json(folder / RECIPE, Recipe, mend="remove the folder")
         except (FileNotFoundError, NotADirectoryError):
@@ -375,91 +325,44 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> 
                 shutil.rmtree(folder)  # a removal was cut short
                 continue
             raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
-        differences = recipe.differences(found)
+        differences = recipe.differences(replace(found, inputs=recipe.inputs) if by_input else found)
         if not differences:
-            return folder
-        if by_input and not begin_anew and not recipe.differences(replace(found, inputs=recipe.inputs)):
-            write_text(folder / RECIPE, as_json(recipe))
-            return folder
-        if not begin_anew and _journalled(folder / "journal"):
+            return
+        if not begin_anew and _journalled(folder):
             raise InputError(
                 f"{folder}: begun for another output: {'; '.join(differences[:3])}; go on with what it was begun for, "
                 "remove it, or run the command without --shard and with --force, which begins anew"
             )
-        _remove(folder, found)
+        _remove(folder)
     raise _gone(folder)
 
 
-def _remove(folder: Path, recipe: Recipe) -> None:
-    """Remove OUTPUT.partial of ``recipe``, its recipe last: a removal that is cut short can be finished."""
-    try:
-        if recipe.differences(read_json(folder / RECIPE, Recipe)):
-            return
-    except (OSError, InputError):
-        return
-    for inner in ("journal", "pieces", "writing"):
+def _remove(folder: Path) -> None:
+    """Remove OUTPUT.partial, its recipe last: a removal that is cut short can be finished."""
+    for inner in (JOURNAL, PIECES, WRITING):
         shutil.rmtree(folder / inner, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _journalled(folder: Path) -> dict[str, list[Piece]]:
-    """Return what all journals in ``folder`` say of each piece."""
-    found: dict[str, list[Piece]] = {}
+def _journalled(folder: Path) -> list[Piece]:
+    """Return what all journals in OUTPUT.partial say."""
+    found = []
     decoder = msgspec.json.Decoder(Piece)
-    for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_bytes().split(b"\n"):
+    for path in sorted((folder / JOURNAL).glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
             with suppress(msgspec.DecodeError):  # a line that a kill or a full disk has cut short
-                piece = decoder.decode(line)
-                found.setdefault(piece.name, []).append(piece)
+                found.append(decoder.decode(line))
     return found
 
 
-def _still_there(folder: Path, journalled: Mapping[str, Sequence[Piece]]) -> dict[str, Piece]:
-    """Return the pieces that the disk has as the journals say; those that only the time tells apart are read."""
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        stats = pool.map(lambda name: _stat(folder / name), journalled)
-        states = dict(zip(journalled, stats, strict=True))
-        found, doubtful = {}, []
-        for name, pieces in journalled.items():
-            state = states[name]
-            for piece in pieces if state is not None else ():
-                if state is not None and piece.bytes == state.st_size:
-                    if (piece.mtime_ns, piece.ctime_ns) == (state.st_mtime_ns, state.st_ctime_ns):
-                        found[name] = piece
-                    else:
-                        doubtful.append(piece)
-        doubtful = [piece for piece in doubtful if piece.name not in found]
-        if doubtful:
-            with progress("verify", sum(piece.bytes for piece in doubtful), "bytes", files=len(doubtful)) as meter:
-                for piece, md5 in zip(
-                    doubtful, pool.map(lambda one: md5_file(folder / one.name), doubtful), strict=True
-                ):
-                    meter(piece.bytes, files=1)
-                    if md5 == piece.md5:
-                        found[piece.name] = piece
-    return found
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    try:
-        return path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-
-
-def _finish_publishing(output: Path) -> None:
-    """Do what is left where a process was killed while it published."""
+def _publish(output: Path) -> bool:
+    """Make the renames of publish.json that are left, write the manifest, remove the folder; False where there are
+    none."""
     folder = partial_path(output)
-    if (folder / PUBLISH).exists():
-        _publish(folder, output)
-
-
-def _publish(folder: Path, output: Path) -> None:
-    """Make the renames that are left, write the manifest, remove the folder."""
     try:
         found = read_json(folder / PUBLISH, Publication, mend=f"remove {folder} and make it again")
-    except FileNotFoundError:
-        raise _gone(folder) from None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
     for place, name in found.renames:
         if (folder / place).exists():
             with suppress(FileNotFoundError):  # another process, which found the same publish.json, was faster
@@ -468,4 +371,5 @@ def _publish(folder: Path, output: Path) -> None:
         if problem := record_problem(output.parent / record.name, record):
             raise InputError(f"{problem}, after it was published; remove {folder} and make it again")
     write_text(manifest_path(output), as_json(found.manifest))
-    _remove(folder, found.manifest.recipe)
+    _remove(folder)
+    return True

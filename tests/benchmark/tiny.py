@@ -109,7 +109,7 @@ def write_inputs(folder: Path) -> Inputs:
         with IndexedDatasetWriter(folder / name, np.dtype("<u2")) as writer:
             for _ in range(documents):
                 steps = random.choice([1, 2, 5], size=random.integers(5, 80))
-                writer.add_documents(np.cumsum(steps) % 100, [len(steps)])
+                writer.append(np.cumsum(steps) % 100, [len(steps)])
         outputs = [record_of(folder / f"{name}.{kind}", f"{name}.{kind}", None) for kind in ("bin", "idx")]
         recipe = Recipe("preprocess", {"vocab_size": 100, "dtype": "uint16"}, [])
         write_manifest(folder / name, made_by(recipe, outputs, wall_s=0.0))

@@ -6,7 +6,7 @@ from tests.support import assert_refused, command
 
 
 def test_unknown_commands_are_refused() -> None:
-    assert_refused(command("checksums", "sign"), "Unrecognized options: sign; Available subcommands: create, verify")
+    assert_refused(command("checksums", "sign"), "Unrecognized options: sign")
     assert_refused(command("checksums"), "Expected one of {create, verify}")
 
 

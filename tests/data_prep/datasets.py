@@ -10,5 +10,5 @@ from data_prep.token_files.indexed_dataset import IndexedDatasetWriter, token_dt
 def write_documents(prefix: Path, documents: list[list[int]], vocab_size: int = 50257) -> Path:
     with IndexedDatasetWriter(prefix, token_dtype(vocab_size)) as writer:
         for ids in documents:
-            writer.add_documents(np.array(ids), [len(ids)])
+            writer.append(np.array(ids), [len(ids)])
     return prefix

@@ -22,27 +22,19 @@ class _Options:
     kind: Literal["a", "b"] = "a"
 
 
-@pytest.mark.parametrize("columns", [1, 80, 200])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "missing: PATH, --size INT"),
-        ("F --size x", "--size: invalid literal for int() with base 10: 'x'; expected --size INT"),
-        (
-            "F --size 3 --seed x",
-            "--seed: no type matching {None}|INT could be instantiated from ['x']; expected --seed {None}|INT",
-        ),
-        ("F --size 3 --sed 4", "Unrecognized options: --sed, 4; perhaps you meant --seed {None}|INT"),
-        ("F --size 3 --kind c", "invalid choice 'c' for argument '--kind'. Expected one of ('a', 'b')"),
-        ("F --size", "Missing value for argument '--size'. Expected 1 values"),
-        ("F --size 3 4", "Unrecognized options: 4"),
+        ("", "Required options Missing from python -m sums: PATH A folder, .* --size INT A number"),
+        ("F --size x", "--size: invalid literal for int"),
+        ("F --size 3 --sed 4", "Unrecognized options: --sed, 4 Perhaps you meant: --seed"),
+        ("F --size 3 --kind c", "invalid choice 'c' for argument '--kind'"),
     ],
 )
-def test_usage_errors_are_one_line(words: str, message: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    with pytest.raises(InputError) as error:
+def test_usage_errors_are_one_line(words: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"{message}.*see --help") as error:
         one_line_usage_error(lambda: tyro.cli(_Options, args=words.split(), prog="python -m sums"))
-    assert str(error.value) == f"{message} (see --help)"
+    assert "\n" not in str(error.value)
 
 
 def test_what_is_right_is_parsed() -> None:

@@ -46,17 +46,6 @@ def test_what_was_done_before_does_not_count_in_the_rate(
     assert capsys.readouterr().err == "take: 60 of 100 documents (60 %), 1.0 documents/s, 40 s left\n"
 
 
-def test_the_rate_follows_the_last_minute(seconds: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("take", 1e6, "samples") as advance:
-        for each in (100, 1):
-            for _ in range(60):
-                seconds[0] += 10.0
-                advance(each * 10)
-    lines = capsys.readouterr().err.splitlines()
-    assert "100.0 samples/s" in lines[59]
-    assert "1.0 samples/s" in lines[-1]
-
-
 def test_nothing_to_do_is_all_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
     with progress("read", 0, "bytes") as advance:

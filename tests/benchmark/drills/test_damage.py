@@ -47,7 +47,7 @@ def test_nothing_to_damage(kind: DamageKind, tmp_path: Path) -> None:
 
 def test_damaged_tokens_are_outside_the_vocabulary(tmp_path: Path) -> None:
     with IndexedDatasetWriter(tmp_path / "data", np.dtype("<u2")) as writer:
-        writer.add_documents(np.arange(6000) % 250, [6000])
+        writer.append(np.arange(6000) % 250, [6000])
     damage_files(Damage("flip data"), tmp_path, tmp_path / "data")
     tokens = IndexedDataset(tmp_path / "data").tokens(0, 0, 6000)
     assert (tokens[:4096] >= 250).all()

@@ -64,7 +64,7 @@ def test_unfinished_run_is_continued_and_finished_ones_are_kept(tmp_path: Path) 
 
 def test_unigram_entropy(tmp_path: Path) -> None:
     with IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
-        writer.add_documents(np.array([1, 1, 2, 9]), [1, 3])
+        writer.append(np.array([1, 1, 2, 9]), [1, 3])
     assert unigram_entropy(tmp_path / "x") == pytest.approx(1.5 * math.log(2))
 
 

@@ -39,8 +39,8 @@ def test_samples_as_json(corpus_tokenizer: Path, tmp_path: Path) -> None:
         ({"--count": -1}, "--count -1: expected 0 or more"),
         ({"--first": 10**15}, "the data path has samples 0 to "),
         ({"--count": 10**15}, "the data path has samples 0 to "),
-        ({"--output": "OUT/x.bin"}, "holds the input"),
-        ({"--output": "OUT/x.idx"}, "holds the input"),
+        ({"--output": "OUT/x.bin"}, "is not a .npy file"),
+        ({"--output": "OUT/x.idx"}, "is not a .npy file"),
     ],
 )
 def test_samples_refuses(change: dict[str, object], complaint: str, tmp_path: Path) -> None:
@@ -53,15 +53,15 @@ def test_samples_refuses(change: dict[str, object], complaint: str, tmp_path: Pa
 
 
 def _samples(prefix: Path, output: Path) -> None:
-    SamplesCommand((str(prefix),), seq_length=8, num_samples=4, seed=1, output=output).run()
+    SamplesCommand(data_path=(str(prefix),), seq_length=8, num_samples=4, seed=1, output=output).run()
 
 
 @pytest.mark.parametrize(
     ("run", "name"),
     [
         (_samples, "s.npy"),
-        (lambda prefix, output: BlendCommand((prefix,), output).run(), "x.blend.json"),
-        (lambda prefix, output: InspectDatasetCommand(prefix, tables=output.parent).run(), "tokens.csv"),
+        (lambda prefix, output: BlendCommand(input=(prefix,), output=output).run(), "x.blend.json"),
+        (lambda prefix, output: InspectDatasetCommand(data_path=prefix, tables=output.parent).run(), "tokens.csv"),
         (lambda prefix, output: CreateListCommand(prefix.parent / "data", output).run(), "list.md5"),
     ],
     ids=["samples", "blend", "tables", "checksums"],

@@ -35,10 +35,9 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
     shard = write_shard(tmp_path / "a.json.gz", 20, seed=1)
     with FaultyServer(tmp_path) as server:
         local, remote = described(parse_inputs([str(shard), f"{server.url}/ckpt/a.json.gz"]))
-        local.require_unchanged()
+        assert local.source_now() == local.source
         write_shard(shard, 20, seed=2)
-        with pytest.raises(InputError, match=r"a.json.gz: changed while it was read; run the command again"):
-            local.require_unchanged()
+        assert local.source_now() != local.source
         with pytest.raises(InputError, match=r"a.json.gz: changed since it was first asked for"):
             list(documents_of(remote))
 
@@ -71,7 +70,6 @@ def test_inputs_that_are_no_files(tmp_path: Path) -> None:
         (tmp_path / "none", "none: no such file"),
         (tmp_path, "not a regular file"),
         (Path("/dev/null"), "not a regular file"),
-        (tmp_path / ("a" * 300), "File name too long"),
         (Path("a\0b"), "null"),
     ):
         places: list[Place] = [path]

@@ -66,7 +66,7 @@ def test_ticks_are_few_and_do_not_overlap(shortest: int, times: float, tmp_path:
 def test_names_of_any_kind_are_drawn(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     prefix = write_documents(tmp_path / name, [[1] * length for length in (1, 5)])
-    InspectDatasetCommand(prefix, picture=tmp_path / "p.svg").run()
+    InspectDatasetCommand(data_path=prefix, picture=tmp_path / "p.svg").run()
     assert (tmp_path / "p.svg").read_bytes().startswith(b"<?xml")
 
 
@@ -76,7 +76,7 @@ def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         patched.setitem(sys.modules, "matplotlib", None)
         patched.delitem(sys.modules, "matplotlib.figure", raising=False)
         with pytest.raises(InputError, match="--picture needs matplotlib: pip install matplotlib"):
-            InspectDatasetCommand(tmp_path / "x", picture=tmp_path / "p.svg").run()
+            InspectDatasetCommand(data_path=tmp_path / "x", picture=tmp_path / "p.svg").run()
     arguments = ["inspect", "--data-path", tmp_path / "x", "--picture"]
     assert_refused(command("data_prep", *arguments, tmp_path / "p.jpg"), "ends in .svg or .png")
     (tmp_path / "p.svg").write_text("the user's")

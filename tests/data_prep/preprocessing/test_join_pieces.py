@@ -30,7 +30,7 @@ def test_pieces_in_order_are_the_dataset(tmp_path: Path) -> None:
         joined = join_pieces(job, ["0", "1"], np.dtype("<u2"))
         dataset = IndexedDataset(joined.prefix)
         found = [dataset.tokens(number, 0, int(size)).tolist() for number, size in enumerate(dataset.sizes[:])]
-        assert (found, joined.documents, joined.tokens) == ([*DOCUMENTS["0"], *DOCUMENTS["1"]], 3, 6)
+        assert (found, joined.num_documents, joined.num_tokens) == ([*DOCUMENTS["0"], *DOCUMENTS["1"]], 3, 6)
 
 
 @pytest.mark.parametrize("spoilt", [b"\0" * 12, b"\0" * 13, b""], ids=["zeros", "longer", "empty"])

@@ -111,9 +111,8 @@ def test_shards_and_the_join(
 def test_a_task_with_other_options_costs_nobody_work(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
     preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 2))
     before = {path: path.read_bytes() for path in (tmp_path / "x.partial" / "pieces").iterdir()}
-    for inputs, reading in ((shards, Reading(append_eod=True)), (shards[:3], Reading())):
-        with pytest.raises(InputError, match=r"begun for another output: (append_eod is True|there are 4 inputs)"):
-            preprocess(inputs, tokenizer, tmp_path / "x", workers=1, reading=reading, shard=Shard(1, 2))
+    with pytest.raises(InputError, match="begun for another output: append_eod is True"):
+        preprocess(shards, tokenizer, tmp_path / "x", workers=1, reading=Reading(append_eod=True), shard=Shard(1, 2))
     assert {path: path.read_bytes() for path in (tmp_path / "x.partial" / "pieces").iterdir()} == before
 
 
@@ -131,8 +130,6 @@ def test_a_damaged_file_costs_only_itself(
     assert made
     assert not list((tmp_path / "x.partial" / "writing").iterdir())
     inputs[3].write_bytes(shards[3].read_bytes())
-    with pytest.raises(InputError, match=r"the content of .*broken.json.gz is not that"):
-        preprocess(inputs, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 1))
     (tmp_path / "list").write_text(f"{'0' * 32}  broken.json.gz\n" + "".join(f"{md5_file(s)}  {s}\n" for s in shards))
     with pytest.raises(InputError, match=r"broken.json.gz: MD5 .*, --md5-list has 0{32}"):
         preprocess(inputs, tokenizer, tmp_path / "x", workers=1, md5_list=tmp_path / "list")

@@ -9,6 +9,7 @@ import pytest
 import sentencepiece
 
 from data_prep.corpus.input_files import described
+from data_prep.preprocessing.shared_meter import SharedMeter
 from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker, Reading, facts_of
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
@@ -16,7 +17,6 @@ from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import Recipe
 from stage.outputs.resumable_output import resumable_output
-from stage.progress import Meter
 
 TEXTS = ["one two", "", "three"]
 
@@ -27,7 +27,7 @@ def made(folder: Path, tokenizer: Path, lines: list[str], reading: Reading) -> t
     with resumable_output(folder / "out", Recipe("preprocess", {}, [])) as job:
         assert job is not None
         maker = PieceMaker(job, FastTokenizer(Tokenizer(tokenizer), np.dtype("<u2")), reading)
-        maker.make("0", described([source])[0], Meter("tokenise", 1, "bytes"))
+        maker.make("0", described([source])[0], SharedMeter())
         facts, content = facts_of(job.done["0"]), job.path("0").read_bytes()
         assert facts.source_md5 == md5_file(source)
         cut = 2 * facts.tokens

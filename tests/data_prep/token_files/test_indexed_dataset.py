@@ -20,8 +20,8 @@ from tests.support import REPOSITORY, golden, write_dataset, write_golden_corpor
 
 def test_bytes_of_a_small_dataset(tmp_path: Path) -> None:
     with IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer:
-        writer.add_documents(np.array([258, 7, 9]), [1, 2])
-        writer.add_documents(np.array([65535]), [1])
+        writer.append(np.array([258, 7, 9]), [1, 2])
+        writer.append(np.array([65535]), [1])
     assert bin_path(tmp_path / "x").read_bytes() == bytes([2, 1, 7, 0, 9, 0, 255, 255])
     expected = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 3, 4)
     expected += struct.pack("<3i", 1, 2, 1) + struct.pack("<3q", 0, 2, 6) + struct.pack("<4q", 0, 1, 2, 3)
@@ -58,7 +58,7 @@ def test_tokens_too_large_for_the_dtype_are_refused(tmp_path: Path) -> None:
         pytest.raises(InputError, match=r"token ids 1 to 65536 do not fit uint16"),
         IndexedDatasetWriter(tmp_path / "x", np.dtype("<u2")) as writer,
     ):
-        writer.add_documents(np.array([1, 65536]), [2])
+        writer.append(np.array([1, 65536]), [2])
     assert list(tmp_path.iterdir()) == []
 
 

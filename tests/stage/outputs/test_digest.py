@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stage.outputs.digest import BLOCK_BYTES, SAMPLE_BYTES, md5_file, md5_files, md5_samples, md5_text
+from stage.outputs.digest import BLOCK_BYTES, SAMPLE_BYTES, md5_file, md5_samples, md5_text
 
 
 def test_digests_are_md5_and_progress_is_told(tmp_path: Path) -> None:
@@ -15,16 +15,14 @@ def test_digests_are_md5_and_progress_is_told(tmp_path: Path) -> None:
         path.write_bytes(content)
     told: list[float] = []
     expected = [hashlib.md5(content).hexdigest() for content in contents]
-    assert md5_files(paths, told.append) == expected
+    assert [md5_file(path, told.append) for path in paths] == expected
     assert told == [1, BLOCK_BYTES, BLOCK_BYTES, 3]
-    assert [md5_file(path) for path in paths] == expected
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "there").touch()
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(OSError) as failure:
-            md5_files([tmp_path / "there", path])
+            md5_file(path)
         assert failure.value.filename == str(path)
 
 

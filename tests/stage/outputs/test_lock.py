@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from stage.errors import InputError
+from stage.outputs import lock
 from stage.outputs.lock import only_one_in
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
 
 
 def test_the_second_is_told(tmp_path: Path) -> None:
@@ -18,14 +24,14 @@ def test_the_second_is_told(tmp_path: Path) -> None:
         child.start()
         child.join()
         assert child.exitcode == 0
-    with only_one_in(tmp_path, "", patience_s=0.1):
+    with only_one_in(tmp_path, ""):
         pass
 
 
 def _must_be_refused(folder: Path) -> None:
     with (
         pytest.raises(InputError, match="in use by another process; choose another --run-dir"),
-        only_one_in(folder, "choose another --run-dir", patience_s=0.1),
+        only_one_in(folder, "choose another --run-dir"),
     ):
         pass
 
@@ -38,7 +44,7 @@ def test_a_file_system_without_locks_keeps_nobody_out(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with only_one_in(tmp_path, "", patience_s=0.1), only_one_in(tmp_path, "", patience_s=0.1):
+    with only_one_in(tmp_path, ""), only_one_in(tmp_path, ""):
         pass
 
 
