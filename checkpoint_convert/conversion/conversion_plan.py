@@ -1,7 +1,6 @@
 """The plan of a conversion: files, bytes, how often the input is read, memory, and time on one machine or several."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -146,7 +145,7 @@ def _time(read: float, written: float, at_once: int, source: str, nodes: int, ra
     From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives. Requests
     and unpacking are not counted, and the join moves no bytes.
     """
-    seconds = Counter(workers=(read + written) / (at_once * WORKER_BYTES_PER_S))
+    seconds = {"workers": (read + written) / (at_once * WORKER_BYTES_PER_S)}
     if source == "disk":
         seconds["disk"] = (read + written) / (rates.disk * 1e6)
     else:

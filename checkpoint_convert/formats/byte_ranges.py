@@ -62,7 +62,7 @@ def read_box(
     first = box[axis].start * strides[axis] if wanted else 0
     for outer in itertools.product(*(range(size) for size in wanted[:axis])):
         items = first + sum((part.start + at) * stride for part, at, stride in zip(box, outer, strides, strict=False))
-        part = values[(*outer, ...)]
+        part = part_of(values, outer)
         if part.shape == run_shape and part.flags.c_contiguous:
             _read_exactly(file, start + items * dtype.itemsize, part)
         else:
@@ -70,6 +70,11 @@ def read_box(
             _read_exactly(file, start + items * dtype.itemsize, run)
             part[...] = run[keep]
     return values
+
+
+def part_of(values: Values, place: Sequence[int | slice]) -> Values:
+    """Return a part of an array as a view; indexing alone would give a number where no axis is left."""
+    return values[(*place, Ellipsis)]
 
 
 def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:

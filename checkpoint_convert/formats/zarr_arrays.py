@@ -19,7 +19,7 @@ import tensorstore as ts
 from isal import isal_zlib
 
 from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
-from checkpoint_convert.formats.byte_ranges import MEND, Values, read_box
+from checkpoint_convert.formats.byte_ranges import MEND, Values, part_of, read_box
 from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
 from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError, first_line
@@ -98,7 +98,7 @@ class ZarrArray:
         """
         values = np.empty(shape_of(box), self.dtype) if into is None else into
         for numbers, in_box, in_chunk in chunk_parts(box, self.chunks):
-            key, wanted = self.key(numbers), values[(*in_box, ...)]
+            key, wanted = self.key(numbers), part_of(values, in_box)
             name = f"{self.name}/{key}"
             if self.absent_are_zeros and not self.files.has(name):
                 wanted[...] = 0
