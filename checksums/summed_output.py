@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,12 @@ def add_small_pieces(contents: Mapping[str, bytes], work: ResumableOutput) -> No
 
 
 def publish_with_sums(
-    names: Iterable[str], work: ResumableOutput, inputs_now: Sequence[Source], facts: Mapping[str, Any]
+    names: Iterable[str], work: ResumableOutput, inputs_now: Callable[[], Sequence[Source]], facts: Mapping[str, Any]
 ) -> None:
     """Publish the pieces ``names``, once each is on the disk as it was written and nothing lies beside them.
 
-    Raises InputError where that is not so, or the inputs have changed, with nothing published.
+    ``inputs_now`` looks at the inputs again, at the end. Raises InputError where pieces are not so, or the inputs have
+    changed, with nothing published.
     """
     work.reload()
     names = sorted(names, key=os.fsencode)
@@ -50,4 +51,4 @@ def publish_with_sums(
     sums = work.new_path()
     sums.write_text(listing, encoding="utf-8", errors="surrogateescape")
     places = zip(outputs_of(work.output), (pieces, sums), strict=True)
-    work.publish({final: (place, md5_text(listing)) for final, place in places}, inputs_now, facts)
+    work.publish({final: (place, md5_text(listing)) for final, place in places}, inputs_now(), facts)

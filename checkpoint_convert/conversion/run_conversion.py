@@ -105,7 +105,7 @@ def run_conversion(conversion: Conversion, output: Path, running: Running) -> Co
                 small_files = making.result()
             add_small_pieces(small_files, work)
             names += small_files
-            publish_with_sums(names, work, [source.source_now()], conversion.facts)
+            publish_with_sums(names, work, lambda: [source.source_now()], conversion.facts)
         else:
             run_tasks(tasks, choice, work)
         size = sum(work.done[name].bytes for name in names)

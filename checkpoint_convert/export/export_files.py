@@ -83,8 +83,8 @@ def run_export(
     require_workers(workers)
     source, inputs = LocalFiles(export.source), [export.source, *export.others]
     source.ask(name for name, _ in files_below(export.source))
-    others = [source_of(path) for path in export.others]
-    recipe = Recipe(export.stage, export.options, [source.source(), *others], versions_of(*export.packages))
+    read = [source.source(), *map(source_of, export.others)]
+    recipe = Recipe(export.stage, export.options, read, versions_of(*export.packages))
     with resumable_output(export.output, recipe, made=outputs_of(export.output), inputs=inputs, force=force) as work:
         if work is None:
             return None
@@ -92,7 +92,7 @@ def run_export(
         small = small_files({file.name: work.done[file.name].bytes for file in files})
         add_small_pieces(small, work)
         names = [*(file.name for file in files), *small]
-        publish_with_sums(names, work, [source.source_now(), *(source_of(path) for path in export.others)], {})
+        publish_with_sums(names, work, lambda: [source.source_now(), *map(source_of, export.others)], {})
         return sum(work.done[name].bytes for name in names)
 
 

@@ -110,7 +110,7 @@ class TensorSource:
             if missing := [number for number in numbers if number not in parts]:
                 raise InputError(f"{self.folder}: {group}/{array.parameter(missing[0] or 0)} is missing")
             if len({(part.shape, part.dtype) for part in parts.values()}) > 1:
-                raise InputError(f"{self.folder}: the layers of {group}/{array.megatron} have several shapes")
+                raise InputError(f"{self.folder}: the layers of {group}/{array.megatron} have several shapes or dtypes")
             arrays[array] = stacked([parts[number] for number in numbers]) if array.stacked else parts[None]
         return arrays
 
