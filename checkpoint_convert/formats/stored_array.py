@@ -37,6 +37,11 @@ class StoredArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+def shape_text(shape: Sequence[int]) -> str:
+    """Return a shape for a person: 96x12288."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
 def stacked(layers: Sequence[StoredArray]) -> StoredArray:
     """Return arrays of one shape and dtype as one array, along a new first axis."""
     first = layers[0]

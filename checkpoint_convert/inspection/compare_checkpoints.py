@@ -11,7 +11,7 @@ import numpy as np
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.paxml_counters import is_counter
-from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.stored_array import StoredArray, shape_text
 from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import (
     MEGATRON,
@@ -21,10 +21,10 @@ from checkpoint_convert.inspection.checkpoint_files import (
     open_checkpoint,
 )
 from checkpoint_convert.inspection.megatron_view import as_megatron
-from checkpoint_convert.inspection.report_text import array_table, shape_text
 from stage.errors import CheckFailed, InputError
 from stage.progress import Meter, progress
 from stage.sizes import require_workers
+from stage.tables import table_text
 
 NAMED = 5
 
@@ -239,10 +239,10 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
 def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
     """Return a table for a person, the largest differences first, and the arrays that only one of the two has."""
     lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
-    head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there")
+    head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there", "array")
     different = [array for array in comparison.arrays if not array.same or array.place is not None]
     if different:
-        lines.append(array_table([array.name for array in different], head, [_cells(array) for array in different]))
+        lines.append(table_text(head, [_cells(array) for array in different], right=range(len(head) - 1)))
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
@@ -264,8 +264,9 @@ def _cells(array: ArrayComparison) -> list[str]:
 
     shapes, dtypes = one_or_two(*map(shape_text, array.shapes)), one_or_two(*array.dtypes)
     if array.differing is None or array.values is None:
-        return [shapes, dtypes, *["-"] * 6]
+        return [shapes, dtypes, *["-"] * 6, array.name]
     differences = (array.largest_difference, array.relative_difference)
     figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in differences]
     place = ",".join(map(str, array.place or ()))
-    return [shapes, dtypes, f"{array.differing:,}", *figures, place, *(f"{float(value):.6g}" for value in array.values)]
+    values = [f"{float(value):.6g}" for value in array.values]
+    return [shapes, dtypes, f"{array.differing:,}", *figures, place, *values, array.name]

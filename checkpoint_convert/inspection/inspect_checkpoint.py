@@ -10,15 +10,15 @@ import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import MEND, Values
-from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.stored_array import StoredArray, shape_text
 from checkpoint_convert.inspection.array_blocks import blocks, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_checkpoint
-from checkpoint_convert.inspection.report_text import array_table, bytes_text, shape_text
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import CheckFailed, InputError
 from stage.outputs.manifest import require_intact
 from stage.progress import Meter, progress
 from stage.sizes import require_workers
+from stage.tables import table_text
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,10 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
 
 
 def format_checkpoint_report(report: CheckpointReport) -> str:
-    """Return a table for a person, one array per line; names that begin alike stand under a heading."""
-    head = ("shape", "dtype", "chunks", "on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf")
-    rows = [_cells(array) for array in report.arrays]
+    """Return a table for a person, one array per line."""
+    head = ("shape", "dtype", "chunks", "bytes on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
     lines = [f"{report.path}: {report.format}, {len(report.arrays)} arrays"]
-    lines.append(array_table([array.name for array in report.arrays], head, rows))
+    lines.append(table_text(head, [_cells(array) for array in report.arrays], right=range(len(head) - 1)))
     lines += [f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None]
     lines += [
         f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"
@@ -174,7 +173,8 @@ def _cells(array: ArrayReport) -> list[str]:
         shape_text(array.shape),
         array.dtype,
         shape_text(array.chunks),
-        bytes_text(array.bytes_on_disk),
+        f"{array.bytes_on_disk:,}",
         *figures,
         *counts,
+        array.name,
     ]
