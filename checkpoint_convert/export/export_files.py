@@ -17,7 +17,7 @@ from checkpoint_convert.formats.source_files import LocalFiles
 from checksums.summed_output import add_small_pieces, outputs_of, publish_with_sums
 from stage.child_processes import begin_worker
 from stage.errors import InputError
-from stage.outputs.manifest import Recipe, files_below, source_of, versions_of
+from stage.outputs.manifest import Recipe, source_of, versions_of
 from stage.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.progress import progress
 from stage.sizes import require_workers
@@ -47,6 +47,8 @@ class Export:
     options: Mapping[str, Any]
     """Every option that changes a byte; JSON values."""
     source: Path
+    files: Sequence[str]
+    """Names of the source's files that are read."""
     others: Sequence[Path]
     """Other files whose content counts."""
     packages: Sequence[str]
@@ -82,7 +84,7 @@ def run_export(
     """
     require_workers(workers)
     source, inputs = LocalFiles(export.source), [export.source, *export.others]
-    source.ask(name for name, _ in files_below(export.source))
+    source.ask(export.files)
     read = [source.source(), *map(source_of, export.others)]
     recipe = Recipe(export.stage, export.options, read, versions_of(*export.packages))
     with resumable_output(export.output, recipe, made=outputs_of(export.output), inputs=inputs, force=force) as work:

@@ -20,8 +20,10 @@ from checkpoint_convert.formats.distributed_checkpoint import METADATA, dcp_arra
 from checkpoint_convert.formats.stored_array import StoredArray, stacked
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, zarr_array
 from checkpoint_convert.model_sizes.run_files import run_steps
+from checksums.common_file import COMMON
+from checksums.common_file import METADATA as METADATA_JSON
 from stage.errors import InputError
-from stage.outputs.manifest import require_intact
+from stage.outputs.manifest import files_below, require_intact
 from stage.sizes import require_between
 
 MODEL = "model"
@@ -38,7 +40,7 @@ class TensorSource:
             beside = f"; beside it lie {', '.join(there[-3:])}" if there else ""  # a run removes old checkpoints
             raise InputError(f"{folder}: no such folder{beside}")
         self.folder, self._is_run = folder, (folder / METADATA).is_file()
-        if not self._is_run and not (folder / "metadata.json").is_file():
+        if not self._is_run and not (folder / METADATA_JSON).is_file():
             raise InputError(
                 f"{folder}: neither a Megatron zarr checkpoint (no metadata.json in it) nor a run's own (no "
                 f"{METADATA}); of a run, give RUN_DIR/checkpoints/step_XXXXXXXX"
@@ -69,6 +71,14 @@ class TensorSource:
         """Read a box of an array. Raises InputError where it is damaged."""
         return torch.from_numpy(self.arrays(group)[array].read(box))
 
+    def files(self, *groups: str) -> list[str]:
+        """Return the names of the files that an export of ``groups`` depends on."""
+        if self._is_run:
+            return [name for name, _ in files_below(self.folder)]
+        folders = [prefix + array.megatron for prefix in map(self._prefix, groups) for array in ARRAYS]
+        inner = [f"{folder}/{name}" for folder in folders for name, _ in files_below(self.folder / folder)]
+        return [METADATA_JSON, COMMON, *inner]
+
     def steps(self) -> tuple[int | None, int | None]:
         """Return the steps since step 0, in the batch size of whoever made the last ones, and Adam's step; None where
         nothing tells them."""
@@ -91,8 +101,14 @@ class TensorSource:
             print(f"{self.folder}: left out, for the model has no such array: {min(names)}{more}", file=sys.stderr)
 
     def _of_zarr(self, group: str) -> dict[Array, StoredArray]:
-        prefixes = {MODEL: fp32_weights_prefix(self.folder), "exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
-        return {array: zarr_array(self.folder / (prefixes[group] + array.megatron)) for array in ARRAYS}
+        return {array: zarr_array(self.folder / (self._prefix(group) + array.megatron)) for array in ARRAYS}
+
+    def _prefix(self, group: str) -> str:
+        return (
+            fp32_weights_prefix(self.folder)
+            if group == MODEL
+            else {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}[group]
+        )
 
     def _of_run(self, group: str) -> dict[Array, StoredArray]:
         found: dict[str, dict[int | None, StoredArray]] = {array.megatron: {} for array in ARRAYS}

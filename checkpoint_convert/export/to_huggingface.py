@@ -168,7 +168,8 @@ def to_huggingface(
         return {**contents, **(tokenizer_files(tokenizer) if tokenizer is not None else {})}
 
     options = {"heads": sizes["N"], "dtype": dtype, "file_bytes": file_bytes}
-    export = Export(STAGE, options, folder, [] if tokenizer is None else [tokenizer], (), output)
+    others = [] if tokenizer is None else [tokenizer]
+    export = Export(STAGE, options, folder, source.files(MODEL), others, (), output)
     return run_export(export, files, small_files, workers=workers, force=force)
 
 

@@ -134,7 +134,7 @@ def to_torch_dist(
         }
 
     options = {"dtype": dtype, "iteration": iteration, "step": step}
-    export = Export(STAGE, options, folder, (), ["torch"], output)
+    export = Export(STAGE, options, folder, source.files(MODEL, *MOMENTS), (), ["torch"], output)
     return run_export(export, files, small_files, workers=workers, force=force)
 
 

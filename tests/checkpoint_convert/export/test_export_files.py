@@ -62,7 +62,7 @@ def export(place: Path, *, b_does: str = "", workers: int = 1, force: bool = Fal
     def small_files(sizes: Mapping[str, int]) -> dict[str, bytes]:
         return {"inner/index": str(sorted(sizes.items())).encode()}
 
-    job = Export("test", options, place / "source", (), (), place / "out")
+    job = Export("test", options, place / "source", NAMES, (), (), place / "out")
     return run_export(job, files, small_files, workers=workers, force=force)
 
 
