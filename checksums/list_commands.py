@@ -1,7 +1,6 @@
 """The commands create and verify."""
 
 import json
-import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,8 +18,7 @@ from checksums.md5_list import (
     without_leading_folders,
 )
 from checksums.whole_output import compare_with_manifest, is_manifest
-from stage.errors import InputError
-from stage.outputs.publish import published_file
+from stage.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5
 
@@ -40,7 +38,7 @@ class CreateListCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        _require_replaceable(self.output)
+        require_same_kind(self.output, "--output", "a list of MD5 sums", begins_list)
         digests = digest_folder(self.folder, leave_out=self.output)
         with published_file(self.output) as partial:
             partial.write_text(format_list(digests), encoding="utf-8", errors="surrogateescape")
@@ -48,17 +46,6 @@ class CreateListCommand:
             print(json.dumps({"output": str(self.output), "files": len(digests)}))
         else:
             print(f"{self.output}: {len(digests)} files")
-
-
-def _require_replaceable(output: Path) -> None:
-    """Raise InputError where ``output`` is there and is neither a list nor empty."""
-    if output.is_file():
-        with output.open("rb") as file:
-            head = file.read(64)
-        if not head or begins_list(head):
-            return
-    if os.path.lexists(output):
-        raise InputError(f"--output {output}: exists and is not a list of MD5 sums; remove it or choose another name")
 
 
 @dataclass(frozen=True)

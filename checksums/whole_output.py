@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from checksums.md5_list import ListComparison, digest_folder, format_list
+from checksums.md5_list import ListComparison, digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import Record, manifest_path, read_manifest, require_intact
+from stage.outputs.manifest import manifest_path, read_manifest, require_intact
 
 ENDING = ".manifest.json"
 
@@ -21,7 +21,8 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
 
     ``folder`` is the one that they lie in, or the manifest's output itself, a folder, wherever it lies and whatever its
     name is by now; then it alone is compared. Of a folder of many files, the comparison says whether all of it is as it
-    was. Raises InputError for a file that is no manifest, or has no MD5 of something.
+    was, and which are not where the list of its sums lies beside the manifest. Raises InputError for a file that is no
+    manifest, or has no MD5 of something.
     """
     name = path.name.removesuffix(ENDING)
     manifest = read_manifest(path.with_name(name))
@@ -36,14 +37,23 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
     for record_name, (place, record) in places.items():
         if record.md5 is None or os.path.normpath(record_name).split("/")[0] in ("", ".."):
             raise InputError(f"{path}: has no MD5 of {record_name!r}, or that is not below the folder to verify")
-        found[_state(place, record)].append(record_name)
+        if not place.exists():
+            found["missing"].append(record_name)
+        elif _md5_of_contents(place) == record.md5:
+            found["matching"].append(record_name)
+        else:
+            sums = path.with_name(f"{name}.md5")
+            found["changed"] += _changed_files(place, record_name, record.md5, sums) or [record_name]
     return ListComparison(**found, may_differ=[], extra=[])
 
 
-def _state(place: Path, record: Record) -> str:
-    if not place.exists():
-        return "missing"
-    return "matching" if _md5_of_contents(place) == record.md5 else "changed"
+def _changed_files(place: Path, name: str, md5: str, sums: Path) -> list[str]:
+    """Return the files below ``place`` that are not what ``sums`` lists, each below ``name``, where that is the list
+    whose MD5 the manifest has."""
+    if not place.is_dir() or not sums.is_file() or md5_file(sums) != md5:
+        return []
+    found, listed = digest_folder(place), read_list(sums)
+    return [os.path.normpath(f"{name}/{inner}") for inner in listed | found if found.get(inner) != listed.get(inner)]
 
 
 def _md5_of_contents(path: Path) -> str:

@@ -10,23 +10,20 @@ from typing import Literal
 
 import tyro
 
-from checkpoint_convert.commands.printed_outputs import print_converted
-from checkpoint_convert.conversion.conversion_plan import (
-    MachineRates,
-    format_plan,
-    plan_as_json,
-    plan_paxml_to_megatron,
-    planned_time,
-)
+from checkpoint_convert.conversion.conversion_plan import MachineRates, format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.machine_memory import memory_problem
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, convert_paxml, open_paxml
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, convert_paxml, open_paxml
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.remote_paxml import RemoteInput, metadata_of, remote_paxml_to_megatron
+from checkpoint_convert.conversion.run_conversion import Converted, Running
+from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, SourceFiles
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
+from checksums.md5_list import read_list
 from checksums.whole_output import require_whole
-from stage.addresses import Address, is_address, parse_address
+from stage.addresses import Address, RemoteFolder, is_address, parse_address
 from stage.errors import InputError
-from stage.outputs.shards import MOST_TASKS, parse_shard
+from stage.outputs.digest import md5_file
+from stage.outputs.shards import MOST_TASKS, Shard, parse_shard
 from stage.sizes import parse_bytes, require_between, require_workers
 
 
@@ -71,45 +68,88 @@ class PaxmlToMegatronCommand:
     """Print the result as JSON."""
 
     def run(self) -> None:
-        address = parse_address(self.input, self.endpoint_url) if is_address(self.input) else None
-        if address is not None and self.verify_input:
+        files = self._files()
+        if self.plan:
+            rates = MachineRates(self.disk_mb_per_s, network=self.disk_mb_per_s)
+            print_plan(open_paxml(files), self.dtype, self.workers, self.memory_limit, rates, (), self.json)
+            return
+        if self.verify_input:
+            require_whole(Path(self.input))
+        shard = None if self.shard is None else parse_shard(self.shard)
+        running = Running(self.workers, parse_bytes(self.memory_limit, "--memory-limit"), shard, self.force)
+        written = convert_paxml(
+            files,
+            self.output,
+            running,
+            dtype=self.dtype,
+            missing_chunks_are_zeros=self.missing_chunks_are_zeros,
+            md5_list=None if self.md5_list is None else md5_file(self.md5_list),
+        )
+        print_converted(self.output, written, self.json, shard)
+        if isinstance(files, RemoteFiles) and files.unversioned:
+            print(
+                f"{self.output}: the server tells neither ETags nor times, so that of {files.unversioned:,} objects "
+                "nobody can say whether they changed while they were converted",
+                file=sys.stderr,
+            )
+
+    def _files(self) -> SourceFiles:
+        if not is_address(self.input):
+            if self.md5_list is not None:
+                raise InputError(
+                    "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
+                )
+            return LocalFiles(Path(self.input))
+        if self.verify_input:
             raise InputError(
                 "--verify-input reads all twice, and compares with the manifest beside a folder; for an address give "
                 "--md5-list, whose sums are compared as the checkpoint is read"
             )
-        if address is None and self.md5_list is not None:
-            raise InputError(
-                "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
-            )
-        if self.plan:
-            self._plan(address)
-            return
-        memory_limit = parse_bytes(self.memory_limit, "--memory-limit")
-        options = ConversionOptions(self.dtype, self.workers, memory_limit, self.missing_chunks_are_zeros)
-        shard = None if self.shard is None else parse_shard(self.shard)
-        if address is not None:
-            limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
-            source = RemoteInput(address, limit, self.md5_list)
-            written = remote_paxml_to_megatron(source, self.output, options, shard=shard, force=self.force)
-        else:
-            folder = Path(self.input)
-            if self.verify_input:
-                require_whole(folder)
-            opened = open_paxml(folder)
-            written = convert_paxml(opened, self.output, options, inputs=[folder], shard=shard, force=self.force)
-        print_converted(self.output, written, self.json, shard)
+        address = parse_address(self.input, self.endpoint_url)
+        limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
+        md5 = None if self.md5_list is None else sums_by_name(self.md5_list, address)
+        return RemoteFiles(RemoteFolder(address, bytes_per_s=limit), md5)
 
-    def _plan(self, address: Address | None) -> None:
-        rates = MachineRates(self.disk_mb_per_s, network=self.disk_mb_per_s)
-        if address is None:
-            print_plan(Path(self.input), self.dtype, self.workers, self.memory_limit, rates, (), self.json)
-            return
-        with metadata_of(RemoteInput(address)) as (folder, _):
-            print_plan(folder, self.dtype, self.workers, self.memory_limit, rates, (), self.json)
+
+def sums_by_name(md5_list: Path, address: Address) -> dict[str, str]:
+    """Read a list of MD5 sums whose paths begin in the checkpoint's folder, or with its name. Raises InputError where
+    it is of something else."""
+    sums, folder = read_list(md5_list), f"{address.name}/"
+    found = {name.removeprefix("./").removeprefix(folder): digest for name, digest in sums.items()}
+    if not any(name.endswith(f"/{METADATA_FILE}") for name in found):
+        raise InputError(f"--md5-list {md5_list}: has no …/{METADATA_FILE}; expected the sums of a checkpoint's files")
+    return found
+
+
+def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: Shard | None = None) -> None:
+    """Print what a conversion, or a shard of one, has made; None: it was there already."""
+    if as_json:
+        print(json.dumps({"already_made": converted is None, **(asdict(converted) if converted else {})}))
+        return
+    if converted is None:
+        print(f"{output}: already made from this checkpoint")
+        return
+    rate = converted.bytes / converted.wall_s / 1e6
+    resumed = f", {converted.resumed_files:,} of them by earlier calls" if converted.resumed_files else ""
+    zero_chunks = converted.facts["zero_chunks"]
+    notes = f"; {zero_chunks:,} input chunks had no file and are zeros" if zero_chunks else ""
+    if converted.facts.get("has_counters") is False:
+        notes += (
+            f"; the input has no counter of Adam's steps, so common.pt says {converted.facts['adam_step']:,}, as the "
+            "reference's converter writes"
+        )
+    what = f"{output}: " if shard is None else f"{output}: shard {shard}, "
+    then = f"MD5 sums in {output}.md5"
+    if shard is not None:
+        then = "when all shards are there, the same command without --shard publishes them"
+    print(
+        f"{what}{converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
+        f"({rate:,.0f} MB/s){notes}; {then}"
+    )
 
 
 def print_plan(
-    source: Path | None,
+    source: PaxmlCheckpoint | None,
     dtype: str,
     workers: int,
     memory_limit: str,
@@ -122,11 +162,10 @@ def print_plan(
     require_workers(workers)
     require_between(rates.disk, 1e-3, 1e9, "--disk-mb-per-s")
     limit = parse_bytes(memory_limit, "--memory-limit")
-    plans = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=limit)
-    times = [planned_time(plans, kind, count, rates) for count in nodes for kind in ("disk", "bucket")]
-    if problem := memory_problem(max(plan.peak_bytes for plan in plans)):
+    plan = plan_paxml_to_megatron(source, dtype=dtype, workers=workers, memory_limit=limit, rates=rates, nodes=nodes)
+    if problem := memory_problem(plan.peak_bytes):
         print(f"warning: {problem}", file=sys.stderr)
-    print(json.dumps(plan_as_json(plans, times, rates), indent=1) if as_json else format_plan(plans, times, rates))
+    print(json.dumps(asdict(plan), indent=1) if as_json else format_plan(plan, rates))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """Commands that write checkpoints for other programs: to-huggingface, to-torch-dist."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from checkpoint_convert.commands.printed_outputs import print_exported
 
 
 @dataclass(frozen=True)
@@ -77,3 +76,13 @@ class ToTorchDistCommand:
             self.input, self.output, dtype=self.dtype, step=self.step, workers=self.workers, force=self.force
         )
         print_exported(self.output, written, self.json)
+
+
+def print_exported(output: Path, written: int | None, as_json: bool) -> None:
+    """Print how many bytes an export has written; None: it was there already."""
+    if as_json:
+        print(json.dumps({"already_made": written is None, **({} if written is None else {"bytes": written})}))
+    elif written is None:
+        print(f"{output}: already made from this checkpoint")
+    else:
+        print(f"{output}: {written:,} bytes; MD5 sums in {output}.md5")

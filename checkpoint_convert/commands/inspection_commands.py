@@ -8,8 +8,6 @@ from typing import Annotated
 
 import tyro
 
-from stage.sizes import parse_bytes
-
 
 @dataclass(frozen=True)
 class InspectCheckpointCommand:
@@ -26,21 +24,17 @@ class InspectCheckpointCommand:
     """Add the MD5 of each array's values in C order, little-endian."""
     workers: int = len(os.sched_getaffinity(0))
     """Blocks read at the same time."""
-    memory_limit: str = "8GiB"
-    """Bound on the blocks in memory."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
-        from checkpoint_convert.inspection.array_blocks import Threads
         from checkpoint_convert.inspection.inspect_checkpoint import (
             format_checkpoint_report,
             inspect_checkpoint,
             require_all_chunks,
         )
 
-        threads = Threads(self.workers, parse_bytes(self.memory_limit, "--memory-limit"))
-        report = inspect_checkpoint(self.checkpoint, self.array, md5=self.md5, threads=threads)
+        report = inspect_checkpoint(self.checkpoint, self.array, md5=self.md5, workers=self.workers)
         print(json.dumps(asdict(report), indent=1) if self.json else format_checkpoint_report(report))
         require_all_chunks(report)
 
@@ -61,20 +55,16 @@ class CompareCheckpointsCommand:
     """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
     workers: int = len(os.sched_getaffinity(0))
     """Blocks compared at the same time."""
-    memory_limit: str = "8GiB"
-    """Bound on the blocks in memory."""
     json: bool = False
     """Print the result as JSON."""
 
     def run(self) -> None:
-        from checkpoint_convert.inspection.array_blocks import Threads
         from checkpoint_convert.inspection.compare_checkpoints import (
             compare_checkpoints,
             format_checkpoint_comparison,
             require_same_checkpoints,
         )
 
-        threads = Threads(self.workers, parse_bytes(self.memory_limit, "--memory-limit"))
-        comparison = compare_checkpoints(self.one, self.other, self.tolerance, threads=threads)
+        comparison = compare_checkpoints(self.one, self.other, self.tolerance, workers=self.workers)
         print(json.dumps(asdict(comparison), indent=1) if self.json else format_checkpoint_comparison(comparison))
         require_same_checkpoints(comparison)

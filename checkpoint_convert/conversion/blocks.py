@@ -1,16 +1,28 @@
-"""An array is cut into blocks that fit in memory and cover whole output files.
+"""Arrays are cut into blocks that fit in memory and cover whole output files.
 
 Both sides of a conversion hold the same axes (``array_table.py``), in another order, some of them merged: a *side* is
 the groups of axes that make up an array's own axes, and the array's chunks. A *unit* is the smallest part that is made
 of whole output chunks and can be merged; a *block* is units that are read at once. A block that covers whole input
 chunks too reads nothing twice; where memory does not allow that, some chunks are read in several blocks.
+
+Many small blocks keep many workers busy, but read input chunks several times; few large ones read each chunk once. The
+input is read more than once only where the memory leaves no choice.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from checkpoint_convert.conversion.chunk_writer import PAGE, workspace_bytes
 from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, whole_box
+from stage.errors import InputError
+
+ITEM = 4
+"""Bytes of an FP32 value."""
+COMFORTABLE_ITEMS = 1 << 22
+"""Blocks are not made larger than 16 MB without need."""
+ONCE = 1.05
+"""Reading one chunk in twenty twice still counts as reading the input once."""
 
 
 @dataclass(frozen=True)
@@ -28,53 +40,26 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The blocks of one array. Extents are along the target's axes, before merging."""
+class ArrayAxes:
+    """One array of a conversion, in both layouts."""
 
     sizes: Mapping[str, int]
     source: Side
     target: Side
-    unit: tuple[int, ...]
-    block: tuple[int, ...]
 
     @property
-    def block_items(self) -> int:
-        return math.prod(self.block)
-
-    @property
-    def unit_items(self) -> int:
-        return math.prod(self.unit)
-
-    @property
-    def peak_items(self) -> tuple[int, int, int]:
-        """Return the FP32 items in memory for one block: its input, and for a unit the reordered copy and the largest
-        of its outputs."""
-        return self.block_items, self.unit_items, self.unit_items
-
-    @property
-    def peak_bytes(self) -> int:
-        return 4 * sum(self.peak_items)
-
-    @property
-    def passes(self) -> float:
-        """Return how often an input byte is read, on average."""
-        return math.prod(
-            _reads(size, extent, step)
-            for size, extent, step in zip(
-                self._shape, self.block, _steps(self.sizes, self.source, self.target.axes), strict=True
-            )
-        )
-
-    @property
-    def _shape(self) -> tuple[int, ...]:
+    def shape(self) -> tuple[int, ...]:
+        """Return the sizes of the target's axes, before merging."""
         return tuple(self.sizes[axis] for axis in self.target.axes)
 
-    def blocks(self) -> Iterator[Box]:
-        return divided(whole_box(self._shape), self.block)
+    @property
+    def items(self) -> int:
+        return math.prod(self.shape)
 
-    def units(self, block: Box) -> Iterator[Box]:
-        """Yield the units of a block."""
-        return divided(block, self.unit)
+    @property
+    def decoding_bytes(self) -> int:
+        """Return the memory that reading a block takes besides: one chunk packed and unpacked."""
+        return 2 * ITEM * math.prod(self.source.chunks)
 
     def merged(self, box: Box, side: Side) -> Box:
         """Return a box along the target's unmerged axes as a box along the own, merged axes of one side."""
@@ -91,19 +76,111 @@ class Cut:
             yield ".".join(map(str, chunk.numbers)), chunk.in_box
 
 
-def cut(sizes: Mapping[str, int], source: Side, target: Side, *, most_items: int, comfortable_items: int) -> Cut:
+@dataclass(frozen=True)
+class Cut:
+    """The blocks of one array. Extents are along the target's axes, before merging."""
+
+    array: ArrayAxes
+    unit: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @property
+    def peak_items(self) -> tuple[int, int, int]:
+        """Return the FP32 items in memory for one block: its input, and for a unit the reordered copy and the largest
+        of its outputs."""
+        return math.prod(self.block), math.prod(self.unit), math.prod(self.unit)
+
+    @property
+    def memory_bytes(self) -> int:
+        return workspace_bytes(self.peak_items) + self.array.decoding_bytes
+
+    @property
+    def passes(self) -> float:
+        """Return how often an input byte is read, on average."""
+        steps = _steps(self.array, self.array.source)
+        return math.prod(map(_reads, self.array.shape, self.block, steps))
+
+    def blocks(self) -> Iterator[Box]:
+        return divided(whole_box(self.array.shape), self.block)
+
+    def units(self, block: Box) -> Iterator[Box]:
+        """Yield the units of a block."""
+        return divided(block, self.unit)
+
+
+@dataclass(frozen=True)
+class BlockChoice:
+    """How all arrays of a conversion are cut, and how many blocks are in memory at the same time."""
+
+    cuts: tuple[Cut, ...]
+    at_once: int
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.at_once * max(cut.memory_bytes for cut in self.cuts)
+
+    @property
+    def passes(self) -> float:
+        """Return how often the input is read."""
+        read = sum(cut.array.items * cut.passes for cut in self.cuts)
+        return read / sum(cut.array.items for cut in self.cuts)
+
+
+def choose_blocks(memory_limit: int, workers: int, arrays: Sequence[ArrayAxes]) -> BlockChoice:
+    """Return the choice that takes the least time within ``memory_limit`` bytes and at most ``workers`` workers: as
+    many as possible of those that need not read the input twice.
+
+    Raises InputError where not even one block of the smallest fits.
+    """
+    least = max(cut_array(array, most_items=0).memory_bytes for array in arrays)
+    if least > memory_limit:
+        raise InputError(
+            f"--memory-limit is too small: a block and the chunks that it is read from take {least:,} bytes; pass "
+            f"{limit_text(least)} or more"
+        )
+    found = []
+    for at_once in _numbers(min(workers, memory_limit // least)):
+        cuts = tuple(_fitting(array, memory_limit // at_once) for array in arrays)
+        found.append(BlockChoice(cuts, at_once))
+    return min(found, key=lambda one: (one.passes > ONCE, (one.passes + 1) / one.at_once))
+
+
+def bytes_to_read_once(arrays: Sequence[ArrayAxes]) -> int:
+    """Return the least memory in which one block at a time reads no chunk twice."""
+    return max(cut_array(array, most_items=1 << 62, comfortable_items=0).memory_bytes for array in arrays)
+
+
+def limit_text(size: int) -> str:
+    """Return a size as ``--memory-limit`` takes it."""
+    return f"{-(-size >> 20)}MiB"
+
+
+def _numbers(workers: int) -> Iterator[int]:
+    """Yield numbers from ``workers`` down to 1, each a fifth smaller than the one before."""
+    while workers > 1:
+        yield workers
+        workers = min(workers - 1, workers * 4 // 5)
+    yield 1
+
+
+def _fitting(array: ArrayAxes, memory: int) -> Cut:
+    smallest = cut_array(array, most_items=0)
+    for_block = memory - array.decoding_bytes - workspace_bytes(smallest.peak_items[1:])
+    return cut_array(array, most_items=for_block // PAGE * PAGE // ITEM)
+
+
+def cut_array(array: ArrayAxes, *, most_items: int, comfortable_items: int = COMFORTABLE_ITEMS) -> Cut:
     """Cut an array into blocks of at most ``most_items``, if units allow it.
 
     They are grown to whole input chunks as far as they fit, and further up to ``comfortable_items``, so that small
     arrays are read at once.
     """
-    axes = target.axes
-    shape = tuple(sizes[axis] for axis in axes)
-    unit = _steps(sizes, target, axes)
-    for axis, inner in enumerate(_is_inner(source, axes)):
+    shape, axes = array.shape, array.target.axes
+    unit = _steps(array, array.target)
+    for axis, inner in enumerate(_is_inner(array.source, axes)):
         if inner:
             unit[axis] = shape[axis]
-    source_steps = _steps(sizes, source, axes)
+    source_steps = _steps(array, array.source)
     block = [min(math.lcm(step, other), size) for step, other, size in zip(unit, source_steps, shape, strict=True)]
     while math.prod(block) > most_items and block != unit:
         block = min(
@@ -113,18 +190,18 @@ def cut(sizes: Mapping[str, int], source: Side, target: Side, *, most_items: int
     for axis in reversed(range(len(axes))):
         while block[axis] < shape[axis] and 2 * math.prod(block) <= min(most_items, comfortable_items):
             block[axis] = min(2 * block[axis], shape[axis])
-    return Cut(sizes, source, target, tuple(unit), tuple(block))
+    return Cut(array, tuple(unit), tuple(block))
 
 
-def _steps(sizes: Mapping[str, int], side: Side, axes: tuple[str, ...]) -> list[int]:
-    """Return the smallest extent of each axis that ends where a chunk of this side ends, inner axes of a group being
-    whole."""
+def _steps(array: ArrayAxes, side: Side) -> list[int]:
+    """Return the smallest extent of each of the target's axes that ends where a chunk of this side ends, inner axes of
+    a group being whole."""
     steps: dict[str, int] = {}
     for group, chunk in zip(side.groups, side.chunks, strict=True):
-        inner = math.prod(sizes[axis] for axis in group[1:])
-        steps[group[0]] = min(math.lcm(chunk, inner) // inner, sizes[group[0]])
-        steps.update({axis: sizes[axis] for axis in group[1:]})
-    return [steps[axis] for axis in axes]
+        inner = math.prod(array.sizes[axis] for axis in group[1:])
+        steps[group[0]] = min(math.lcm(chunk, inner) // inner, array.sizes[group[0]])
+        steps.update({axis: array.sizes[axis] for axis in group[1:]})
+    return [steps[axis] for axis in array.target.axes]
 
 
 def _is_inner(side: Side, axes: tuple[str, ...]) -> list[bool]:

@@ -34,16 +34,15 @@ LONGEST_PAUSE_S = 0.5
 """Chunks are noted without waiting for more when none has come for so long."""
 
 
-class Workspace:
-    """Memory for arrays that begin at pages of their own."""
+def new_workspace(size: int) -> mmap.mmap:
+    """Return memory that begins at a page, for :func:`arrays_in`."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
-    def __init__(self, size: int) -> None:
-        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
-    def arrays(self, counts: Sequence[int], place: int = 0) -> list[npt.NDArray[np.float32]]:
-        """Return FP32 arrays of so many items each, from byte ``place`` on, with whatever was there before."""
-        starts = [place + workspace_bytes(counts[:number]) for number in range(len(counts))]
-        return [np.ndarray(count, np.float32, self._memory, start) for count, start in zip(counts, starts, strict=True)]
+def arrays_in(workspace: mmap.mmap, counts: Sequence[int]) -> list[npt.NDArray[np.float32]]:
+    """Return FP32 arrays of so many items each, in pages of their own, with whatever was there before."""
+    starts = [workspace_bytes(counts[:number]) for number in range(len(counts))]
+    return [np.ndarray(count, np.float32, workspace, start) for count, start in zip(counts, starts, strict=True)]
 
 
 def give_freed_memory_back() -> None:

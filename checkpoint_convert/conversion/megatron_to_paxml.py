@@ -10,12 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_conversion import Job, Target
-from checkpoint_convert.conversion.block_sources import open_source
-from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
-from checkpoint_convert.conversion.source_files import LocalFiles
+from checkpoint_convert.conversion.blocks import ArrayAxes, Side
+from checkpoint_convert.conversion.run_conversion import Conversion, Converted, Running, run_conversion
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
@@ -28,12 +25,15 @@ from checkpoint_convert.formats.array_table import (
 )
 from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
 from checkpoint_convert.formats.paxml_counters import counter_files
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
+from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text, open_zarr
 from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
+from checkpoint_convert.model_sizes.run_files import attention_heads
+from checksums.common_file import COMMON, METADATA
+from stage.errors import InputError
 from stage.outputs.manifest import require_intact
-from stage.sizes import require_workers
 
-SMALL_FILES = ("metadata.json", "common.pt")
+FP32 = np.dtype(np.float32)
 
 
 def megatron_to_paxml(
@@ -44,46 +44,54 @@ def megatron_to_paxml(
     ``heads`` may be None where the manifest or the width tells it. Raises InputError for a missing array or chunk, a
     damaged common.pt, a wrong shape or dtype, a value that training cannot leave, or another output under the name.
     """
-    require_workers(workers)
+    running = Running(workers, memory_limit, force=force)
     weights = fp32_weights_prefix(source)
     require_intact(source)
-    sizes = megatron_axis_sizes(source, weights, heads)
     step = adam_step(source)
-    arrays = [(group, array) for group in groups("fp32") for array in ARRAYS]
-    names = [_megatron_name(group, array, weights) for group, array in arrays]
-    files = LocalFiles(source, [*names, *(name for name in SMALL_FILES if (source / name).exists())])
+    files = LocalFiles(source)
+    opened = {
+        (group, array): open_zarr(
+            files, (weights if group.megatron == (WEIGHTS,) else group.megatron[0]) + array.megatron
+        )
+        for group in groups("fp32")
+        for array in ARRAYS
+    }
+    shapes = {array: opened[groups("fp32")[0], array].shape for array in ARRAYS}
+    sizes = megatron_axis_sizes(source, shapes, lambda hidden: attention_heads(source, hidden, heads))
+    files.ask([METADATA, COMMON])
+    for (_, array), stored in opened.items():
+        _require_whole(files, stored, array.megatron_shape(sizes))
 
     def job(group: ArrayGroup, array: Array) -> Job:
-        shape = array.megatron_shape(sizes)
-        opened = open_source(
-            source / _megatron_name(group, array, weights),
-            shape,
-            shape,
-            files,
-            like=f"a model of {sizes['N']} heads",
-            mend="convert the checkpoint again",
-        )
-        source_side = Side(array.megatron_groups(), opened.chunks)
+        stored = opened[group, array]
+        source_side = Side(array.megatron_groups(), stored.chunks)
         target = Side(array.paxml_groups(), chunk_shape(array.paxml_shape(sizes)))
-        chosen = choose_blocks(memory_limit, workers, sizes, source_side, target)
         name = group.paxml_prefix(array, REPEATS) + array.paxml
-        targets = (Target(name, np.dtype(np.float32)),)
-        return Job(opened, chosen, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
+        axes = ArrayAxes(sizes, source_side, target)
+        return Job(stored, axes, (Target(name, FP32),), non_negative=group.megatron == (EXP_AVG_SQ,))
 
     conversion = Conversion(
         stage="megatron-to-paxml",
         options={"heads": sizes["N"]},
         source=files,
         packages=("tensorstore",),
-        jobs=[job(group, array) for group, array in arrays],
+        jobs=[job(group, array) for group, array in opened],
         small_files=lambda: _small_files(sizes, step),
-        facts={"adam_step": step},
+        facts={"adam_step": step, "zero_chunks": 0},
     )
-    return run_conversion(conversion, output, inputs=[source], force=force)
+    return run_conversion(conversion, output, running)
 
 
-def _megatron_name(group: ArrayGroup, array: Array, weights: str) -> str:
-    return (weights if group.megatron == (WEIGHTS,) else group.megatron[0]) + array.megatron
+def _require_whole(files: LocalFiles, stored: ZarrArray, expected: tuple[int, ...]) -> None:
+    """Raise InputError for an array of another shape or dtype, and for a chunk that is not there."""
+    if (stored.shape, stored.dtype) != (expected, FP32):
+        found = f"{list(stored.shape)} {stored.dtype.name}"
+        raise InputError(f"{stored.where}: {found}, expected {list(expected)} float32 like the weights")
+    keys = list(stored.keys_within(stored.shape))
+    files.ask(f"{stored.name}/{key}" for key in [METADATA_FILE, *keys])
+    absent = next((key for key in keys if not files.has(f"{stored.name}/{key}")), None)
+    if absent is not None:
+        raise InputError(f"{stored.where}: chunk {absent} is missing; convert the checkpoint again")
 
 
 def _small_files(sizes: Mapping[str, int], step: int | None) -> dict[str, bytes]:

@@ -1,21 +1,18 @@
 """PAXML's checkpoint to the Megatron zarr layout, byte by byte what the reference's converter writes.
 
-Both layouts: docs/facts/reference.md f.
+Both layouts: docs/facts/reference.md f. A checkpoint at an address is converted where it lies: nothing of it is kept.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.conversion.block_choice import choose_blocks
 from checkpoint_convert.conversion.block_conversion import Job, Target
-from checkpoint_convert.conversion.block_sources import open_source
-from checkpoint_convert.conversion.blocks import Side
-from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
-from checkpoint_convert.conversion.source_files import LocalFiles, SourceFiles
+from checkpoint_convert.conversion.blocks import ArrayAxes, Side
+from checkpoint_convert.conversion.run_conversion import Conversion, Converted, Running, run_conversion
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
@@ -26,132 +23,158 @@ from checkpoint_convert.formats.array_table import (
     chunk_shape,
     groups,
 )
-from checkpoint_convert.formats.common_files import common_files
-from checkpoint_convert.formats.paxml_counters import counters_in, paxml_adam_step
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
+from checkpoint_convert.formats.common_files import BENCHMARK_STEP, common_files
+from checkpoint_convert.formats.paxml_counters import counter_shapes, paxml_adam_step
+from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text, open_zarr
 from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact
 from stage.outputs.shards import Shard
-from stage.sizes import require_workers
 
 NUMPY_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
-MEND = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
-BENCHMARK_STEP = 4000
-"""Adam's step that the reference's converter writes, whatever it converts."""
 
 
 @dataclass(frozen=True)
 class PaxmlCheckpoint:
-    """A PAXML checkpoint, of whose arrays the metadata lies in a local folder."""
+    """A PAXML checkpoint whose metadata and counters are read."""
 
-    folder: Path
     files: SourceFiles
+    arrays: Mapping[tuple[str, str], ZarrArray]
+    """By the prefix of their group's stacked arrays, and their own name."""
     sizes: Mapping[str, int]
     """Size of each axis, position rows that are not kept included."""
     adam_step: int | None
     """None where the checkpoint has no counter of steps."""
 
-
-@dataclass(frozen=True)
-class ConversionOptions:
-    """How a PAXML checkpoint is converted."""
-
-    dtype: str
-    """fp32 or bf16."""
-    workers: int
-    """Blocks converted at the same time, at most."""
-    memory_limit: int
-    """Bytes of the blocks in memory."""
-    missing_chunks_are_zeros: bool = False
-
-    def __post_init__(self) -> None:
-        require_workers(self.workers)
+    def array(self, group: ArrayGroup, array: Array) -> ZarrArray:
+        return self.arrays[group.paxml_stacked, array.paxml]
 
 
-def open_paxml(source: Path) -> PaxmlCheckpoint:
-    """Open a checkpoint on a disk. Raises InputError where an array or its manifest says that it is damaged, and where
-    its counters contradict each other."""
-    if not source.is_dir():
-        raise InputError(f"{source}: no such folder")
-    require_intact(source)
-    sizes = paxml_axis_sizes(source)
-    arrays = [array_path(source, group, array, sizes).name for group, array in paxml_arrays()]
-    files = LocalFiles(source, [*arrays, *counters_in(source)])
-    return PaxmlCheckpoint(source, files, sizes, paxml_adam_step(source))
+def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
+    """Open a checkpoint; of its values only the counters are read.
+
+    Raises InputError where an array is missing, shapes are no model's, or the counters contradict each other.
+    """
+    if isinstance(files.folder, Path) and not files.folder.is_dir():
+        raise InputError(f"{files.folder}: no such folder")
+    first = set(_small_files(REPEATS))
+    files.ask(sorted(first))
+    weights, *moments = groups("fp32")
+    if not any(files.has(f"{_name(weights, array)}/{METADATA_FILE}") for array in ARRAYS):
+        raise InputError(f"{files.folder}: no PAXML checkpoint (no mdl_vars.params.lm.…/{METADATA_FILE} in it)")
+    found = {(weights.paxml_stacked, array.paxml): open_zarr(files, _name(weights, array)) for array in ARRAYS}
+    shapes = {array: found[weights.paxml_stacked, array.paxml].shape for array in ARRAYS}
+    sizes = paxml_axis_sizes(files.folder, shapes)
+    layers = sizes["L"]
+    files.ask(sorted(set(_small_files(layers)) - first))
+    for group in moments:
+        for array in ARRAYS:
+            names = [_name(group, array, repeats) for repeats in (REPEATS, layers)]
+            there = next((name for name in names if files.has(f"{name}/{METADATA_FILE}")), names[0])
+            found[group.paxml_stacked, array.paxml] = open_zarr(files, there)
+    counters = {name: open_zarr(files, name) for name in counter_shapes(layers) if files.has(f"{name}/{METADATA_FILE}")}
+    return PaxmlCheckpoint(files, found, sizes, paxml_adam_step(files.folder, counters))
 
 
-def paxml_arrays() -> Iterator[tuple[ArrayGroup, Array]]:
-    """Yield the arrays of a PAXML checkpoint: weights, then both moments."""
-    return ((group, array) for group in groups("fp32") for array in ARRAYS)
+def _name(group: ArrayGroup, array: Array, repeats: int = REPEATS) -> str:
+    """PAXML writes the true number of layers into the names of moments; the benchmark's checkpoint has 96."""
+    return group.paxml_prefix(array, repeats) + array.paxml
 
 
-def array_path(source: Path, group: ArrayGroup, array: Array, sizes: Mapping[str, int]) -> Path:
-    """Return where an array lies. PAXML writes the true number of layers into some names; the benchmark's has 96."""
-    path = source / (group.paxml_prefix(array, REPEATS) + array.paxml)
-    if not path.exists() and array.stacked:
-        return source / (group.paxml_prefix(array, sizes["L"]) + array.paxml)
-    return path
+def _small_files(layers: int) -> Iterator[str]:
+    """Yield the names of the metadata of every array that a checkpoint may have, and of the whole of its counters."""
+    for group in groups("fp32"):
+        for array in ARRAYS:
+            yield f"{_name(group, array, layers)}/{METADATA_FILE}"
+    for name in counter_shapes(layers):
+        yield from (f"{name}/{METADATA_FILE}", f"{name}/0")
 
 
-def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, options: ConversionOptions) -> Job:
-    """Plan one input array, as ``group`` of an FP32 or BF16 checkpoint names what is made of it. Raises InputError for
-    a missing array or chunk, and a wrong shape or dtype."""
-    sizes = checkpoint.sizes
-    kept = array.kept_sizes(sizes)
-    opened = open_source(
-        array_path(checkpoint.folder, group, array, sizes),
-        array.paxml_shape(kept),
-        array.paxml_shape(sizes),
-        checkpoint.files,
-        like="the weights",
-        mend=MEND,
-        absent_are_zeros=options.missing_chunks_are_zeros,
-    )
-    targets = tuple(
-        Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, options.dtype)]) for prefix in group.megatron
-    )
-    source = Side(array.paxml_groups(), opened.chunks)
+def _needed_chunks(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array) -> Iterator[str]:
+    """Return the keys of the chunks that are read. Raises InputError for another shape or dtype than it should have."""
+    opened, sizes = checkpoint.array(group, array), checkpoint.sizes
+    expected = array.paxml_shape(sizes)
+    if opened.shape != expected:
+        raise InputError(f"{opened.where}: shape {list(opened.shape)}, expected {list(expected)} like the weights")
+    if opened.dtype != np.float32:
+        raise InputError(f"{opened.where}: dtype {opened.dtype.name}, expected float32")
+    return opened.keys_within(array.paxml_shape(array.kept_sizes(sizes)))
+
+
+def _absent_chunks(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, absent_are_zeros: bool) -> int:
+    """Return how many of an array's chunks have no file. Raises InputError where that is not to be, or the array's fill
+    value says that they stand for something else than zeros."""
+    opened = checkpoint.array(group, array)
+    keys = _needed_chunks(checkpoint, group, array)
+    absent = [key for key in keys if not checkpoint.files.has(f"{opened.name}/{key}")]
+    if absent and not absent_are_zeros:
+        mend = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
+        raise InputError(f"{opened.where}: chunk {absent[0]} is missing; {mend}")
+    if absent and repr(opened.metadata.get("fill_value")) not in ("None", "0", "0.0"):
+        mend = "fetch it again (its fill_value says that it stands for something else than zeros)"
+        raise InputError(f"{opened.where}: chunk {absent[0]} is missing; {mend}")
+    return len(absent)
+
+
+def paxml_axes(group: ArrayGroup, array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) -> ArrayAxes:
+    """Return both layouts of an array whose chunks in PAXML's are ``chunks``."""
+    source = Side(array.paxml_groups(), chunks)
     target = Side(array.megatron_groups(), chunk_shape(array.megatron_shape(sizes)))
-    written = sum(target.dtype.itemsize for target in targets)
-    chosen = choose_blocks(options.memory_limit, options.workers, kept, source, target, written)
-    return Job(opened, chosen, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
+    return ArrayAxes(array.kept_sizes(sizes), source, target)
+
+
+def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, dtype: str) -> Job:
+    """Return the job of one input array, of which a chunk that had no file in the beginning is zeros."""
+    source = replace(checkpoint.array(group, array), absent_are_zeros=True)
+    targets = tuple(
+        Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, dtype)]) for prefix in group.megatron
+    )
+    axes = paxml_axes(group, array, checkpoint.sizes, source.chunks)
+    return Job(source, axes, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
 
 
 def convert_paxml(
-    checkpoint: PaxmlCheckpoint,
+    files: SourceFiles,
     output: Path,
-    options: ConversionOptions,
+    running: Running,
     *,
-    inputs: Sequence[Path] = (),
+    dtype: str,
+    missing_chunks_are_zeros: bool = False,
     md5_list: str | None = None,
-    shard: Shard | None = None,
-    force: bool = False,
 ) -> Converted | None:
-    """Convert ``checkpoint`` to ``output``; None where it is there already.
+    """Convert the checkpoint ``files`` to ``output`` (``dtype`` fp32 or bf16); None where it is there already.
 
     ``md5_list``: MD5 of the list of sums that its files must have; every shard and the join must have the same list.
+    Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
+    another output under the name.
     """
+    if isinstance(files.folder, Path):
+        require_intact(files.folder)
+    checkpoint = open_paxml(files)
     step = BENCHMARK_STEP if checkpoint.adam_step is None else checkpoint.adam_step
-
-    def small_files() -> dict[str, bytes]:
-        return {**common_files(options.dtype, step), **_metadata(checkpoint.sizes, options.dtype)}
-
+    arrays = [(group, array) for group in groups(dtype) for array in ARRAYS]
+    files.ask(
+        f"{checkpoint.array(group, array).name}/{key}"
+        for group, array in arrays
+        for key in _needed_chunks(checkpoint, group, array)
+    )
+    zeros = sum(_absent_chunks(checkpoint, group, array, missing_chunks_are_zeros) for group, array in arrays)
     conversion = Conversion(
         stage="paxml-to-megatron",
         options={
-            "dtype": options.dtype,
+            "dtype": dtype,
             "heads": checkpoint.sizes["N"],
-            "missing_chunks_are_zeros": options.missing_chunks_are_zeros,
+            "missing_chunks_are_zeros": missing_chunks_are_zeros,
             **({} if md5_list is None else {"md5_list": md5_list}),
         },
-        source=checkpoint.files,
+        source=files,
         packages=("tensorstore", "torch"),
-        jobs=[paxml_job(checkpoint, group, array, options) for group in groups(options.dtype) for array in ARRAYS],
-        small_files=small_files,
-        facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None},
+        jobs=[paxml_job(checkpoint, group, array, dtype) for group, array in arrays],
+        small_files=lambda: {**common_files(dtype, step), **_metadata(checkpoint.sizes, dtype)},
+        facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None, "zero_chunks": zeros},
     )
-    return run_conversion(conversion, output, inputs=inputs, shard=shard, force=force)
+    return run_conversion(conversion, output, running)
 
 
 def _metadata(sizes: Mapping[str, int], dtype: str) -> dict[str, bytes]:
@@ -177,11 +200,7 @@ def paxml_to_megatron(
     force: bool = False,
     shard: Shard | None = None,
 ) -> Converted | None:
-    """Convert the folder ``source`` to ``output`` (``dtype`` fp32 or bf16); None where it was already made from it.
-
-    ``memory_limit`` in bytes bounds the blocks in memory. ``shard``: write that share only, for a later call to join.
-    Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
-    another output under the name.
-    """
-    options = ConversionOptions(dtype, workers, memory_limit, missing_chunks_are_zeros)
-    return convert_paxml(open_paxml(source), output, options, inputs=[source], force=force, shard=shard)
+    """Convert the folder ``source`` as :func:`convert_paxml` does."""
+    running = Running(workers, memory_limit, shard, force)
+    zeros = missing_chunks_are_zeros
+    return convert_paxml(LocalFiles(source), output, running, dtype=dtype, missing_chunks_are_zeros=zeros)

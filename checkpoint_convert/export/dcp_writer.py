@@ -7,10 +7,8 @@ import math
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, cast
 
 import torch
-from torch import Tensor
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -22,7 +20,6 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from checkpoint_convert.export.export_files import HashingFile
 from checkpoint_convert.formats.boxes import Box, shape_of
 
 
@@ -52,16 +49,6 @@ class TensorBox:
 def dcp_file_name(number: int) -> str:
     """Return the name of a file as PyTorch gives it, of one process."""
     return f"__0_{number}.distcp"
-
-
-def save_tensor(tensor: Tensor, file: HashingFile) -> None:
-    """Write its values and nothing more: of a view, PyTorch would write the whole storage."""
-    whole = tensor.untyped_storage().nbytes() == tensor.nbytes
-    save_object(tensor if whole else tensor.clone(), file)
-
-
-def save_object(value: Any, file: HashingFile) -> None:
-    torch.save(value, cast(IO[bytes], file))  # it only calls write and flush
 
 
 def dcp_metadata(boxes: Sequence[TensorBox], sizes: Mapping[str, int], objects: Mapping[str, str]) -> bytes:

@@ -4,23 +4,20 @@ OUTPUT/  OUTPUT.md5  OUTPUT.manifest.json
 """
 
 import hashlib
+import io
 import multiprocessing
-import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
-from checkpoint_convert.export.tensor_source import TensorSource
-from checksums.md5_list import files_below, format_list
-from stage.child_processes import end_with_parent
+from checkpoint_convert.formats.source_files import LocalFiles
+from checksums.summed_output import add_small_pieces, outputs_of, publish_with_sums
+from stage.child_processes import begin_worker
 from stage.errors import InputError
-from stage.outputs.digest import md5_text
 from stage.outputs.manifest import Recipe, source_of, versions_of
-from stage.outputs.publish import beside
 from stage.outputs.resumable_output import NewPiece, ResumableOutput, resumable_output
 from stage.progress import progress
 from stage.sizes import require_workers
@@ -29,22 +26,17 @@ BYTES_PER_WORKER = 1 << 28
 """Less is written sooner than a process has loaded PyTorch."""
 
 
-class ExportFile(Protocol):
-    """One file to write. It goes to another process by pickling: it holds names and paths, and opens what it reads."""
+@dataclass(frozen=True)
+class ExportFile:
+    """One file to write."""
 
-    @property
-    def name(self) -> str:
-        """Path below the output."""
-        ...
-
-    @property
-    def bytes(self) -> int:
-        """Size of its values."""
-        ...
-
-    def write(self, file: "HashingFile") -> None:
-        """Write it. Raises InputError where the source cannot be read."""
-        ...
+    name: str
+    """Path below the output."""
+    write: Callable[[IO[bytes]], None]
+    """Writes it; raises InputError where the source cannot be read. It goes to another process by pickling, as a
+    partial of a module's function does."""
+    size: int
+    """Bytes of its values."""
 
 
 @dataclass(frozen=True)
@@ -54,44 +46,26 @@ class Export:
     stage: str
     options: Mapping[str, Any]
     """Every option that changes a byte; JSON values."""
-    inputs: Sequence[Path]
-    """The source, and other files whose content counts."""
+    source: Path
+    files: Sequence[str]
+    """Names of the source's files that are read."""
+    others: Sequence[Path]
+    """Other files whose content counts."""
     packages: Sequence[str]
     """Packages that change bytes."""
     output: Path
 
 
-class HashingFile:
+class HashingFile(io.BufferedWriter):
     """A file that is written from its beginning to its end, and its MD5."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._file = path, path.open("wb", buffering=0)
-        self._digest = hashlib.md5(usedforsecurity=False)
-        self.failed: OSError | None = None
-        """Error of a write: ``torch.save`` goes on to close its archive, and raises something else."""
+        super().__init__(io.FileIO(path, "w"))
+        self.md5 = hashlib.md5(usedforsecurity=False)
 
     def write(self, data: Any) -> int:
-        """Append bytes. Raises OSError, which names the file, as when the disk is full."""
-        view, written = memoryview(data), 0
-        if not view.nbytes:
-            return 0
-        view = view.cast("B")
-        try:
-            while written < len(view):
-                written += self._file.write(view[written:]) or 0
-        except OSError as error:
-            self.failed = OSError(error.errno, error.strerror, str(self._path))
-            raise self.failed from error
-        self._digest.update(view)
-        return len(view)
-
-    def flush(self) -> None:
-        """Do nothing, for ``torch.save``: every write goes to the file at once."""
-
-    def finish(self) -> str:
-        """Close the file and return its MD5."""
-        self._file.close()
-        return self._digest.hexdigest()
+        self.md5.update(data)
+        return super().write(data)
 
 
 def run_export(
@@ -109,74 +83,43 @@ def run_export(
     is full. After either the same command goes on with what is finished.
     """
     require_workers(workers)
-    recipe = Recipe(export.stage, export.options, _sources(export), versions_of(*export.packages))
-    sums = beside(export.output, ".md5")
-    with resumable_output(export.output, recipe, made=[export.output, sums], inputs=export.inputs, force=force) as work:
+    source, inputs = LocalFiles(export.source), [export.source, *export.others]
+    source.ask(export.files)
+    read = [source.source(), *map(source_of, export.others)]
+    recipe = Recipe(export.stage, export.options, read, versions_of(*export.packages))
+    with resumable_output(export.output, recipe, made=outputs_of(export.output), inputs=inputs, force=force) as work:
         if work is None:
             return None
         _make_all(files, work, workers)
         small = small_files({file.name: work.done[file.name].bytes for file in files})
-        work.add([_small_piece(name, content, work) for name, content in small.items()])
-        names = sorted([*(file.name for file in files), *small], key=os.fsencode)
-        _require_these(work, names)
-        listing = format_list({name: work.done[name].md5 for name in names})
-        list_path, whole = work.new_path(), md5_text(listing)
-        list_path.write_text(listing, encoding="utf-8", errors="surrogateescape")
-        outputs = {export.output: (work.folder / "pieces", whole), sums: (list_path, whole)}
-        work.publish(outputs, _sources(export), {})
+        add_small_pieces(small, work)
+        names = [*(file.name for file in files), *small]
+        publish_with_sums(names, work, lambda: [source.source_now(), *map(source_of, export.others)], {})
         return sum(work.done[name].bytes for name in names)
-
-
-def tell_left_out(source: TensorSource) -> None:
-    """Print the arrays of a checkpoint that are in no export, as they belong to no parameter of the model."""
-    names = source.left_out()
-    if names:
-        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
-        print(f"{source.folder}: left out, for the model has no such array: {names[0]}{more}", file=sys.stderr)
-
-
-def _sources(export: Export) -> list[Any]:
-    return [source_of(path) for path in export.inputs]
-
-
-def _small_piece(name: str, content: bytes, work: ResumableOutput) -> NewPiece:
-    path = work.new_path()
-    path.write_bytes(content)
-    return NewPiece(name, path, hashlib.md5(content, usedforsecurity=False).hexdigest())
-
-
-def _require_these(work: ResumableOutput, names: Sequence[str]) -> None:
-    """Raise InputError unless all pieces are on the disk as they were written, and nothing besides."""
-    work.reload()
-    if lost := work.missing(names):
-        raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
-    other = next(iter(files_below(work.folder / "pieces").keys() - set(names)), None)
-    if other is not None:
-        raise InputError(f"{work.path(other)}: not written by this command; remove it and run the command again")
 
 
 def _make_all(files: Sequence[ExportFile], work: ResumableOutput, workers: int) -> None:
     missing = set(work.missing(file.name for file in files))
     waiting = [file for file in files if file.name in missing]
     finished = [file for file in files if file.name not in missing]
-    total = sum(file.bytes for file in files)
+    total = sum(file.size for file in files)
     with progress("export", total, "bytes", files=len(files)) as meter:
-        meter.done_before(sum(file.bytes for file in finished), len(finished))
+        meter.done_before(sum(file.size for file in finished), len(finished))
         for file, piece in _written(waiting, work, workers):
             work.add([piece])
-            meter(file.bytes, 1)
+            meter(file.size, 1)
 
 
 def _written(files: Sequence[ExportFile], work: ResumableOutput, workers: int) -> Iterator[tuple[ExportFile, NewPiece]]:
     """Yield the files as they are finished."""
     paths = {file.name: work.new_path() for file in files}
-    workers = min(workers, len(files), sum(file.bytes for file in files) // BYTES_PER_WORKER)
+    workers = min(workers, len(files), sum(file.size for file in files) // BYTES_PER_WORKER)
     if workers <= 1:
         for file in files:
             yield file, NewPiece(file.name, paths[file.name], _write(file, paths[file.name]))
         return
     context = multiprocessing.get_context("spawn")  # threads of TensorStore and PyTorch do not survive a fork
-    with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as pool:
+    with ProcessPoolExecutor(workers, context, initializer=begin_worker) as pool:
         waiting = {pool.submit(_write, file, paths[file.name]): file for file in files}
         try:
             for done in as_completed(waiting):
@@ -193,12 +136,13 @@ def _written(files: Sequence[ExportFile], work: ResumableOutput, workers: int) -
 
 
 def _write(file: ExportFile, path: Path) -> str:
-    """Write one file and return its MD5."""
-    writer = HashingFile(path)
+    """Write one file and return its MD5. Raises OSError, which names the file, as where the disk is full."""
     try:
-        file.write(writer)
-    except RuntimeError as error:  # torch.save's, of an archive that could not be written
-        if writer.failed is not None:
-            raise writer.failed from error
-        raise
-    return writer.finish()
+        with HashingFile(path) as writer:
+            file.write(writer)
+    except (OSError, RuntimeError) as error:
+        reason = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save raises its own upon it
+        if not isinstance(reason, OSError) or reason.filename is not None:
+            raise
+        raise OSError(reason.errno, reason.strerror, str(path)) from error
+    return writer.md5.hexdigest()

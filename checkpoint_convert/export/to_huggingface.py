@@ -7,22 +7,22 @@ and its copy while it is reordered (2.5 GB each at 175B in FP32).
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import Tensor
 
-from checkpoint_convert.export.export_files import Export, HashingFile, run_export, tell_left_out
+from checkpoint_convert.export.export_files import Export, ExportFile, run_export
 from checkpoint_convert.export.huggingface_tokenizer import read_model, tokenizer_files
-from checkpoint_convert.export.safetensors_stream import TensorLayout, write_safetensors
-from checkpoint_convert.export.tensor_source import MODEL, open_tensor_source, opened_source
-from checkpoint_convert.formats.array_table import axis_groups, table_rows
-from checkpoint_convert.model_sizes.attention_heads import attention_heads
-from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
-from checkpoint_convert.model_sizes.parameters import parameter_shapes, parameters
+from checkpoint_convert.export.tensor_source import MODEL, TensorSource, opened_source, whole_source
+from checkpoint_convert.formats.array_table import ARRAYS, Array, axis_groups, table_rows
+from checkpoint_convert.formats.boxes import whole_box
+from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
+from checkpoint_convert.model_sizes.run_files import attention_heads
 from stage.errors import InputError
 
 STAGE = "to-huggingface"
@@ -30,6 +30,7 @@ CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 INDEX = "model.safetensors.index.json"
 FILE_BYTES = 5 * 10**9
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+SAFETENSORS_DTYPES = {"fp32": "F32", "bf16": "BF16"}
 PAD, END = 0, 1
 """Ids of the tokenizer (docs/facts/reference.md a.5): it has no token for the beginning of a text."""
 
@@ -57,71 +58,67 @@ encoder.layers.mlp.dense_4h_to_h.bias                 transformer.h.{layer}.mlp.
 
 @dataclass(frozen=True)
 class GPT2Tensor:
-    """A tensor of GPT-2's, and the layout of ours that it is made of."""
+    """A tensor of GPT-2's, and the layer of our array that it is made of."""
 
     name: str
     axes: str
-    our_axes: str
     is_gain: bool
+    array: Array
+    layer: int
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return _shape(self.axes, sizes)
 
     def of(self, ours: Tensor, sizes: Mapping[str, int]) -> Tensor:
         """Return our parameter in GPT-2's layout."""
-        axes = [axis for group in axis_groups(self.our_axes) for axis in group]
+        axes = [axis for group in axis_groups(self._our_axes) for axis in group]
         order = [axes.index(axis) for group in axis_groups(self.axes) for axis in group]
         apart = ours.reshape([sizes[axis] for axis in axes]).permute(order)
         return 1 + ours if self.is_gain else apart.reshape(self.shape(sizes))
+
+    def read(self, source: TensorSource, sizes: Mapping[str, int]) -> Tensor:
+        """Read our parameter and return it in GPT-2's layout."""
+        box = whole_box(_shape(self._our_axes, sizes))
+        if not self.array.stacked:
+            return self.of(source.read(MODEL, self.array, box), sizes)
+        return self.of(source.read(MODEL, self.array, (slice(self.layer, self.layer + 1), *box))[0], sizes)
+
+    @property
+    def _our_axes(self) -> str:
+        return self.array.megatron_axes.removeprefix("L ")
 
 
 def _shape(layout: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(math.prod(sizes[axis] for axis in group) for group in axis_groups(layout))
 
 
-def gpt2_tensors(layers: int) -> dict[str, GPT2Tensor]:
-    """Return GPT-2's tensors by our names of the parameters."""
+def gpt2_tensors(layers: int) -> Iterator[GPT2Tensor]:
+    """Yield GPT-2's tensors, layer by layer, after those that no layer owns."""
     rows = {row[0]: row[1:] for row in table_rows(GPT2)}
-    found = {}
-    for name, array in parameters(layers).items():
-        theirs, axes, *kind = rows[array.megatron]
-        layer = name.split(".")[2] if array.stacked else ""
-        ours = array.megatron_axes.removeprefix("L ")
-        found[name] = GPT2Tensor(theirs.format(layer=layer), axes, ours, kind == ["gain"])
-    return found
+    for layer in (None, *range(layers)):
+        for array in ARRAYS:
+            if array.stacked == (layer is not None):
+                name, axes, *kind = rows[array.megatron]
+                yield GPT2Tensor(name.format(layer=layer), axes, kind == ["gain"], array, layer or 0)
 
 
-@dataclass(frozen=True)
-class WeightsFile:
-    """One safetensors file."""
-
-    name: str
-    folder: Path
-    """The source."""
-    parameters: tuple[str, ...]
-    """Our names of the parameters in it."""
-    sizes: Mapping[str, int]
-    """Of each axis."""
-    dtype: str
-
-    @property
-    def bytes(self) -> int:
-        return sum(layout.bytes for layout in self._layouts().values())
-
-    def _layouts(self) -> dict[str, TensorLayout]:
-        tensors, dtype = gpt2_tensors(self.sizes["L"]), DTYPES[self.dtype]
-        return {tensors[name].name: TensorLayout(tensors[name].shape(self.sizes), dtype) for name in self.parameters}
-
-    def write(self, file: HashingFile) -> None:
-        source, tensors = opened_source(self.folder), gpt2_tensors(self.sizes["L"])
-        ours = {tensors[name].name: name for name in self.parameters}
-
-        def read(gpt2: str) -> Tensor:
-            tensor = tensors[ours[gpt2]]
-            weight = source.read(f"{MODEL}/{ours[gpt2]}", _shape(tensor.our_axes, self.sizes))
-            return tensor.of(weight, self.sizes).to(DTYPES[self.dtype])
-
-        write_safetensors(file, self._layouts(), {"format": "pt"}, read)  # without it transformers refuses the file
+def write_weights(
+    folder: Path, tensors: Sequence[GPT2Tensor], sizes: Mapping[str, int], dtype: str, file: IO[bytes]
+) -> None:
+    """Write a safetensors file, each tensor when its turn comes: the format's own library wants all at once."""
+    kind, end = DTYPES[dtype], 0
+    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}  # without it transformers refuses the file
+    for tensor in tensors:
+        shape = tensor.shape(sizes)
+        places = [end, end + math.prod(shape) * kind.itemsize]
+        entries[tensor.name] = {"dtype": SAFETENSORS_DTYPES[dtype], "shape": list(shape), "data_offsets": places}
+        end = places[1]
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # so that the values begin at a multiple of 8
+    file.write(len(header).to_bytes(8, "little") + header)
+    for tensor in tensors:
+        values = tensor.read(opened_source(folder), sizes).to(kind).contiguous()
+        file.write(values.reshape(-1).view(torch.uint8).numpy().data)
 
 
 def to_huggingface(
@@ -141,19 +138,22 @@ def to_huggingface(
     bf16; ``tokenizer`` a SentencePiece model. Raises InputError for a source that is incomplete or damaged, a tokenizer
     that has more pieces than the model has rows, and for other work under the output's name.
     """
-    source = open_tensor_source(folder)
-    opened_source.cache_clear()
-    sizes = parameter_axis_sizes(folder, source.shapes(MODEL))
-    heads = attention_heads(folder, sizes["H"], heads)
-    sizes = {**sizes, "C": 3, "N": heads, "D": sizes["H"] // heads}
-    tell_left_out(source)
+    source = whole_source(folder)
+    shapes = {array: stored.shape for array, stored in source.arrays(MODEL).items()}
+    sizes = megatron_axis_sizes(folder, shapes, lambda hidden: attention_heads(folder, hidden, heads))
+    source.require_chunks(MODEL)
+    source.tell_left_out()
     if tokenizer is not None:
         require_pieces(tokenizer, sizes["V"])
-    tensors = gpt2_tensors(sizes["L"])
-    parts = list(file_parts(parameter_shapes(sizes), file_bytes, DTYPES[dtype].itemsize))
+    itemsize = DTYPES[dtype].itemsize
+    parts = list(file_parts(gpt2_tensors(sizes["L"]), sizes, file_bytes, itemsize))
     files = [
-        WeightsFile(name, folder, tuple(names), sizes, dtype)
-        for name, names in zip(file_names(len(parts)), parts, strict=True)
+        ExportFile(
+            name,
+            partial(write_weights, folder, tensors, sizes, dtype),
+            sum(itemsize * math.prod(tensor.shape(sizes)) for tensor in tensors),
+        )
+        for name, tensors in zip(file_names(len(parts)), parts, strict=True)
     ]
 
     def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
@@ -162,14 +162,15 @@ def to_huggingface(
             GENERATION_CONFIG: json_bytes(generation_config(sizes)),
         }
         if len(files) > 1:
-            weight_map = {tensors[name].name: file.name for file in files for name in file.parameters}
-            total = {"total_size": sum(file.bytes for file in files)}
+            weight_map = {one.name: file.name for file, part in zip(files, parts, strict=True) for one in part}
+            total = {"total_size": sum(file.size for file in files)}
             contents[INDEX] = json_bytes({"metadata": total, "weight_map": dict(sorted(weight_map.items()))})
         return {**contents, **(tokenizer_files(tokenizer) if tokenizer is not None else {})}
 
-    options = {"heads": heads, "dtype": dtype, "file_bytes": file_bytes}
-    inputs = [folder, *([tokenizer] if tokenizer is not None else [])]
-    return run_export(Export(STAGE, options, inputs, (), output), files, small_files, workers=workers, force=force)
+    options = {"heads": sizes["N"], "dtype": dtype, "file_bytes": file_bytes}
+    others = [] if tokenizer is None else [tokenizer]
+    export = Export(STAGE, options, folder, source.files(MODEL), others, (), output)
+    return run_export(export, files, small_files, workers=workers, force=force)
 
 
 def require_pieces(tokenizer: Path, rows: int) -> None:
@@ -189,18 +190,20 @@ def file_names(count: int) -> list[str]:
     return [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
 
 
-def file_parts(shapes: Mapping[str, tuple[int, ...]], file_bytes: int, itemsize: int) -> Iterator[list[str]]:
-    """Cut the names, in their order, so that a file's tensors take ``file_bytes`` at most, or are one larger tensor."""
-    names: list[str] = []
+def file_parts(
+    tensors: Iterable[GPT2Tensor], sizes: Mapping[str, int], file_bytes: int, itemsize: int
+) -> Iterator[list[GPT2Tensor]]:
+    """Cut the tensors, in their order, so that a file's take ``file_bytes`` at most, or are one larger tensor."""
+    part: list[GPT2Tensor] = []
     filled = 0
-    for name, shape in shapes.items():
-        size = itemsize * math.prod(shape)
-        if names and filled + size > file_bytes:
-            yield names
-            names, filled = [], 0
-        names.append(name)
+    for tensor in tensors:
+        size = itemsize * math.prod(tensor.shape(sizes))
+        if part and filled + size > file_bytes:
+            yield part
+            part, filled = [], 0
+        part.append(tensor)
         filled += size
-    yield names
+    yield part
 
 
 def gpt2_config(sizes: Mapping[str, int], dtype: str) -> dict[str, Any]:

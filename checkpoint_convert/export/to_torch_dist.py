@@ -19,35 +19,26 @@ import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
-from torch import Tensor
 
-from checkpoint_convert.export.dcp_writer import (
-    StoredTensor,
-    TensorBox,
-    dcp_file_name,
-    dcp_metadata,
-    save_object,
-    save_tensor,
-)
-from checkpoint_convert.export.export_files import Export, ExportFile, HashingFile, run_export, tell_left_out
+from checkpoint_convert.export.dcp_writer import StoredTensor, TensorBox, dcp_file_name, dcp_metadata
+from checkpoint_convert.export.export_files import Export, ExportFile, run_export
 from checkpoint_convert.export.tensor_source import (
     MODEL,
     MOMENTS,
     TensorSource,
-    open_tensor_source,
     opened_source,
     told_steps,
+    whole_source,
 )
-from checkpoint_convert.formats.array_table import ARRAYS, Array, table_rows
-from checkpoint_convert.formats.boxes import Box, divided, shape_of, whole_box
+from checkpoint_convert.formats.array_table import Array, table_rows
+from checkpoint_convert.formats.boxes import divided, whole_box
 from checkpoint_convert.formats.distributed_checkpoint import METADATA
-from checkpoint_convert.model_sizes.axis_sizes import parameter_axis_sizes
-from checkpoint_convert.model_sizes.parameters import layer_name, parameter_shapes
+from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
 from checksums.common_file import PARAM_GROUP
 
 STAGE = "to-torch-dist"
@@ -101,43 +92,6 @@ CONTENT = {
 """Says how Megatron-Core is to look for the optimizer's state (training/checkpointing.py)."""
 
 
-@dataclass(frozen=True)
-class LayersFile:
-    """The file of some layers of an array, or of all of it."""
-
-    folder: Path
-    """The source."""
-    inner: str
-    """Folder below the output."""
-    box: TensorBox
-    group: str
-    """model, exp_avg or exp_avg_sq."""
-    array: Array
-
-    @property
-    def name(self) -> str:
-        return f"{self.inner}/{self.box.file}"
-
-    @property
-    def bytes(self) -> int:
-        return self.box.bytes
-
-    def write(self, file: HashingFile) -> None:
-        values = _read(opened_source(self.folder), self.group, self.array, self.box.box)
-        save_tensor(values.to(self.box.tensors[0].dtype), file)
-
-
-@dataclass(frozen=True)
-class EmptyObjectFile:
-    """The file that modules without a state of their own share."""
-
-    name: str
-    bytes: int = 1000
-
-    def write(self, file: HashingFile) -> None:
-        save_object([None], file)
-
-
 def to_torch_dist(
     folder: Path,
     output: Path,
@@ -152,20 +106,26 @@ def to_torch_dist(
     ``dtype`` of the weights is fp32 or bf16; ``step`` is Adam's, where the checkpoint's files do not tell it. Raises
     InputError for a source that is incomplete or damaged, and for other work under the output's name.
     """
-    source = open_tensor_source(folder)
-    opened_source.cache_clear()
+    source = whole_source(folder)
     iteration, step = told_steps(source, step)
-    sizes: Mapping[str, int] = {}
     for group in (MODEL, *MOMENTS):
-        sizes = parameter_axis_sizes(folder, source.shapes(group))
-    tell_left_out(source)
+        shapes = {array: stored.shape for array, stored in source.arrays(group).items()}
+        megatron_axis_sizes(folder, shapes, lambda hidden: 1)  # heads occur only as times their dimensions
+        source.require_chunks(group)
+    source.tell_left_out()
     inner = f"iter_{iteration:07d}"
-    layers = list(_layers_files(folder, inner, sizes, dtype))
-    empty = dcp_file_name(len(layers))
+    boxes = list(_boxes(source, dtype))
+    empty = dcp_file_name(len(boxes))
+    files = [
+        ExportFile(f"{inner}/{box.file}", partial(write_box, folder, group, array, box), box.bytes)
+        for box, group, array in boxes
+    ]
+    files.append(ExportFile(f"{inner}/{empty}", partial(torch.save, [None]), 1000))
+    layers = next(stored.shape[0] for array, stored in source.arrays(MODEL).items() if array.stacked)
 
     def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
         bytes_of = {Path(name).name: size for name, size in written.items()}
-        index = dcp_metadata([file.box for file in layers], bytes_of, dict.fromkeys(_empty_states(sizes["L"]), empty))
+        index = dcp_metadata([box for box, *_ in boxes], bytes_of, dict.fromkeys(_empty_states(layers), empty))
         return {
             f"{inner}/{METADATA}": index,
             f"{inner}/{CONFIG}": json.dumps(BACKENDS).encode(),
@@ -173,21 +133,29 @@ def to_torch_dist(
             TRACKER: f"{iteration}\n".encode(),
         }
 
-    files: list[ExportFile] = [*layers, EmptyObjectFile(f"{inner}/{empty}")]
     options = {"dtype": dtype, "iteration": iteration, "step": step}
-    export = Export(STAGE, options, [folder], ["torch"], output)
+    export = Export(STAGE, options, folder, source.files(MODEL, *MOMENTS), (), ["torch"], output)
     return run_export(export, files, small_files, workers=workers, force=force)
 
 
-def _layers_files(folder: Path, inner: str, sizes: Mapping[str, int], dtype: str) -> Iterator[LayersFile]:
-    number, shapes = 0, parameter_shapes(sizes)
+def write_box(folder: Path, group: str, array: Array, box: TensorBox, file: IO[bytes]) -> None:
+    """Write the values of a box, some layers of an array or all of it, and nothing more: of a view, PyTorch would write
+    the whole storage."""
+    tensor = opened_source(folder).read(group, array, box.box).to(box.tensors[0].dtype)
+    torch.save(tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone(), file)
+
+
+def _boxes(source: TensorSource, dtype: str) -> Iterator[tuple[TensorBox, str, Array]]:
+    """Yield the boxes, each of a file of its own, and what they are read from: as many layers of an array together as a
+    file may hold, an array that no layer owns as one box."""
+    number = 0
     for group, prefixes, stored_as in _groups(dtype):
-        for array in ARRAYS:
-            shape = shapes[layer_name(array.megatron, 0)] if array.stacked else shapes[array.megatron]
-            whole = (sizes["L"], *shape) if array.stacked else shape
-            tensors = tuple(StoredTensor(prefix + CORE[array.megatron], whole, stored_as) for prefix in prefixes)
-            for box in _boxes(whole, array.stacked, stored_as.itemsize):
-                yield LayersFile(folder, inner, TensorBox(dcp_file_name(number), box, tensors), group, array)
+        for array, stored in source.arrays(group).items():
+            tensors = tuple(StoredTensor(prefix + CORE[array.megatron], stored.shape, stored_as) for prefix in prefixes)
+            together = max(1, LARGEST_FILE_BYTES // (math.prod(stored.shape[1:]) * stored_as.itemsize))
+            extents = (together if array.stacked else stored.shape[0], *stored.shape[1:])
+            for box in divided(whole_box(stored.shape), extents):
+                yield TensorBox(dcp_file_name(number), box, tensors), group, array
                 number += 1
 
 
@@ -197,24 +165,6 @@ def _groups(dtype: str) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
     if dtype == "bf16":
         weights = [(MODEL, ("",), torch.bfloat16), (MODEL, MASTERS, torch.float32)]
     return [*weights, ("exp_avg", (EXP_AVG,), torch.float32), ("exp_avg_sq", (EXP_AVG_SQ,), torch.float32)]
-
-
-def _boxes(shape: tuple[int, ...], stacked: bool, itemsize: int) -> Iterator[Box]:
-    """Yield as many layers together as a file may hold; an array that no layer owns is one box."""
-    if not stacked:
-        yield whole_box(shape)
-        return
-    together = max(1, LARGEST_FILE_BYTES // (math.prod(shape[1:]) * itemsize))
-    yield from divided(whole_box(shape), (together, *shape[1:]))
-
-
-def _read(source: TensorSource, group: str, array: Array, box: Box) -> Tensor:
-    if not array.stacked:
-        return source.read(f"{group}/{array.megatron}", shape_of(box))
-    values = torch.empty(shape_of(box))
-    for at, layer in enumerate(range(box[0].start, box[0].stop)):
-        values[at] = source.read(f"{group}/{layer_name(array.megatron, layer)}", shape_of(box)[1:])
-    return values
 
 
 def _empty_states(layers: int) -> list[str]:

@@ -88,6 +88,11 @@ class Array:
         """Return the PAXML axes that make up each Megatron axis."""
         return axis_groups(self.megatron_axes)
 
+    def parameter(self, layer: int) -> str:
+        """Return the parameter's name in the model: 'encoder.layers.mlp.x', 7 -> 'encoder.layers.7.mlp.x'. One that is
+        not stacked has the array's name."""
+        return f"{LAYERS}{layer}.{self.megatron.removeprefix(LAYERS)}" if self.stacked else self.megatron
+
     def permutation(self) -> list[int]:
         """Return the PAXML axis at each place once the axes stand in Megatron's order, before merging."""
         source = self.paxml_axes.split()
@@ -95,6 +100,17 @@ class Array:
 
 
 ARRAYS = tuple(Array(*row) for row in table_rows(GPT3))
+
+
+def array_of(name: str) -> tuple[str, int | None]:
+    """Return the array that holds a parameter, and its layer there: all layers lie in one array.
+
+    'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7)
+    """
+    if not name.startswith(LAYERS):
+        return name, None
+    layer, rest = name.removeprefix(LAYERS).split(".", 1)
+    return LAYERS + rest, int(layer)
 
 
 @dataclass(frozen=True)

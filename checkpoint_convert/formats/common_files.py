@@ -4,23 +4,23 @@ import io
 from pathlib import Path
 
 from checkpoint_convert.formats.array_table import MASTER_WEIGHTS, WEIGHTS
-from checksums.common_file import COMMON, PARAM_GROUP, common_content, plain_common
-from checksums.common_file import METADATA as METADATA_JSON
+from checksums.common_file import COMMON, METADATA, PARAM_GROUP, common_content, plain_common
 from stage.errors import InputError, first_line
 from stage.sizes import require_between
 
-METADATA = '{"sharded_backend": "zarr"}'
+CONTENT = '{"sharded_backend": "zarr"}'
+BENCHMARK_STEP: int = PARAM_GROUP["step"]
+"""Adam's step that the reference's converter writes, whatever it converts."""
 LARGEST_STEP = (1 << 31) - 1
 
 
-def common_files(dtype: str, step: int | None = None) -> dict[str, bytes]:
-    """Return both files by name; ``step`` is Adam's, None the benchmark's."""
+def common_files(dtype: str, step: int = BENCHMARK_STEP) -> dict[str, bytes]:
+    """Return both files by name; ``step`` is Adam's."""
     import torch  # takes a second or two, which a conversion spends beside its own work
 
-    group = PARAM_GROUP if step is None else {**PARAM_GROUP, "step": step}
     common = io.BytesIO()
-    torch.save(common_content(group, bf16=dtype == "bf16"), common)
-    return {METADATA_JSON: METADATA.encode(), COMMON: common.getvalue()}
+    torch.save(common_content({**PARAM_GROUP, "step": step}, bf16=dtype == "bf16"), common)
+    return {METADATA: CONTENT.encode(), COMMON: common.getvalue()}
 
 
 def fp32_weights_prefix(folder: Path) -> str:
@@ -28,7 +28,7 @@ def fp32_weights_prefix(folder: Path) -> str:
 
     Raises InputError where ``folder`` is no such checkpoint.
     """
-    if not (folder / METADATA_JSON).is_file():
+    if not (folder / METADATA).is_file():
         raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
     return MASTER_WEIGHTS if any(folder.glob(f"{MASTER_WEIGHTS}*")) else WEIGHTS
 

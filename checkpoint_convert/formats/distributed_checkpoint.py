@@ -8,8 +8,7 @@ byte ranges.
 import gc
 import math
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -21,7 +20,7 @@ from torch.distributed.checkpoint import filesystem, metadata, planner
 from torch.distributed.checkpoint.utils import _create_file_view
 
 from checkpoint_convert.formats.boxes import Box, items_in, overlap, relative, shape_of
-from checkpoint_convert.formats.byte_ranges import Values, read_box
+from checkpoint_convert.formats.byte_ranges import MEND, Values, open_regular, part_of, read_box
 from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError, first_line
 from stage.regular_files import read_regular
@@ -88,31 +87,22 @@ def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
     Raises InputError where ``.metadata`` is damaged, names anything but DCP's own classes, or describes boxes that do
     not make up their arrays.
     """
-    with _no_garbage_collection():
-        try:
-            found: metadata.Metadata = load_pickle(read_regular(folder / METADATA, LARGEST_METADATA), KNOWN)
-            places = _places(folder, found.storage_data)
-            return {
-                name: _array(name, entry, places)
-                for name, entry in found.state_dict_metadata.items()
-                if isinstance(entry, metadata.TensorStorageMetadata)
-            }
-        except (AttributeError, TypeError, ValueError, KeyError) as error:
-            raise InputError(
-                f"{folder / METADATA}: not the metadata of a distributed checkpoint ({first_line(error)})"
-            ) from error
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Do without garbage collection: of the million objects of a large model's metadata none is garbage, and searching
-    them took a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
+    collects = gc.isenabled()
+    gc.disable()  # of the million objects of a large model none is garbage; searching them took a third of the time
     try:
-        yield
+        found: metadata.Metadata = load_pickle(read_regular(folder / METADATA, LARGEST_METADATA), KNOWN)
+        places = _places(folder, found.storage_data)
+        return {
+            name: _array(name, entry, places)
+            for name, entry in found.state_dict_metadata.items()
+            if isinstance(entry, metadata.TensorStorageMetadata)
+        }
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        raise InputError(
+            f"{folder / METADATA}: not the metadata of a distributed checkpoint ({first_line(error)})"
+        ) from error
     finally:
-        if was_on:
+        if collects:
             gc.enable()
 
 
@@ -167,7 +157,7 @@ class _Reader:
 
     def __init__(self, name: str, dtype: np.dtype[Any], boxes: Sequence[StoredBox]) -> None:
         self._name, self._dtype, self._boxes = name, dtype, boxes
-        self._reads: dict[tuple[Path, int], Callable[[Box], Values]] = {}
+        self._starts: dict[tuple[Path, int], int] = {}
 
     def read(self, box: Box) -> Values:
         values = np.zeros(shape_of(box), self._dtype)
@@ -176,19 +166,24 @@ class _Reader:
             common = overlap(box, stored.box)
             if common is None:
                 continue
-            target = relative(common, box)
             key = stored.path, stored.offset
-            if key not in self._reads:
-                self._reads[key] = _open(stored, self._dtype)
-            values[target] = self._reads[key](relative(common, stored.box))
-            filled += values[target].size
+            if key not in self._starts:
+                self._starts[key] = _first_value(stored, self._dtype)
+            target = part_of(values, relative(common, box))
+            place, shape = relative(common, stored.box), shape_of(stored.box)
+            try:
+                with open_regular(stored.path) as file:
+                    read_box(file, self._starts[key], shape, self._dtype, place, target)
+            except ValueError as error:
+                raise InputError(f"{stored.path}: {error}; {MEND}") from error
+            filled += target.size
         if filled != values.size:
             raise InputError(f"{self._name}: its stored parts overlap and leave gaps; the checkpoint is damaged")
         return values
 
 
-def _open(stored: StoredBox, dtype: np.dtype[Any]) -> Callable[[Box], Values]:
-    """Return a function that reads boxes of ``stored``. Raises InputError where the file holds something else there."""
+def _first_value(stored: StoredBox, dtype: np.dtype[Any]) -> int:
+    """Return the byte at which the values of a box begin. Raises InputError where the file holds something else."""
     shape, where = shape_of(stored.box), f"{stored.path}: the tensor at byte {stored.offset}"
     if not stored.path.is_file() or stored.path.stat().st_size < stored.offset + stored.length:
         raise InputError(f"{stored.path}: missing, or shorter than the checkpoint's metadata says")
@@ -199,11 +194,11 @@ def _open(stored: StoredBox, dtype: np.dtype[Any]) -> Callable[[Box], Values]:
                 tensor = torch.load(view, weights_only=True, map_location="cpu")
             view.seek(0)
             archive: Any = torch._C.PyTorchFileReader(view)
-            start = archive.get_record_offset("data/0")
+            start: int = archive.get_record_offset("data/0")
         start += int(tensor.storage_offset()) * dtype.itemsize
         is_it = tuple(tensor.shape) == shape and DTYPES.get(tensor.dtype) == dtype and tensor.is_contiguous()
     except Exception as error:  # torch.load raises what it likes for a damaged file
         raise InputError(f"{where} cannot be read ({first_line(error)})") from error
     if not is_it or start + math.prod(shape) * dtype.itemsize > stored.length:
         raise InputError(f"{where} is not a contiguous tensor of {list(shape)} {dtype.name}")
-    return lambda box: read_box(stored.path, stored.offset + start, shape, dtype, box)
+    return stored.offset + start

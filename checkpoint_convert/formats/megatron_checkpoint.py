@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS
+from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS, array_of
 from checkpoint_convert.formats.boxes import Box, whole_box
 from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
-from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
+from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.zarr_arrays import zarr_array
 from stage.errors import InputError
 
 READS_IN_FLIGHT = 16
@@ -93,17 +94,6 @@ def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int
                 _copy(*waiting.popleft())
         while waiting:
             _copy(*waiting.popleft())
-
-
-def array_of(name: str) -> tuple[str, int | None]:
-    """Return the array that holds a parameter, and its layer there: all layers lie in one array.
-
-    'encoder.layers.7.mlp.x' -> ('encoder.layers.mlp.x', 7)
-    """
-    if not name.startswith(LAYERS):
-        return name, None
-    layer, rest = name.removeprefix(LAYERS).split(".", 1)
-    return LAYERS + rest, int(layer)
 
 
 def own_part(target: Tensor) -> tuple[Tensor, Box]:

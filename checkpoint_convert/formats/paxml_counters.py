@@ -9,15 +9,16 @@ and has nothing for the others.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from checkpoint_convert.formats.array_table import REPEATS
+from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.common_files import LARGEST_STEP
-from checkpoint_convert.formats.stored_array import zarr_array
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
+from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
 from stage.errors import InputError
 from stage.sizes import require_between
 
@@ -31,39 +32,36 @@ MOST_VALUES = 1 << 16
 
 
 def is_counter(name: str) -> bool:
-    """Whether an array of a PAXML checkpoint is none of weights or moments, but a counter."""
+    """Return whether an array of a PAXML checkpoint is none of weights or moments, but a counter."""
     return COUNTER.fullmatch(name) is not None
 
 
-def paxml_adam_step(folder: Path) -> int | None:
-    """Return Adam's step as the counters tell it, None where there is no counter.
-
-    Raises InputError where a counter is damaged, or the layers' contradict each other: Megatron has one for all.
-    """
+def paxml_adam_step(where: object, arrays: Mapping[str, StoredArray | ZarrArray]) -> int | None:
+    """Return Adam's step as the counters among the ``arrays`` of the checkpoint ``where`` tell it; None where there is
+    no counter. Raises InputError where a counter is damaged, or they differ: Megatron has one for all layers."""
     for kind in (f".*_{MOMENTS}\\.count", r".*\.count", STEP):
-        names = [name for name in counters_in(folder) if re.fullmatch(kind, name)]
-        values = {name: _values(folder / name) for name in names}
-        found = {int(value) for some in values.values() for value in some}
+        values = {
+            name: _values(where, name, array)
+            for name, array in sorted(arrays.items())
+            if is_counter(name) and re.fullmatch(kind, name)
+        }
+        found = {value for some in values.values() for value in some}
         if len(found) > 1:
-            shown = "; ".join(f"{name} {sorted(set(map(int, some)))[:4]}" for name, some in sorted(values.items()))
-            raise InputError(f"{folder}: its counters of the optimizer's steps differ ({shown[:300]}); it is not whole")
+            shown = "; ".join(f"{name} {sorted(set(some))[:4]}" for name, some in values.items())
+            raise InputError(f"{where}: its counters of the optimizer's steps differ ({shown[:300]}); it is not whole")
         if found:
             step = found.pop()
-            require_between(step, 0, LARGEST_STEP, f"{folder / names[0]}: Adam's step")
+            require_between(step, 0, LARGEST_STEP, f"{where}/{next(iter(values))}: Adam's step")
             return step
     return None
 
 
-def counters_in(folder: Path) -> list[str]:
-    """Return the names of the counters that a checkpoint has."""
-    return sorted(path.name for path in folder.iterdir() if is_counter(path.name) and (path / METADATA_FILE).exists())
-
-
-def _values(path: Path) -> Sequence[int]:
-    array = zarr_array(path)
-    if array.dtype.kind not in "iu" or len(array.shape) > 1 or array.bytes > MOST_VALUES * array.dtype.itemsize:
-        raise InputError(f"{path}: {list(array.shape)} {array.dtype.name}, expected a whole number, or one per layer")
-    values: list[int] = array.read(tuple(slice(0, size) for size in array.shape)).reshape(-1).tolist()
+def _values(where: object, name: str, array: StoredArray | ZarrArray) -> list[int]:
+    if array.dtype.kind not in "iu" or len(array.shape) > 1 or sum(array.shape) > MOST_VALUES:
+        raise InputError(
+            f"{where}/{name}: {list(array.shape)} {array.dtype.name}, expected a whole number, or one per layer"
+        )
+    values: list[int] = array.read(whole_box(array.shape)).reshape(-1).tolist()
     return values
 
 

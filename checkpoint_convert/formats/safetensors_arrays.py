@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.byte_ranges import Values, read_box
-from checkpoint_convert.formats.chunk_files import open_chunk
+from checkpoint_convert.formats.byte_ranges import MEND, Values, open_regular, read_box
 from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError, first_line
 from stage.json_files import read_json
@@ -85,7 +84,7 @@ def _check_index(index: Path, places: Mapping[str, str]) -> None:
 
 def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
     """Raise InputError where the file is none, or an array is not where its shape and dtype say."""
-    with os.fdopen(open_chunk(path), "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         header_bytes = int.from_bytes(file.read(8), "little")
         if size < 8 or header_bytes > min(size - 8, LARGEST_HEADER):
@@ -109,6 +108,10 @@ def _array(path: Path, data: int, end: int, entry: SafetensorsEntry) -> StoredAr
         raise ValueError(f"shape {shape} of {dtype.name} in bytes {first} to {last} of {end - data}")
 
     def read(box: Box) -> Values:
-        return read_box(path, data + first, shape, dtype, box)
+        try:
+            with open_regular(path) as file:
+                return read_box(file, data + first, shape, dtype, box)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}; {MEND}") from error
 
     return StoredArray(shape, dtype, shape, lambda: (last - first, 0), read)

@@ -1,109 +1,240 @@
-"""Zarr v2 arrays, one per folder, through TensorStore."""
+"""Zarr v2 arrays, one per folder: their metadata, and their values out of the files of whole chunks.
 
+Zarr takes a chunk without a file for its fill value. Neither PAXML nor the reference's converter leaves one out, so one
+that is not there was lost. Chunks that are not compressed are read in place, those of gzip unpacked here, twice as fast
+as by TensorStore, which decodes all others and says what the metadata mean.
+"""
+
+import json
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import msgspec
+import numpy as np
 import tensorstore as ts
+from isal import isal_zlib
 
-from checkpoint_convert.formats.chunk_files import MEND
+from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
+from checkpoint_convert.formats.byte_ranges import MEND, Values, part_of, read_box
+from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
+from checkpoint_convert.formats.stored_array import StoredArray
 from stage.errors import InputError, first_line
-from stage.json_files import read_json
+from stage.outputs.publish import walked
 from stage.sizes import require_array
 
 METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20
 """Bytes; those of the benchmark's checkpoint have some 300."""
-DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
-TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedError)
-"""TensorStore's errors: the latter where a file system says "not implemented" (ENOSYS)."""
 LARGEST_ITEM = 16
 """Bytes of a value, complex ones included."""
+LARGEST_CHUNK_BYTES = 1 << 30
+"""Largest chunk that is decoded, which needs it whole; the benchmark's have 40 MB."""
+DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
+"""Dtypes of arrays that are written."""
+NUMBERS = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
+)
+"""Dtypes of a checkpoint's values, as TensorStore calls them."""
+LITTLE_ENDIAN = (*"<|", "bfloat16", "float8")
+"""Beginnings of the dtypes whose values lie in the files as NumPy has them in memory."""
+TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedError)
+"""TensorStore's errors: the latter where a file system says "not implemented" (ENOSYS)."""
+DAMAGED: Any = (isal_zlib.error, *TENSORSTORE_FAILS)
+GZIP = 31
+"""zlib's name for a window of 2**15 bytes in gzip's format."""
+PIECE_BYTES = 1 << 18
+"""Bytes that are unpacked at once: they stay in a core's cache."""
 
 
-def open_array(path: Path, *, readers: int | None = None, missing_are_zeros: bool = False) -> Any:
-    """Open an existing array for reading, at most ``readers`` chunks at the same time. Reading a chunk that has no file
-    raises ValueError, unless ``missing_are_zeros``.
+@dataclass(frozen=True)
+class ZarrArray:
+    """An array that is there; its values are read when they are asked for."""
 
-    Raises InputError where there is none, or its metadata is damaged or tells of an array that cannot be.
-    """
-    read_metadata(path)
-    spec = _spec(path, readers)
-    spec["fill_missing_data_reads"] = missing_are_zeros
-    try:
-        return ts.open(spec, open=True, read=True).result()
-    except ValueError as error:
-        raise InputError(f"{path}: not a zarr array ({first_line(error)[:200]})") from error
-    except NotImplementedError as error:
-        raise InputError(f"{path}: cannot be opened ({first_line(error)[:200]})") from error
+    files: SourceFiles
+    name: str
+    """Its folder in the checkpoint."""
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    dtype: np.dtype[Any]
+    metadata: Mapping[str, Any]
+    """The fields of ``.zarray``, those included that may be left out."""
+    absent_are_zeros: bool = False
+    """Whether chunks that had no file when they were asked for are zeros."""
+
+    @property
+    def where(self) -> str:
+        """Return its path or address, for messages."""
+        return self.files.where(self.name)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a chunk's file, once it is unpacked, is the values as they lie in memory."""
+        fields = self.metadata
+        return fields["filters"] is None and fields["order"] == "C" and fields["dtype"].startswith(LITTLE_ENDIAN)
+
+    @property
+    def in_part(self) -> bool:
+        """Whether a part of a chunk is read without the rest of it."""
+        return self.in_order and self.metadata["compressor"] is None
+
+    def key(self, numbers: Sequence[int]) -> str:
+        """Return the name of a chunk's file; the only one of an array without axes is called 0."""
+        return str(self.metadata.get("dimension_separator", ".")).join(map(str, numbers)) or "0"
+
+    def keys_within(self, shape: Sequence[int]) -> Iterator[str]:
+        """Yield the keys of all chunks within ``shape``."""
+        return map(self.key, np.ndindex(*(-(-size // chunk) for size, chunk in zip(shape, self.chunks, strict=True))))
+
+    def read(self, box: Box, into: Values | None = None) -> Values:
+        """Read a box ``into`` an array of its shape (None: a new one).
+
+        Raises InputError for a chunk that is missing, damaged or has changed, and OSError.
+        """
+        values = np.empty(shape_of(box), self.dtype) if into is None else into
+        for numbers, in_box, in_chunk in chunk_parts(box, self.chunks):
+            key, wanted = self.key(numbers), part_of(values, in_box)
+            name = f"{self.name}/{key}"
+            if self.absent_are_zeros and not self.files.has(name):
+                wanted[...] = 0
+                continue
+            try:
+                with self.files.open(name) as file:
+                    self._read_chunk(file, wanted, in_chunk)
+            except FileNotFoundError as error:
+                raise InputError(f"{self.where}: chunk {key} is missing; {MEND}") from error
+            except DAMAGED as error:
+                raise InputError(f"{self.where}: chunk {key} cannot be read ({first_line(error)}); {MEND}") from error
+        return values
+
+    def _read_chunk(self, file: BinaryIO, wanted: Values, place: Box) -> None:
+        if self.in_part:
+            size, expected = file.seek(0, os.SEEK_END), math.prod(self.chunks) * self.dtype.itemsize
+            if size != expected:
+                raise ValueError(f"it has {size} bytes instead of {expected}")
+            read_box(file, 0, self.chunks, self.dtype, place, wanted)
+            return
+        is_whole = wanted.shape == self.chunks and wanted.flags.c_contiguous
+        chunk = wanted if is_whole else np.empty(self.chunks, self.dtype)
+        if self.in_order and self.metadata["compressor"]["id"] == "gzip":
+            _unpack(file, chunk)
+        else:
+            chunk[...] = _in_memory({**self.metadata, "shape": self.chunks}, file.read()).read().result()
+        if not is_whole:
+            wanted[...] = chunk[place]
 
 
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the fields of an array's ``.zarray``. Raises InputError where there is none, it is damaged, or shape and
-    chunks are none that an array can have."""
-    try:
-        fields = read_json(path / METADATA_FILE, dict[str, Any], mend=MEND, largest=LARGEST_METADATA_FILE)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: array is missing (no {METADATA_FILE} in it)") from error
+def open_zarr(files: SourceFiles, name: str) -> ZarrArray:
+    """Open the array in the folder ``name``. Raises InputError where there is none, or its metadata is damaged, tells
+    of an array that cannot be, or of values that are no numbers."""
+    where, fields = files.where(name), _read_fields(files, name)
     shape, chunks = fields.get("shape"), fields.get("chunks")
     if not isinstance(shape, list) or not isinstance(chunks, list):
-        raise InputError(f"{path}: not a zarr array ({METADATA_FILE} has no shape and chunks); {MEND}")
-    require_array(path, shape, LARGEST_ITEM, mend=MEND)
-    require_array(path, chunks, LARGEST_ITEM, mend=MEND)
+        raise InputError(f"{where}: not a zarr array ({METADATA_FILE} has no shape and chunks); {MEND}")
+    require_array(where, shape, LARGEST_ITEM, mend=MEND)
+    require_array(where, chunks, LARGEST_ITEM, mend=MEND)
     if len(shape) != len(chunks) or 0 in chunks:
-        raise InputError(f"{path}: shape {shape} and chunks {chunks} do not go together; {MEND}")
-    return fields
+        raise InputError(f"{where}: shape {shape} and chunks {chunks} do not go together; {MEND}")
+    try:
+        opened = _in_memory(fields)
+    except TENSORSTORE_FAILS as error:
+        raise InputError(f"{where}: not a zarr array ({first_line(error)[:200]})") from error
+    if opened.dtype.name not in NUMBERS or not isinstance(fields["dtype"], str):
+        raise InputError(f"{where}: values of {opened.dtype.name}, expected numbers of one of {', '.join(NUMBERS)}")
+    metadata = {"filters": None, "order": "C", **opened.spec().to_json()["metadata"]}
+    return ZarrArray(files, name, tuple(shape), tuple(chunks), opened.dtype.numpy_dtype, metadata)
 
 
-def absent_chunks_are_zeros(path: Path) -> bool:
-    """Whether a chunk without a file stands for zeros, as ``fill_value`` has it: for +0 or for nothing said."""
-    return repr(read_metadata(path).get("fill_value")) in ("None", "0", "0.0")
+def zarr_array(path: Path) -> StoredArray:
+    """Open a zarr array on a disk. A part of an uncompressed one is read by byte ranges, a part of any other by whole
+    chunks. Raises InputError as :func:`open_zarr` does, and where a compressed chunk would take more than 1 GiB."""
+    array = open_zarr(LocalFiles(path.parent), path.name)
+    if not array.in_part and math.prod(array.chunks) * array.dtype.itemsize > LARGEST_CHUNK_BYTES:
+        raise InputError(
+            f"{path}: chunks of {list(array.chunks)} {array.dtype.name}, more than 1 GiB each, cannot be read in part"
+        )
+
+    def on_disk() -> tuple[int, int]:
+        sizes = [
+            (Path(place) / name).stat().st_size for place, names in walked(path) for name in names if _is_key(name)
+        ]
+        return sum(sizes), stored.pieces - len(sizes)
+
+    stored = StoredArray(array.shape, array.dtype, array.chunks, on_disk, array.read, array.in_part)
+    return stored
+
+
+def _is_key(name: str) -> bool:
+    """Whether a file is a chunk's; chunks separated by slashes lie in folders."""
+    return name[0].isdigit()
+
+
+def _read_fields(files: SourceFiles, name: str) -> dict[str, Any]:
+    where = files.where(f"{name}/{METADATA_FILE}")
+    try:
+        with files.open(f"{name}/{METADATA_FILE}") as file:
+            content = file.read(LARGEST_METADATA_FILE + 1)
+        if len(content) > LARGEST_METADATA_FILE:
+            raise InputError(f"{where}: more than {LARGEST_METADATA_FILE:,} bytes; {MEND}")
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(f"{files.where(name)}: array is missing (no {METADATA_FILE} in it)") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"{where}: {error}; {MEND}") from error
+
+
+def _in_memory(metadata: Mapping[str, Any], chunk: bytes | None = None) -> Any:
+    """Return TensorStore's array of such metadata, in memory; ``chunk`` is the file of the only one."""
+    context = ts.Context()
+    store = ts.KvStore.open({"driver": "memory"}, context=context).result()
+    store.write(METADATA_FILE, json.dumps(metadata).encode()).result()
+    if chunk is not None:
+        separator = metadata.get("dimension_separator", ".")
+        store.write(separator.join("0" for _ in metadata["chunks"]) or "0", chunk).result()
+    return ts.open({"driver": "zarr", "kvstore": "memory://"}, context=context, open=True).result()
+
+
+def _unpack(file: BinaryIO, chunk: Values) -> None:
+    data = chunk.reshape(-1).view(np.uint8).data
+    unpacker = isal_zlib.decompressobj(wbits=GZIP)
+    done = 0
+    while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(PIECE_BYTES)):
+        piece = unpacker.decompress(packed, max_length=PIECE_BYTES)
+        done += len(piece)
+        if done > len(data):
+            break
+        data[done - len(piece) : done] = piece
+    if done != len(data) or not unpacker.eof:
+        raise ValueError(f"it does not unpack to {len(data)} bytes")
 
 
 def create_array(
     path: Path, shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
 ) -> Any:
-    """Create an array, or open the same one; ``dtype`` is one of DTYPES."""
-    spec = _spec(path)
-    spec["metadata"] = {
-        "dtype": DTYPES[dtype],
-        "shape": list(shape),
-        "chunks": list(chunks),
-        "compressor": compressor,
+    """Create an array on a disk, or open the same one, by TensorStore; ``dtype`` is one of DTYPES."""
+    spec = {
+        "driver": "zarr",
+        "kvstore": {"driver": "file", "path": os.path.realpath(path)},  # TensorStore refuses "../x"
+        "context": {"file_io_sync": False},  # whoever publishes the folder syncs it once
+        "metadata": _metadata(shape, dtype, chunks, compressor),
     }
     return ts.open(spec, create=True, open=True).result()
 
 
 def metadata_text(shape: Sequence[int], dtype: str, chunks: Sequence[int]) -> bytes:
-    """Return the bytes that TensorStore writes into the ``.zarray`` of an uncompressed array, for a caller who can say
-    what went wrong where the disk is full."""
-    spec = _spec(Path())
-    spec["kvstore"], spec["context"] = {"driver": "memory", "path": "a/"}, {}
-    spec["metadata"] = {"dtype": DTYPES[dtype], "shape": list(shape), "chunks": list(chunks), "compressor": None}
+    """Return the bytes that TensorStore writes into the ``.zarray`` of an uncompressed array."""
+    spec = {"driver": "zarr", "kvstore": "memory://a/", "metadata": _metadata(shape, dtype, chunks)}
     opened: Any = ts.open(spec, create=True).result()
     found: bytes = opened.kvstore.read(METADATA_FILE).result().value
     return found
 
 
-def _spec(path: Path, readers: int | None = None) -> dict[str, Any]:
-    # Without file_io_sync TensorStore syncs every chunk and its folder; whoever publishes the folder syncs it once.
-    context: dict[str, Any] = {"file_io_sync": False}
-    if readers is not None:
-        limit = {"limit": readers}
-        context.update(file_io_concurrency=limit, data_copy_concurrency=limit)
-    return {
-        "driver": "zarr",
-        "kvstore": {"driver": "file", "path": os.path.realpath(_utf8(path))},  # TensorStore refuses "../x"
-        "context": context,
-    }
-
-
-def _utf8(path: Path) -> str:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{path}: not UTF-8, and TensorStore opens nothing else; rename it, or give a link to it of another name"
-        ) from error
-    return str(path)
+def _metadata(
+    shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {"dtype": DTYPES[dtype], "shape": list(shape), "chunks": list(chunks), "compressor": compressor}

@@ -1,6 +1,7 @@
 """A checkpoint of any of the formats met here, as named arrays, recognised by the contents of its folder."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,9 +9,9 @@ from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGH
 from checkpoint_convert.formats.common_files import adam_step
 from checkpoint_convert.formats.paxml_counters import is_counter, paxml_adam_step
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
-from checkpoint_convert.formats.stored_array import StoredArray, zarr_array
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
-from checkpoint_convert.model_sizes.run_files import run_adam_step
+from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, zarr_array
+from checkpoint_convert.model_sizes.run_files import run_steps
 from stage.errors import InputError
 from stage.regular_files import read_regular
 
@@ -97,17 +98,13 @@ def checkpoint_adam_step(checkpoint: Checkpoint) -> int | None:
     Raises InputError where they are damaged.
     """
     if checkpoint.format == PAXML:
-        return paxml_adam_step(checkpoint.path)
+        return paxml_adam_step(checkpoint.path, checkpoint.arrays)
     if checkpoint.format == MEGATRON:
         return adam_step(checkpoint.path)
     if checkpoint.format == DCP:
-        of_run = run_adam_step(checkpoint.path)
-        return _torch_dist_step(checkpoint.path) if of_run is None else of_run
+        of_run = run_steps(checkpoint.path)[1]
+        if of_run is not None:
+            return of_run
+        with suppress(InputError):  # Megatron's own common.pt holds its command line too, as classes not built here
+            return adam_step(checkpoint.path)
     return None
-
-
-def _torch_dist_step(path: Path) -> int | None:
-    try:
-        return adam_step(path)
-    except InputError:  # Megatron's own holds its command line too, as classes that are not built here
-        return None

@@ -11,8 +11,8 @@ import numpy as np
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.paxml_counters import is_counter
-from checkpoint_convert.formats.stored_array import LARGEST_CHUNK_BYTES, StoredArray
-from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
+from checkpoint_convert.formats.stored_array import StoredArray, shape_text
+from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import (
     MEGATRON,
     PAXML,
@@ -21,10 +21,10 @@ from checkpoint_convert.inspection.checkpoint_files import (
     open_checkpoint,
 )
 from checkpoint_convert.inspection.megatron_view import as_megatron
-from checkpoint_convert.inspection.report_text import array_table, shape_text
-from checkpoint_convert.inspection.value_statistics import PIECE
 from stage.errors import CheckFailed, InputError
 from stage.progress import Meter, progress
+from stage.sizes import require_workers
+from stage.tables import table_text
 
 NAMED = 5
 
@@ -92,9 +92,7 @@ class CheckpointComparison:
     """The largest differences first."""
 
 
-def compare_checkpoints(
-    one: Path, other: Path, tolerance: float = 0.0, *, threads: Threads | None = None
-) -> CheckpointComparison:
+def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0, *, workers: int = 1) -> CheckpointComparison:
     """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``array_table.py``.
 
     ``tolerance`` bounds the absolute difference; 0 asks for the same bits. Names, places and shapes are Megatron's
@@ -102,6 +100,7 @@ def compare_checkpoints(
     """
     if not 0 <= tolerance < math.inf:
         raise InputError(f"--tolerance {tolerance}: expected a number of 0 or more")
+    require_workers(workers)
     opened = open_checkpoint(one), open_checkpoint(other)
     here, there = _side_by_side(*opened)
     common = [name for name in here.arrays if name in there.arrays]
@@ -110,7 +109,7 @@ def compare_checkpoints(
     pairs = {name: (here.arrays[name], there.arrays[name]) for name in common}
     total, files = (sum(sum(figures) for figures in both) for both in zip(*map(_extent, pairs.values()), strict=True))
     with progress("compare", total, "bytes", files=files) as meter:
-        arrays = [_compare(name, *pair, tolerance, threads or Threads(), meter) for name, pair in pairs.items()]
+        arrays = [_compare(name, *pair, tolerance, workers, meter) for name, pair in pairs.items()]
     only_in = [
         [name for name in mine.arrays if name not in others.arrays] for mine, others in ((here, there), (there, here))
     ]
@@ -152,13 +151,13 @@ def _order(array: ArrayComparison) -> tuple[Any, ...]:
 
 
 def _compare(
-    name: str, here: StoredArray, there: StoredArray, tolerance: float, threads: Threads, meter: Meter
+    name: str, here: StoredArray, there: StoredArray, tolerance: float, workers: int, meter: Meter
 ) -> ArrayComparison:
     shapes, dtypes = (here.shape, there.shape), (here.dtype.name, there.dtype.name)
     if here.shape != there.shape or here.dtype != there.dtype:
         meter(here.bytes + there.bytes, files=here.pieces + there.pieces)
         return ArrayComparison(name, shapes, dtypes, None, None, None, None, None)
-    cut = _both_cut(here, there)
+    cut = there if here.in_part else here  # the side of which only whole chunks can be read
 
     def work(box: Box) -> tuple[Largest, int]:
         with meter.doing("reading"):
@@ -167,7 +166,7 @@ def _compare(
             return difference(one, other, tolerance, tuple(part.start for part in box)), one.nbytes + other.nbytes
 
     total = Largest()
-    for found, read in results_in_order(work, blocks(cut, BLOCK_BYTES), threads.at_once(2 * block_bytes(cut))):
+    for found, read in results_in_order(work, blocks(cut), workers, here, there):
         total += found
         meter(read)
     meter(0, files=here.pieces + there.pieces)
@@ -184,23 +183,13 @@ def _compare(
     )
 
 
-def _both_cut(here: StoredArray, there: StoredArray) -> StoredArray:
-    """Return an array whose chunks are those that must be read whole, on both sides where such blocks are small."""
-    if here.in_part or there.in_part:
-        return there if here.in_part else here
-    chunks = tuple(min(math.lcm(a, b), size) for a, b, size in zip(here.chunks, there.chunks, here.shape, strict=True))
-    fits = math.prod(chunks) * here.dtype.itemsize <= LARGEST_CHUNK_BYTES // 4
-    return replace(here, chunks=chunks) if fits else here
-
-
 def difference(here: Values, there: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
     """Return the differences of two blocks whose first value is at ``offset`` of the array."""
     total = Largest()
-    one, other = here.reshape(-1), there.reshape(-1)
-    for start in range(0, one.size, PIECE):
-        found = _difference(one[start : start + PIECE], other[start : start + PIECE], tolerance)
+    for number, (one, other) in enumerate(zip(pieces(here), pieces(there), strict=True)):
+        found = _difference(one, other, tolerance)
         if found.place is not None:
-            inside = np.unravel_index(start + found.place[0], here.shape)
+            inside = np.unravel_index(number * PIECE + found.place[0], here.shape)
             place = tuple(int(at) + first for at, first in zip(inside, offset, strict=True))
             found = replace(found, place=place)
         total += found
@@ -250,10 +239,10 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
 def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
     """Return a table for a person, the largest differences first, and the arrays that only one of the two has."""
     lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
-    head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there")
+    head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there", "array")
     different = [array for array in comparison.arrays if not array.same or array.place is not None]
     if different:
-        lines.append(array_table([array.name for array in different], head, [_cells(array) for array in different]))
+        lines.append(table_text(head, [_cells(array) for array in different], right=range(len(head) - 1)))
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines += [f"only in {path}: {', '.join(names[:NAMED])}{more}"] if names else []
@@ -275,8 +264,9 @@ def _cells(array: ArrayComparison) -> list[str]:
 
     shapes, dtypes = one_or_two(*map(shape_text, array.shapes)), one_or_two(*array.dtypes)
     if array.differing is None or array.values is None:
-        return [shapes, dtypes, *["-"] * 6]
+        return [shapes, dtypes, *["-"] * 6, array.name]
     differences = (array.largest_difference, array.relative_difference)
     figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in differences]
     place = ",".join(map(str, array.place or ()))
-    return [shapes, dtypes, f"{array.differing:,}", *figures, place, *(f"{float(value):.6g}" for value in array.values)]
+    values = [f"{float(value):.6g}" for value in array.values]
+    return [shapes, dtypes, f"{array.differing:,}", *figures, place, *values, array.name]

@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.chunk_files import MEND
-from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.inspection.array_blocks import BLOCK_BYTES, Threads, block_bytes, blocks, results_in_order
+from checkpoint_convert.formats.byte_ranges import MEND, Values
+from checkpoint_convert.formats.stored_array import StoredArray, shape_text
+from checkpoint_convert.inspection.array_blocks import blocks, results_in_order
 from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_checkpoint
-from checkpoint_convert.inspection.report_text import array_table, bytes_text, shape_text
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import CheckFailed, InputError
 from stage.outputs.manifest import require_intact
 from stage.progress import Meter, progress
+from stage.sizes import require_workers
+from stage.tables import table_text
 
 
 @dataclass(frozen=True)
@@ -61,21 +61,17 @@ class CheckpointReport:
     """Arrays beside the model's that cannot be read, and why."""
 
 
-def inspect_checkpoint(
-    path: Path, pattern: str = "*", *, md5: bool = False, threads: Threads | None = None
-) -> CheckpointReport:
+def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False, workers: int = 1) -> CheckpointReport:
     """Read every array whose name holds ``pattern``, a shell pattern; one that lacks chunks is not read.
 
-    It takes the memory of ``threads``, more only where one compressed chunk does. Raises InputError where ``path`` is
-    no checkpoint, no name holds the pattern, or values cannot be read.
+    Raises InputError where ``path`` is no checkpoint, no name holds the pattern, or values cannot be read.
     """
+    require_workers(workers)
     arrays = chosen(open_checkpoint(path), pattern)
     total = sum(array.bytes for array in arrays.arrays.values())
     files = sum(array.pieces for array in arrays.arrays.values())
     with progress("inspect", total, "bytes", files=files) as meter:
-        reports = [
-            _array_report(name, array, md5, threads or Threads(), meter) for name, array in arrays.arrays.items()
-        ]
+        reports = [_array_report(name, array, md5, workers, meter) for name, array in arrays.arrays.items()]
     return CheckpointReport(
         str(path),
         arrays.format,
@@ -99,7 +95,7 @@ def chosen(checkpoint: Checkpoint, pattern: str) -> Checkpoint:
     return Checkpoint(checkpoint.path, checkpoint.format, arrays, unread)
 
 
-def _array_report(name: str, array: StoredArray, md5: bool, threads: Threads, meter: Meter) -> ArrayReport:
+def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter: Meter) -> ArrayReport:
     total = Statistics()
     bytes_on_disk, missing_chunks = array.on_disk()
     digest = hashlib.md5(usedforsecurity=False) if md5 and not missing_chunks else None
@@ -110,8 +106,8 @@ def _array_report(name: str, array: StoredArray, md5: bool, threads: Threads, me
         with meter.doing("computing"):
             return statistics(values), values
 
-    boxes = [] if missing_chunks else blocks(array, BLOCK_BYTES, in_order=md5)
-    for part, values in results_in_order(read, boxes, threads.at_once(block_bytes(array))):
+    boxes = [] if missing_chunks else blocks(array, in_order=md5)
+    for part, values in results_in_order(read, boxes, workers, array):
         total += part
         if digest is not None:
             digest.update(np.ascontiguousarray(values).view(np.uint8).data if values.ndim else values.tobytes())
@@ -137,11 +133,10 @@ def _array_report(name: str, array: StoredArray, md5: bool, threads: Threads, me
 
 
 def format_checkpoint_report(report: CheckpointReport) -> str:
-    """Return a table for a person, one array per line; names that begin alike stand under a heading."""
-    head = ("shape", "dtype", "chunks", "on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf")
-    rows = [_cells(array) for array in report.arrays]
+    """Return a table for a person, one array per line."""
+    head = ("shape", "dtype", "chunks", "bytes on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
     lines = [f"{report.path}: {report.format}, {len(report.arrays)} arrays"]
-    lines.append(array_table([array.name for array in report.arrays], head, rows))
+    lines.append(table_text(head, [_cells(array) for array in report.arrays], right=range(len(head) - 1)))
     lines += [f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None]
     lines += [
         f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"
@@ -178,7 +173,8 @@ def _cells(array: ArrayReport) -> list[str]:
         shape_text(array.shape),
         array.dtype,
         shape_text(array.chunks),
-        bytes_text(array.bytes_on_disk),
+        f"{array.bytes_on_disk:,}",
         *figures,
         *counts,
+        array.name,
     ]

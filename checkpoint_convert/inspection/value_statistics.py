@@ -1,15 +1,12 @@
 """Figures of the values of an array, taken in parts and added up without losing digits."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from checkpoint_convert.formats.byte_ranges import Values
-
-PIECE = 1 << 20
-"""Values that are taken as float64 at the same time."""
+from checkpoint_convert.inspection.array_blocks import pieces
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,3 @@ def statistics(values: Values) -> Statistics:
             part = Statistics(len(numbers), zeros, nan, inf, len(finite), low, high, mean, squares)
         total += part
     return total
-
-
-def pieces(values: Values) -> Iterator[Values]:
-    flat = values.reshape(-1)
-    for start in range(0, len(flat), PIECE):
-        yield flat[start : start + PIECE]

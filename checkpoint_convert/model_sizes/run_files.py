@@ -1,5 +1,6 @@
-"""The files by which a run describes its own checkpoint, ``RUN_DIR/checkpoints/step_XXXXXXXX``.
+"""What the files beside a checkpoint tell of it: the attention heads of its model, and the steps that were made.
 
+CHECKPOINT.manifest.json                             the heads, of a checkpoint that was converted
 RUN_DIR/config.json                                  the model, and Adam's step as the run began
 RUN_DIR/checkpoints/step_XXXXXXXX/progress.json      the steps done since
 """
@@ -9,6 +10,10 @@ from pathlib import Path
 
 from stage.errors import InputError
 from stage.json_files import read_json
+from stage.outputs.manifest import manifest_path, read_manifest
+
+BENCHMARK_HEADS = {12288: 96}
+"""Attention heads by hidden size where nothing else tells them: the benchmark's model (reference facts, section 0)."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +53,49 @@ def run_config(folder: Path) -> RunSizes | None:
     return read_json(path, RunSizes, mend=f"it is not a run's configuration; copy {folder} elsewhere")
 
 
-def run_progress(folder: Path) -> RunProgress | None:
-    """Return the progress of the run at its checkpoint ``folder``; None where that is none of a run's.
-
-    Raises InputError where it is damaged.
-    """
+def run_steps(folder: Path) -> tuple[int | None, int | None]:
+    """Return the steps since step 0 in the batch size of the run whose checkpoint ``folder`` is, and Adam's step; None
+    where the run's files do not tell them. Raises InputError where they are damaged."""
     try:
         progress = read_json(folder / "progress.json", RunProgress, mend="use another checkpoint")
     except FileNotFoundError:
-        return None
+        return None, None
     if progress.global_batch_size < 1:
         raise InputError(f"{folder / 'progress.json'}: a batch of {progress.global_batch_size}; use another checkpoint")
-    return progress
+    config = run_config(folder)
+    adam = None if config is None else config.benchmark.start_iterations + progress.steps - progress.skipped_steps
+    return progress.start_samples // progress.global_batch_size + progress.steps, adam
 
 
-def run_iteration(folder: Path) -> int | None:
-    """Return the steps since step 0 in the run's batch size, None where ``folder`` is no run's checkpoint."""
-    progress = run_progress(folder)
-    return None if progress is None else progress.start_samples // progress.global_batch_size + progress.steps
+def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
+    """Return the heads of the model in ``folder``: ``given`` (``--heads``), those recorded, or the benchmark's.
+
+    Raises InputError when nobody says it, the sources contradict each other, or it does not divide ``hidden``.
+    """
+    recorded = _recorded_heads(folder)
+    heads = given if given is not None else recorded or BENCHMARK_HEADS.get(hidden)
+    if heads is None:
+        raise InputError(
+            f"{folder}: a checkpoint does not store the number of attention heads, and no manifest or config.json "
+            f"beside it tells; pass --heads (hidden size {hidden})"
+        )
+    if recorded not in (None, heads):
+        raise InputError(f"--heads {heads}: {folder} was made by a model of {recorded} heads; leave --heads out")
+    if heads < 1 or hidden % heads:
+        raise InputError(f"--heads {heads}: does not divide the hidden size {hidden} of {folder}")
+    return heads
 
 
-def run_adam_step(folder: Path) -> int | None:
-    """Return Adam's step, None where the run's files do not tell it."""
-    progress, config = run_progress(folder), run_config(folder)
-    if progress is None or config is None:
-        return None
-    return config.benchmark.start_iterations + progress.steps - progress.skipped_steps
+def _recorded_heads(folder: Path) -> int | None:
+    """Return the heads that the configuration of the checkpoint's run tells, or its own manifest.
+
+    The manifest's inputs are not followed: their paths may have come to name something else.
+    """
+    config = run_config(folder)
+    if config is not None:
+        return config.benchmark.model.num_attention_heads
+    manifest = read_manifest(folder)
+    recorded = {**manifest.facts, **manifest.options}.get("heads") if manifest else None
+    if recorded is not None and type(recorded) is not int:
+        raise InputError(f"{manifest_path(folder)}: {str(recorded)[:40]!r} heads, expected a number; pass --heads")
+    return recorded

@@ -19,8 +19,7 @@ from benchmark.training.engine.distributed import end_process
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.stored_array import zarr_array
-from checkpoint_convert.formats.zarr_arrays import create_array, read_metadata
+from checkpoint_convert.formats.zarr_arrays import create_array, zarr_array
 from data_prep.token_files.indexed_dataset import IndexedDatasetWriter
 from model.gpt3_config import GPT3Config
 from stage.child_processes import reserved_port
@@ -126,8 +125,8 @@ def write_whole_chunks(checkpoint: Path, folder: Path) -> Path:
         if path.is_file():
             shutil.copy(path, folder / path.name)
             continue
-        fields = read_metadata(path)
-        values = zarr_array(path).read(whole_box(fields["shape"]))
+        stored = zarr_array(path)
+        values = stored.read(whole_box(stored.shape))
         array = create_array(folder / path.name, values.shape, str(values.dtype), values.shape)
         array.write(values).result()
     return folder

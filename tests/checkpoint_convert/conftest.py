@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from checkpoint_convert.model_sizes.parameters import parameter_shapes
 from tests.checkpoint_convert.checkpoints import write_dcp
-from tests.checkpoint_convert.tiny import AXES, ODD, MakePaxml, tiny_values, write_megatron
+from tests.checkpoint_convert.tiny import AXES, ODD, MakePaxml, parameter_shapes, tiny_values, write_megatron
 
 
 @pytest.fixture(scope="session")

@@ -89,3 +89,12 @@ def write_megatron(
     for name, content in common_files(dtype, step).items():
         (folder / name).write_bytes(content)
     return folder
+
+
+def parameter_shapes(axes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every parameter of the model, layer by layer."""
+    return {
+        array.parameter(layer): array.megatron_shape(axes)[array.stacked :]
+        for layer in range(axes["L"])
+        for array in ARRAYS
+    }

@@ -85,6 +85,6 @@ def test_verify_takes_the_output_itself_too(tmp_path: Path, capsys: pytest.Captu
     assert verify(moved)[0] == 0
     assert verify(tmp_path)[0] == 1
     (moved / "0").write_text("tnetnoc")
-    assert verify(moved) == (1, f"CHANGED  {moved}\n{moved}: 0 files match, 1 changed, 0 missing\n")
+    assert verify(moved) == (1, f"CHANGED  {moved / '0'}\n{moved}: 0 files match, 1 changed, 0 missing\n")
     with pytest.raises(InputError, match="none: no such folder"):
         verify(tmp_path / "none")

@@ -22,11 +22,12 @@ from statistics import median
 
 import numpy as np
 
-from checkpoint_convert.conversion.paxml_to_megatron import array_path
+from checkpoint_convert.conversion.paxml_to_megatron import open_paxml
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
 from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
-from checkpoint_convert.formats.zarr_arrays import create_array, open_array
-from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
+from checkpoint_convert.formats.boxes import whole_box
+from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.zarr_arrays import create_array
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -40,11 +41,12 @@ class Measured:
 
 def whole_arrays(source: Path, output: Path, dtype: str) -> None:
     """The straightforward conversion, array by array."""
-    sizes = paxml_axis_sizes(source)
+    checkpoint = open_paxml(LocalFiles(source))
     for group in groups(dtype):
         for array in ARRAYS:
-            values = open_array(array_path(source, group, array, sizes)).read().result()
-            shape = array.megatron_shape(sizes)
+            stored = checkpoint.array(group, array)
+            values = stored.read(whole_box(stored.shape))
+            shape = array.megatron_shape(checkpoint.sizes)
             if array.paxml_axes.startswith("P"):
                 values = values[: shape[0]]
             values = np.ascontiguousarray(values.transpose(array.permutation())).reshape(shape)

@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint_convert.conversion.block_conversion import run_tasks, tasks_of
+from checkpoint_convert.conversion.blocks import choose_blocks
 from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
-from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, PaxmlCheckpoint, array_path, paxml_job
-from checkpoint_convert.conversion.source_files import LocalFiles
-from checkpoint_convert.formats.array_table import ARRAYS, array_dtype, chunk_shape, groups
-from checkpoint_convert.formats.zarr_arrays import create_array, open_array
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_job
+from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, chunk_shape, groups
+from checkpoint_convert.formats.source_files import LocalFiles
+from checkpoint_convert.formats.zarr_arrays import create_array, open_zarr, zarr_array
 from stage.outputs.manifest import Recipe
 from stage.outputs.resumable_output import resumable_output
 from stage.sizes import parse_bytes
@@ -32,11 +33,15 @@ CHUNKS = {"C": 3, "H": 192, "F": 2048, "N": 4, "D": 128, "L": 1}  # shards of 64
 PLACES = 2000
 
 
+def name_of(array: Array) -> str:
+    return groups("bf16")[0].paxml_prefix(array, 96) + array.paxml
+
+
 def make(folder: Path) -> None:
     random = np.random.default_rng(1)
     for array in LARGEST:
         chunks = [CHUNKS[axis] for axis in array.paxml_axes.split()]
-        path = folder / (groups("bf16")[0].paxml_prefix(array, 96) + array.paxml)
+        path = folder / name_of(array)
         store = create_array(path, array.paxml_shape(SIZES), "float32", chunks)
         rows = store.chunk_layout.write_chunk.shape[array.paxml_axes.split().index("H")]
         axis = array.paxml_axes.split().index("H")
@@ -49,23 +54,24 @@ def make(folder: Path) -> None:
 
 
 def convert(folder: Path, memory_limit: int) -> None:
-    group, paxml = groups("bf16")[0], folder / "paxml"
-    files = LocalFiles(paxml, [array_path(paxml, group, array, SIZES).name for array in LARGEST])
-    checkpoint = PaxmlCheckpoint(paxml, files, SIZES, None)
-    options = ConversionOptions("bf16", len(os.sched_getaffinity(0)), memory_limit)
-    jobs = [paxml_job(checkpoint, group, array, options) for array in LARGEST]
-    output = folder / "out"
+    group, files, output = groups("bf16")[0], LocalFiles(folder / "paxml"), folder / "out"
+    arrays = {(group.paxml_stacked, array.paxml): open_zarr(files, name_of(array)) for array in LARGEST}
+    jobs = [paxml_job(PaxmlCheckpoint(files, arrays, SIZES, None), group, array, "bf16") for array in LARGEST]
+    for stored in arrays.values():
+        files.ask(f"{stored.name}/{key}" for key in stored.keys_within(stored.shape))
+    choice = choose_blocks(memory_limit, len(os.sched_getaffinity(0)), [job.axes for job in jobs])
+    tasks = tasks_of(jobs, choice)
     started = time.perf_counter()
     with resumable_output(output, Recipe("full-size layer", {}, [])) as work:
         assert work is not None
-        run_tasks(tasks_of(jobs), work)
-        work.path("files").rename(output)
+        run_tasks(tasks, choice, work)
+        work.path("").rename(output)
     for array in LARGEST:
         shape = array.megatron_shape(SIZES)
         for prefix in group.megatron:
             create_array(output / (prefix + array.megatron), shape, array_dtype(prefix, "bf16"), chunk_shape(shape))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{sum(job.bytes for job in jobs) / 1e9:.1f} GB written in {time.perf_counter() - started:.0f} s")
+    print(f"{sum(task.bytes for task in tasks) / 1e9:.1f} GB written in {time.perf_counter() - started:.0f} s")
     print(f"memory of the process: {peak / 1024:.0f} MiB, limit {memory_limit / 2**20:.0f} MiB")
 
 
@@ -73,8 +79,8 @@ def compare(folder: Path) -> None:
     random = np.random.default_rng(2)
     for array in LARGEST:
         group = groups("bf16")[0]
-        source = open_array(folder / "paxml" / (group.paxml_prefix(array, 96) + array.paxml))
-        targets = [open_array(folder / "out" / (prefix + array.megatron)) for prefix in group.megatron]
+        source = zarr_array(folder / "paxml" / name_of(array))
+        targets = [zarr_array(folder / "out" / (prefix + array.megatron)) for prefix in group.megatron]
         axes = array.paxml_axes.split()
         for _ in range(PLACES):
             index = {axis: int(random.integers(SIZES[axis])) for axis in axes}
@@ -84,10 +90,10 @@ def compare(folder: Path) -> None:
                 for axis in merged:
                     position = position * SIZES[axis] + index[axis]
                 place.append(position)
-            value = source[tuple(index[axis] for axis in axes)].read().result()
+            value = source.read(tuple(slice(index[axis], index[axis] + 1) for axis in axes)).item()
             for target in targets:
-                found = target[tuple(place)].read().result()
-                assert found == value.astype(found.dtype), (array.megatron, place)
+                found = target.read(tuple(slice(at, at + 1) for at in place)).reshape(())
+                assert found == np.float32(value).astype(found.dtype), (array.megatron, place)
         print(f"{array.megatron}: {len(targets)} arrays, {PLACES:,} values each as they should be")
 
 

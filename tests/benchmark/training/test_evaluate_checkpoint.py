@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -41,10 +42,10 @@ def _bytes_read(config: RunConfig) -> tuple[int, int]:
     """Of values, in evaluating the checkpoint and in loading it to train on."""
     read, count = byte_ranges._read_exactly, 0
 
-    def counted(handle: int, path: Path, start: int, length: int) -> bytearray:
+    def counted(file: BinaryIO, start: int, values: byte_ranges.Values) -> None:
         nonlocal count
-        count += length
-        return read(handle, path, start, length)
+        count += values.nbytes
+        read(file, start, values)
 
     setattr(byte_ranges, "_read_exactly", counted)  # noqa: B010
     evaluate_checkpoint(config)

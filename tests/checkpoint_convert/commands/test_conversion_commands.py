@@ -51,7 +51,7 @@ def test_times_are_those_of_the_manual(capsys: pytest.CaptureFixture[str]) -> No
     told = json.loads(capsys.readouterr().out)
     assert [(one["source"], one["nodes"], round(one["minutes"], 1), one["limited_by"]) for one in told["times"]] == [
         ("disk", 1, 75.7, "disk"),
-        ("bucket", 1, 40.8, "disk"),
+        ("bucket", 1, 40.7, "disk"),
         ("disk", 8, 9.5, "disk"),
         ("bucket", 8, 5.1, "disk"),
     ]

@@ -17,7 +17,7 @@ def test_status_of_compare(megatron: dict[str, Path]) -> None:
     [
         (("inspect", "none"), "none: no such folder"),
         (("compare", "none", "none"), "none: no such folder"),
-        (("inspect", "none", "--memory-limit", "much"), "--memory-limit 'much': expected a size"),
+        (("inspect", "none", "--workers", "0"), "--workers 0: expected 1 to 4096"),
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], told: str) -> None:

@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoint_convert.conversion.chunk_writer import PAGE, ChunkWriter, Workspace, md5_of, workspace_bytes
+from checkpoint_convert.conversion.chunk_writer import (
+    PAGE,
+    ChunkWriter,
+    arrays_in,
+    md5_of,
+    new_workspace,
+    workspace_bytes,
+)
 from stage.outputs.manifest import Recipe
 from stage.outputs.resumable_output import ResumableOutput, resumable_output
 
@@ -24,7 +31,7 @@ def work(tmp_path: Path) -> Iterator[ResumableOutput]:
 
 def test_arrays_begin_at_pages_of_their_own() -> None:
     counts = [5, PAGE, 1]
-    arrays = Workspace(workspace_bytes(counts)).arrays(counts)
+    arrays = arrays_in(new_workspace(workspace_bytes(counts)), counts)
     for number, array in enumerate(arrays):
         assert array.ctypes.data % PAGE == 0
         array[...] = number
@@ -34,7 +41,7 @@ def test_arrays_begin_at_pages_of_their_own() -> None:
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("start", [0, 4])
 def test_chunks_of_any_size(start: int, direct: bool, work: ResumableOutput, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = Workspace(VALUES.nbytes).arrays([VALUES.nbytes // 4])[0].view(np.uint8)
+    memory = arrays_in(new_workspace(VALUES.nbytes), [VALUES.nbytes // 4])[0].view(np.uint8)
     memory[...] = VALUES
     opened = os.open
 

@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
-from checkpoint_convert.formats.paxml_counters import is_counter, paxml_adam_step
+from checkpoint_convert.conversion.paxml_to_megatron import open_paxml, paxml_to_megatron
+from checkpoint_convert.formats.paxml_counters import is_counter
+from checkpoint_convert.formats.source_files import LocalFiles
 from stage.errors import InputError
 from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB, MakePaxml, read
+
+
+def step_of(folder: Path) -> int | None:
+    return open_paxml(LocalFiles(folder)).adam_step
 
 
 @pytest.mark.slow
@@ -32,7 +37,7 @@ def test_there_and_back_is_the_same(arguments: str, dtype: str, make_once: MakeP
     names = sorted(path.name for path in source.iterdir())
     written = sorted(path.name for path in (tmp_path / "back").iterdir())
     assert [name for name in written if not is_counter(name)] == names
-    assert paxml_adam_step(tmp_path / "back") == 4000
+    assert step_of(tmp_path / "back") == 4000
     for name in names:
         before, after = read(source / name), read(tmp_path / "back" / name)
         assert before[: len(after)].tobytes() == after.tobytes(), name
@@ -45,7 +50,7 @@ def test_the_step_is_that_of_common_pt_or_none(megatron: dict[str, Path], tmp_pa
     source = shutil.copytree(megatron["bf16"], tmp_path / "source")
     (source / "common.pt").unlink()
     megatron_to_paxml(source, tmp_path / "out", heads=4, workers=1, memory_limit=GIB)
-    assert paxml_adam_step(tmp_path / "out") is None
+    assert step_of(tmp_path / "out") is None
     (source / "common.pt").write_bytes(b"damaged")
     with pytest.raises(InputError, match=r"common\.pt"):
         megatron_to_paxml(source, tmp_path / "other", heads=4, workers=1, memory_limit=GIB)

@@ -125,7 +125,7 @@ SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
     ("damage", "complaint"),
     [
         (_drop_array, "x_layers_0.layer_norm.bias: array is missing"),
-        (lambda source: _change_metadata(source, POST, shape=[2, 36, 8, 9]), "axis N is 4 in other arrays"),
+        (lambda source: _change_metadata(source, POST, shape=[2, 36, 8, 9]), "axis N is 4 elsewhere"),
         (lambda source: _change_metadata(source, POST, shape=[2, 36, 4]), "x_layers_0.self_attention.post.w"),
         (lambda source: _change_metadata(source, MOMENT, shape=[64]), "shape [64], expected [36] like the weights"),
         (
@@ -136,7 +136,7 @@ SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
             lambda source: (source / MOMENT / ".zarray").write_text("{"),
             "final_ln.scale/.zarray: Input data was",
         ),
-        (lambda source: (source / MOMENT / "0").write_bytes(b"\x28\xb5"), "final_ln.scale: a chunk cannot be read"),
+        (lambda source: (source / MOMENT / "0").write_bytes(b"\x28\xb5"), "final_ln.scale: chunk 0 cannot be read"),
         (lambda source: (source / POST / "1.1.0.2").unlink(), "self_attention.post.w: chunk 1.1.0.2 is missing"),
         (lambda source: _change_value(source, POST, (1, 17, 2, 5), np.nan), "nan at [1, 17, 2, 5], in chunk [1, 1,"),
         (lambda source: _change_value(source, MOMENT, (31,), -np.inf), "-inf at [31], in chunk [2]"),

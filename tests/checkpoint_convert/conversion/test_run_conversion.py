@@ -122,7 +122,7 @@ def test_shards_are_joined_to_the_same_bytes(paxml: Path, expected: dict[str, st
     paxml.rename(tmp_path / "moved")
     (tmp_path / "moved" / BIAS / "0").chmod(0o400)
     (tmp_path / "link").hardlink_to(chunk_of(tmp_path / "moved" / BIAS))
-    with pytest.raises(InputError, match="notes: no file of this conversion; move it away"):
+    with pytest.raises(InputError, match="notes: no file of this output; move it away"):
         convert(tmp_path / "moved", tmp_path / "out")
     (pieces[0].parent / "notes").unlink()
     joined = convert(tmp_path / "moved", tmp_path / "out")

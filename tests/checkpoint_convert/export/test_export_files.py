@@ -6,44 +6,40 @@ The mechanism itself is tested in tests/stage.
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import torch
 
 from checkpoint_convert.export import export_files
-from checkpoint_convert.export.export_files import Export, HashingFile, run_export
+from checkpoint_convert.export.export_files import Export, ExportFile, HashingFile, run_export
 from checksums.md5_list import digest_folder, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact
 from stage.outputs.publish import partial_path
 
 
-@dataclass(frozen=True)
-class Copy:
-    """Writes the content of the source's file of its name, and notes in ``log`` that it did."""
+def copy_file(name: str, source: Path, log: Path, does: str, file: IO[bytes]) -> None:
+    """Write the content of the source's file of that name, and note in ``log`` that it was done."""
+    with log.open("a") as lines:
+        lines.write(f"{name} {os.getpid()}\n")
+    file.write((source / name).read_bytes())
+    if does == "full disk":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if does == "full within torch":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(HashingFile, "write", _full)
+            torch.save(torch.ones(1 << 20), file)
+    if does == "killed":
+        os._exit(9)
+    if does == "changed":
+        (source / "a").write_bytes(b"another")
 
-    name: str
-    source: Path
-    log: Path
-    does: str = ""
-    bytes: int = 10
 
-    def write(self, file: HashingFile) -> None:
-        with self.log.open("a") as log:
-            log.write(f"{self.name} {os.getpid()}\n")
-        file.write((self.source / self.name).read_bytes())
-        if self.does == "full disk":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/b")
-        if self.does == "full within torch":
-            with Path("/dev/full").open("wb", buffering=0) as file._file:
-                torch.save([1], file)  # type: ignore[arg-type]
-        if self.does == "killed":
-            os._exit(9)
-        if self.does == "changed":
-            (self.source / "a").write_bytes(b"another")
+def _full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 NAMES = ("a", "b", "c")
@@ -58,12 +54,15 @@ def place(tmp_path: Path) -> Path:
 
 
 def export(place: Path, *, b_does: str = "", workers: int = 1, force: bool = False, **options: Any) -> int | None:
-    files = [Copy(name, place / "source", place / "log", b_does if name == "b" else "") for name in NAMES]
+    files = [
+        ExportFile(name, partial(copy_file, name, place / "source", place / "log", b_does if name == "b" else ""), 10)
+        for name in NAMES
+    ]
 
     def small_files(sizes: Mapping[str, int]) -> dict[str, bytes]:
         return {"inner/index": str(sorted(sizes.items())).encode()}
 
-    job = Export("test", options, [place / "source"], (), place / "out")
+    job = Export("test", options, place / "source", NAMES, (), (), place / "out")
     return run_export(job, files, small_files, workers=workers, force=force)
 
 
@@ -136,7 +135,7 @@ def test_a_file_among_the_pieces_is_not_published(place: Path) -> None:
     with pytest.raises((OSError, InputError), match="No space"):
         export(place, b_does="full disk")
     (partial_path(place / "out") / "pieces" / "mine").write_text("")
-    with pytest.raises(InputError, match="pieces/mine: not written by this command"):
+    with pytest.raises(InputError, match="pieces/mine: no file of this output"):
         export(place)
 
 

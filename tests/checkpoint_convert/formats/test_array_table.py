@@ -1,8 +1,19 @@
 """The table of arrays: the benchmark's shapes, and the reference's rule for chunks."""
 
 import numpy as np
+import torch
 
-from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGHTS, array_dtype, chunk_shape, groups
+from checkpoint_convert.formats.array_table import (
+    ARRAYS,
+    MASTER_WEIGHTS,
+    WEIGHTS,
+    array_dtype,
+    array_of,
+    chunk_shape,
+    groups,
+)
+from model.gpt3 import GPT3
+from tests.checkpoint_convert.tiny import AXES, CONFIG, parameter_shapes
 
 
 def test_chunks_follow_the_references_rule() -> None:
@@ -35,3 +46,11 @@ def test_names_that_a_checkpoint_has() -> None:
     assert array_dtype(WEIGHTS, "fp32") == "float32"
     assert qkv.megatron_groups() == (("L",), ("N", "C", "D"), ("H",))
     assert qkv.permutation() == [0, 3, 1, 4, 2]
+
+
+def test_parameters_are_the_models() -> None:
+    with torch.device("meta"):
+        expected = {name: tuple(value.shape) for name, value in GPT3(CONFIG).named_parameters()}
+    assert parameter_shapes(AXES) == expected
+    assert array_of("encoder.layers.7.mlp.x") == ("encoder.layers.mlp.x", 7)
+    assert array_of("encoder.final_layernorm.bias") == ("encoder.final_layernorm.bias", None)

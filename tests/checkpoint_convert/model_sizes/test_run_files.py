@@ -1,37 +1,63 @@
-"""What the files of a run tell of its checkpoint."""
+"""What the files beside a checkpoint tell: its run's steps, and the heads from --heads, manifest, run or width."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from checkpoint_convert.model_sizes.run_files import run_adam_step, run_config, run_iteration
+from checkpoint_convert.model_sizes.run_files import attention_heads, run_config, run_steps
 from stage.errors import InputError
+from stage.outputs.manifest import Recipe, Source, made_by, write_manifest
 
 
-def write_run(folder: Path, **progress: int) -> Path:
-    checkpoint = folder / "checkpoints" / "step_00000007"
-    checkpoint.mkdir(parents=True)
-    benchmark = {"model": {"num_attention_heads": 4}, "start_iterations": 4000}
-    (folder / "config.json").write_text(json.dumps({"benchmark": benchmark}))
-    fields = {"start_samples": 120, "global_batch_size": 10, "steps": 7, **progress}
-    (checkpoint / "progress.json").write_text(json.dumps(fields))
-    return checkpoint
+def write_record(output: Path, options: dict[str, Any], inputs: list[Source]) -> None:
+    write_manifest(output, made_by(Recipe("x", options, inputs), [], wall_s=1.0))
 
 
-def test_steps_of_a_run(tmp_path: Path) -> None:
-    checkpoint = write_run(tmp_path, skipped_steps=2)
-    assert (run_iteration(checkpoint), run_adam_step(checkpoint)) == (12 + 7, 4000 + 7 - 2)
-    config = run_config(checkpoint)
-    assert config is not None
-    assert config.benchmark.model.num_attention_heads == 4
+def test_heads_of_the_manifest(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "ckpt"
+    with pytest.raises(InputError, match=r"pass --heads \(hidden size 36\)"):
+        attention_heads(checkpoint, 36, None)
+    assert attention_heads(checkpoint, 36, 4) == 4
+    assert attention_heads(checkpoint, 12288, None) == 96  # the benchmark's model
+    for heads in (5, 0, -4):
+        with pytest.raises(InputError, match=f"--heads {heads}: does not divide the hidden size 36"):
+            attention_heads(checkpoint, 36, heads)
+    write_record(checkpoint, {"heads": 4}, [])
+    assert attention_heads(checkpoint, 36, None) == attention_heads(checkpoint, 36, 4) == 4
+    with pytest.raises(InputError, match=r"--heads 6: .* was made by a model of 4 heads; leave --heads out"):
+        attention_heads(checkpoint, 36, 6)
+    write_record(checkpoint, {"heads": "four"}, [])
+    with pytest.raises(InputError, match=r"ckpt\.manifest\.json: 'four' heads, expected a number"):
+        attention_heads(checkpoint, 36, None)
 
 
-def test_what_is_no_runs_checkpoint_tells_nothing_and_damage_is_named(tmp_path: Path) -> None:
-    assert (run_config(tmp_path), run_iteration(tmp_path), run_adam_step(tmp_path)) == (None, None, None)
-    with pytest.raises(InputError, match="a batch of 0"):
-        run_iteration(write_run(tmp_path / "a", global_batch_size=0))
-    checkpoint = write_run(tmp_path / "b")
-    (tmp_path / "b" / "config.json").write_text("[]")
-    with pytest.raises(InputError, match="not a run's configuration"):
-        run_config(checkpoint)
+def test_heads_are_not_taken_from_another_folder_of_an_inputs_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An input's name in a manifest was relative to somebody's folder; here another checkpoint has it."""
+    write_record(tmp_path / "paxml", {"heads": 12}, [])
+    write_record(tmp_path / "ckpt", {}, [Source("paxml", 1, 1, "md5:0")])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="pass --heads"):
+        attention_heads(Path("ckpt"), 36, None)
+
+
+def test_heads_and_steps_of_a_run(trained: Path, tmp_path: Path) -> None:
+    assert attention_heads(trained, 36, None) == 4
+    assert run_steps(trained) == (3005, 4004)
+    step = tmp_path / "run" / "checkpoints" / "step_00000001"
+    step.mkdir(parents=True)
+    assert (run_config(step), run_steps(step), run_steps(tmp_path)) == (None, (None, None), (None, None))
+    progress = json.loads((trained / "progress.json").read_text())
+    for damage, complaint in (({"steps": "5"}, "got `str`"), ({"global_batch_size": 0}, "a batch of 0")):
+        (step / "progress.json").write_text(json.dumps({**progress, **damage}))
+        with pytest.raises(InputError, match=complaint):
+            run_steps(step)
+    (step / "progress.json").write_text(json.dumps(progress))
+    assert run_steps(step) == (3005, None)
+    (tmp_path / "run" / "config.json").write_text("{}")
+    for read in (run_steps, run_config):
+        with pytest.raises(InputError, match=r"config\.json: .*missing required field.*not a run's configuration"):
+            read(step)

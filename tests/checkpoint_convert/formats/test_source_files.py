@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion.source_files import LocalFiles
+from checkpoint_convert.formats import source_files
+from checkpoint_convert.formats.source_files import LocalFiles
 from stage.errors import InputError
+from stage.outputs.manifest import identity_of
 
 LARGE = 3 << 20
 """Bytes; the identity covers all of a small file, and both ends of a large one."""
@@ -46,27 +48,52 @@ NO_CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+NAMES = ["a/.zarray", "a/0.0", "a/0.1", "a/0.2", "b/0/1", "single"]
+
+
+def asked(source: Path) -> LocalFiles:
+    files = LocalFiles(source)
+    files.ask(NAMES)
+    return files
+
+
 @pytest.mark.parametrize("change", [*CHANGES, *NO_CHANGES])
 def test_the_identity_is_that_of_the_content(change: str, source: Path) -> None:
-    names = ["a", "b", "never there", "single"]
-    before = LocalFiles(source, names).source()
+    files = asked(source)
+    before = files.source()
     assert (before.files, before.bytes) == (5, 20 + LARGE)
     {**CHANGES, **NO_CHANGES}[change](source)
-    now = LocalFiles(source if source.exists() else source.with_name("moved"), names).source()
-    assert (now.identity != before.identity) == (change in CHANGES)
+    here = source if source.exists() else source.with_name("moved")
+    assert (asked(here).source().identity != before.identity) == (change in CHANGES)
+    if here == source:
+        assert (files.source_now().identity != before.identity) == (change in CHANGES)
+
+
+def test_what_did_not_change_is_not_read_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = asked(source), list[Path]()
+    before = files.source()
+
+    def identified(path: Path, state: os.stat_result) -> str:
+        read.append(path)
+        return identity_of(path, state)
+
+    monkeypatch.setattr(source_files, "identity_of", identified)
+    (source / "a/0.0").chmod(0o444)
+    assert files.source_now() == before
+    assert read == [source / "a/0.0"]
 
 
 def test_what_is_read_is_what_was_there(source: Path) -> None:
-    files = LocalFiles(source, ["a", "b"])
-    assert [files.has(name) for name in ("b/0/1", "b/0/2", "other/0")] == [True, False, False]
+    files = asked(source)
+    assert [files.has(name) for name in ("b/0/1", "a/0.2", "other/0")] == [True, False, False]
     with files.open("a/0.0") as file:
         assert file.read() == b"12345"
     (source / "a/0.0").write_bytes(b"123456")
     with (
-        pytest.raises(InputError, match=r"a/0\.0: changed while it was converted .* nothing was published"),
+        pytest.raises(InputError, match=r"a/0\.0: changed while it was read .* nothing was published"),
         files.open("a/0.0"),
     ):
         pass
     (source / "a/0.0").unlink()
-    with pytest.raises(InputError, match=r"a: chunk 0\.0 is missing"), files.open("a/0.0"):
+    with pytest.raises(FileNotFoundError), files.open("a/0.0"):
         pass

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.conversion.paxml_to_megatron import ConversionOptions, paxml_to_megatron
-from checkpoint_convert.conversion.remote_paxml import RemoteInput, remote_paxml_to_megatron
-from checkpoint_convert.conversion.run_conversion import Converted
+from checkpoint_convert.commands.conversion_commands import sums_by_name
+from checkpoint_convert.conversion.paxml_to_megatron import convert_paxml, paxml_to_megatron
+from checkpoint_convert.conversion.run_conversion import Converted, Running
+from checkpoint_convert.formats.source_files import RemoteFiles
 from checksums.md5_list import digest_folder, format_list
-from stage.addresses import parse_address
+from stage.addresses import RemoteFolder, parse_address
 from stage.errors import InputError
+from stage.outputs.digest import md5_file
 from stage.outputs.shards import Shard
 from tests.checkpoint_convert.checkpoint_server import CheckpointServer
 from tests.checkpoint_convert.in_process import run
@@ -50,10 +52,11 @@ def convert(
     force: bool = False,
 ) -> Converted | None:
     s3, web = ("s3://ckpt/run", server.url), (f"{server.url}/ckpt/run?token=SECRET", None)
-    source = RemoteInput(parse_address(*(s3 if kind == "s3" else web)), md5_list=md5_list)
-    share = Shard(*map(int, shard.split("/"))) if shard else None
-    options = ConversionOptions("bf16", workers=2, memory_limit=GIB)
-    return remote_paxml_to_megatron(source, output, options, shard=share, force=force)
+    address = parse_address(*(s3 if kind == "s3" else web))
+    files = RemoteFiles(RemoteFolder(address), None if md5_list is None else sums_by_name(md5_list, address))
+    running = Running(2, GIB, Shard(*map(int, shard.split("/"))) if shard else None, force)
+    sums = None if md5_list is None else md5_file(md5_list)
+    return convert_paxml(files, output, running, dtype="bf16", md5_list=sums)
 
 
 @pytest.mark.slow
@@ -130,7 +133,7 @@ def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, mad
 def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp_path: Path) -> None:
     chunk = server.folder / "run" / SCALE
     chunk.write_bytes(b"damaged")
-    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale: a chunk cannot be read \(chunk 0"):
+    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale: chunk 0 cannot be read"):
         convert(server, tmp_path / "a")
     chunk.unlink()
     with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*: chunk 0 is missing"):
@@ -147,12 +150,10 @@ def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp
     assert not any((tmp_path / name).exists() for name in "abcde")
 
 
-def test_a_server_without_versions_is_told_of(
-    server: CheckpointServer, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_without_versions_is_told_of(server: CheckpointServer, made: Path, tmp_path: Path) -> None:
     server.tags = False
-    convert(server, tmp_path / "out")
-    assert "tells neither ETags nor times" in capsys.readouterr().err
+    words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "bf16", "--input"]
+    assert "tells neither ETags nor times" in run(*words, f"{server.url}/ckpt/run").stderr
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
 
 

@@ -1,0 +1,54 @@
+"""An output that is a folder of pieces, published with the list of their MD5 sums beside it: OUTPUT and OUTPUT.md5."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checksums.md5_list import files_below, format_list
+from stage.errors import InputError
+from stage.outputs.digest import md5_text
+from stage.outputs.manifest import Source
+from stage.outputs.publish import beside
+from stage.outputs.resumable_output import NewPiece, ResumableOutput
+
+
+def outputs_of(output: Path) -> list[Path]:
+    """Return the folder and its list of sums."""
+    return [output, beside(output, ".md5")]
+
+
+def add_small_pieces(contents: Mapping[str, bytes], work: ResumableOutput) -> None:
+    """Write those of the pieces, given whole, that ``work`` does not have."""
+    pieces = []
+    for name in work.missing(contents):
+        path = work.new_path()
+        try:
+            path.write_bytes(contents[name])
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(work.path(name))) from error
+        pieces.append(NewPiece(name, path, hashlib.md5(contents[name], usedforsecurity=False).hexdigest()))
+    work.add(pieces)
+
+
+def publish_with_sums(
+    names: Iterable[str], work: ResumableOutput, inputs_now: Callable[[], Sequence[Source]], facts: Mapping[str, Any]
+) -> None:
+    """Publish the pieces ``names``, once each is on the disk as it was written and nothing lies beside them.
+
+    ``inputs_now`` looks at the inputs again, at the end. Raises InputError where pieces are not so, or the inputs have
+    changed, with nothing published.
+    """
+    work.reload()
+    names = sorted(names, key=os.fsencode)
+    if lost := work.missing(names):
+        raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
+    pieces = work.path("")
+    if other := sorted(files_below(pieces).keys() - set(names)):
+        raise InputError(f"{pieces / other[0]}: no file of this output; move it away and run the command again")
+    listing = format_list({name: work.done[name].md5 for name in names})
+    sums = work.new_path()
+    sums.write_text(listing, encoding="utf-8", errors="surrogateescape")
+    places = zip(outputs_of(work.output), (pieces, sums), strict=True)
+    work.publish({final: (place, md5_text(listing)) for final, place in places}, inputs_now(), facts)
