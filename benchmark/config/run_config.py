@@ -19,10 +19,6 @@ from benchmark.config.system_config import System
 from model.gpt3_config import GPT3Config
 from stage.errors import InputError
 
-OnSpike = Literal["note", "stop", "skip-data", "lower-rate"]
-ROLLBACKS: tuple[OnSpike, ...] = ("skip-data", "lower-rate")
-"""What changes how the run learns."""
-
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -115,6 +111,10 @@ class Benchmark:
         return min(most, math.ceil(float(np.interp(self.global_batch_size, sizes, samples)) / self.global_batch_size))
 
     @property
+    def tokens_per_step(self) -> int:
+        return self.global_batch_size * self.model.seq_length
+
+    @property
     def eval_interval(self) -> int:
         """Steps between evaluations."""
         return math.ceil(self.eval_interval_samples / self.global_batch_size)
@@ -169,13 +169,6 @@ class RunConfig:
     evidence: bool = False
     """Write RUN_DIR/evidence.jsonl: a chain of links with fingerprints of samples, tokens and weights of every step, by
     which `replay` can check any stretch of the run (docs/evidence.md)."""
-    on_spike: OnSpike = "note"
-    """When loss or gradient norm spike: note it; stop, saving; or go back to the checkpoint before it and leave out the
-    samples since (skip-data) or learn more slowly for a while (lower-rate). The last two in the open division only."""
-    spike_rate_factor: float = 0.5
-    """For lower-rate: what the learning rate is multiplied by ..."""
-    spike_rate_steps: int = 100
-    """... for so many steps from the checkpoint on."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
     log_interval: int = 1
@@ -225,17 +218,6 @@ class RunConfig:
             raise InputError(f"speed_interval {self.speed_interval}: expected at least 0; change --speed-interval")
         if self.debug.for_gpus and self.system.device != "cuda":
             raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
-        self._require_allowed_on_spike()
-
-    def _require_allowed_on_spike(self) -> None:
-        if self.on_spike in ROLLBACKS and self.submission.submission_division == "closed":
-            raise InputError(
-                f"on_spike {self.on_spike}: the closed division allows neither other data nor another learning rate; "
-                "use --on-spike note or stop, or --submission-division open"
-            )
-        if not 0 < self.spike_rate_factor <= 1:
-            raise InputError(f"spike_rate_factor {self.spike_rate_factor}: expected above 0, at most 1")
-        require_positive(self, "spike_rate_steps")
 
     def require_fit(self) -> None:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
@@ -285,4 +267,4 @@ class RunConfig:
 
     @property
     def tokens_per_step(self) -> int:
-        return self.benchmark.global_batch_size * self.benchmark.model.seq_length
+        return self.benchmark.tokens_per_step

@@ -37,7 +37,7 @@ def figures(run_dir: Path) -> list[list[float]]:
 def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> list[list[float]]:
     config = inputs.config(run_dir, system=system, **fields)
     statuses = in_processes(system.num_devices, train, config)
-    assert statuses == ["completed"] * system.num_devices
+    assert statuses == ["success"] * system.num_devices
     return figures(run_dir)
 
 

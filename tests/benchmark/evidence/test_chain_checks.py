@@ -41,7 +41,7 @@ HONEST: list[Content] = [
     ResumeLink(3, 1003, MACHINERY, AFTER_3),
     due(4, skipped=1),
     EvaluationLink(4, 1004, 2.75, 100),
-    EndLink(4, 1005, "completed", "0" * 64),
+    EndLink(4, 1005, "success", "0" * 64),
 ]
 
 
@@ -77,7 +77,7 @@ OTHER = dataclasses.replace(AFTER_3, weights=prints(9))
             "step 3: time: recorded 1002 ms, found 1003 ms on the link before",
         ),
         (7, CheckpointLink(4, 1004, STATE), "step 4: evaluation: recorded none, found due every 4 steps"),
-        (7, EndLink(4, 1004, "completed", ""), "step 4: the end: recorded line 8, found 1 links behind"),
+        (7, EndLink(4, 1004, "success", ""), "step 4: the end: recorded line 8, found 1 links behind"),
         (4, BEGIN, "step 0: a second beginning: recorded line 5, found one, on line 1"),
         (0, dataclasses.replace(BEGIN, version=2), "the chain's form: recorded 2, found 1, which this code can check"),
         (0, dataclasses.replace(BEGIN, names=("a", "b")), "tensors: recorded 2 names, found 1 sizes"),

@@ -46,7 +46,7 @@ CONTENTS: list[Content] = [
     EvaluationLink(2, 1002, 2.75, 100),
     ResumeLink(2, 2000, MACHINERY, STATE),
     step(3),
-    EndLink(3, 2004, "completed", "0" * 64),
+    EndLink(3, 2004, "success", "0" * 64),
 ]
 
 

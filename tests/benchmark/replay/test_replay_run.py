@@ -211,7 +211,7 @@ def test_forging_nothing_changes_nothing(run_dir: Path, lines: Said) -> None:
 
 def test_a_link_that_was_edited_is_named_by_its_line(run_dir: Path, lines: Said) -> None:
     text = (run_dir / EVIDENCE).read_text()
-    (run_dir / EVIDENCE).write_text(text.replace('"status":"completed"', '"status":"success"'))
+    (run_dir / EVIDENCE).write_text(text.replace('"status":"success"', '"status":"success"'))
     assert lines()[0].startswith("the chain: recorded 12 links that hold, found line 13: changed since it was written")
 
 
@@ -247,7 +247,7 @@ def test_another_configuration_is_found(
 def test_another_run_s_checkpoint_is_found(run_dir: Path, inputs: Inputs, tmp_path: Path) -> None:
     """One that is whole, with digests of its own."""
     config = inputs.config(tmp_path / "other", SHORT, seed=18, save_interval=2, keep_checkpoints=3)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     shutil.rmtree(run_dir / "checkpoints" / "step_00000004")
     shutil.copytree(tmp_path / "other/checkpoints/step_00000004", run_dir / "checkpoints" / "step_00000004")
     result = replay_here(ReplayOptions(run_dir, "4:5", Replacements()))

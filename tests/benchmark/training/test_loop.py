@@ -104,7 +104,7 @@ def test_copies_are_compared_before_each_checkpoint() -> None:
         *["step", "step", *checked, "step", "evaluate"],
         *["step", *checked, "step", "step", "evaluate", *checked],
     ]
-    assert (status, progress.steps, progress.trained_tokens) == ("completed", 6, 6 * TOKENS)
+    assert (status, progress.steps, progress.trained_tokens) == ("success", 6, 6 * TOKENS)
     assert [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations] == [
         (3 * TOKENS, 5.0),
         (6 * TOKENS, 4.0),

@@ -20,7 +20,7 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, pr
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities, read_identities
-from benchmark.training.loop import Status
+from benchmark.supervision.endings import RunEnd
 from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, write_summary
 from stage.errors import InputError
 from tests.benchmark.runs import events, mlperf
@@ -45,7 +45,7 @@ def run_to_checkpoint(config: RunConfig, *, steps: int, lost_steps: int, inputs:
                 folder.progress.steps += 1
                 folder.events.point("tracked_stats", step=folder.progress.steps)
             folder.progress.evaluations.append(Evaluation(folder.progress.trained_tokens, 4.5))
-            folder.mark_log()
+            folder.about_to_save()
             _write_checkpoint(config.run_dir, folder)
             for number in range(lost_steps):
                 folder.events.point("tracked_stats", step=steps + 1 + number)
@@ -77,8 +77,8 @@ def test_other_ranks_write_nothing(tmp_path: Path) -> None:
     config = configured(tmp_path / "run", seed=None)
     with open_run_folder(config, rank=1) as folder, clock(folder, config):
         folder.begin_init(config)
-        folder.mark_log()
-        folder.close_run("completed")
+        folder.about_to_save()
+        folder.end(RunEnd("success", ""))
     assert not config.run_dir.exists()
 
 
@@ -231,7 +231,7 @@ def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
         run_to_checkpoint(config, steps=2, lost_steps=1)
     assert "tracked_stats" not in [event["key"] for event in mlperf(tmp_path)]
     with open_run_folder(config, rank=0) as folder, clock(folder, config):
-        folder.mark_log()  # before anything of the rest may have been written
+        folder.about_to_save()  # before anything of the rest may have been written
         assert len(folder.progress.mlperf_log_rest) >= 2
     log = mlperf(tmp_path)
     steps = [event["metadata"]["step"] for event in log if event["key"] == "tracked_stats"]
@@ -245,7 +245,7 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
         for step in range(40):
             folder.events.point("tracked_stats", step=step)
         assert folder.mlperf_log is not None and folder.events.drain(folder.mlperf_log)
-        folder.mark_log()
+        folder.about_to_save()
         kept = folder.progress.mlperf_log_bytes
         assert kept > 1000
         _write_checkpoint(config.run_dir, folder)
@@ -258,22 +258,27 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "logged"),
-    [("success", "success"), ("completed", "aborted"), ("target not reached", "aborted"), ("diverged", "aborted")],
+    ("end", "logged"),
+    [
+        (RunEnd("success", "", reached_target=True), "success"),
+        (RunEnd("success", ""), "aborted"),
+        (RunEnd("target not reached", ""), "aborted"),
+        (RunEnd("failed", ""), "aborted"),
+    ],
 )
-def test_run_that_ends_by_itself_has_one_run_stop(status: Status, logged: str, tmp_path: Path) -> None:
+def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, logged: str, tmp_path: Path) -> None:
     config = configured(tmp_path)
     with open_run_folder(config, rank=0) as folder:
         folder.begin_init(config)
         with clock(folder, config):
             folder.progress.steps = 3
-            folder.close_run(status)
-            folder.close_run("interrupted")
+            folder.end(end)
+            folder.end(RunEnd("interrupted", ""))
     log = mlperf(tmp_path)
     assert [event["key"] for event in log][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
     assert [event["metadata"]["status"] for event in log if event["key"] == "run_stop"] == [logged]
     assert log[-2]["value"] == log[-1]["metadata"]["epoch_num"] == 576
-    assert [event["value"] for event in events(tmp_path, "message")] == [f"{status} after 576 tokens"]
+    assert [event["value"] for event in events(tmp_path, "message")] == [f"{end.ending} after 576 tokens"]
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, SystemExit])

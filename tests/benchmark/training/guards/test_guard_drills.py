@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import benchmark.training.step as step_module
-import benchmark.training.train as train_module
+import benchmark.training.loop as loop_module
 from benchmark.config.run_config import RunConfig, Submission
 from benchmark.config.schedule import learning_rate
 from benchmark.supervision.next_attempt import decide
@@ -52,7 +52,7 @@ def _train_with_spikes(config: RunConfig, at_samples: Sequence[int] | None) -> s
             result = dataclasses.replace(result, loss=9.0, grad_norm=100.0)
         return result
 
-    setattr(train_module, "train_step", forged)  # noqa: B010
+    setattr(loop_module, "train_step", forged)  # noqa: B010
     return train(config)
 
 
@@ -90,9 +90,9 @@ def shards(run_dir: Path, steps: int) -> dict[str, str]:
 def test_run_that_skips_data_is_one_whose_data_lacks_the_window(inputs: Inputs, tmp_path: Path) -> None:
     first, end = START + 40 * 12, START + SPIKE * 12
     config = configured(inputs, tmp_path / "run", "skip-data")
-    assert run_until_end(config, [end - 12]) == ["rolled back", "completed"]
+    assert run_until_end(config, [end - 12]) == ["rolled back", "success"]
     reference = configured(inputs, tmp_path / "reference", "note")
-    assert in_processes(1, _train_without_window, reference, first, end - first) == ["completed"]
+    assert in_processes(1, _train_without_window, reference, first, end - first) == ["success"]
     got, expected = last_figures(tmp_path / "run"), last_figures(tmp_path / "reference")
     last = 4055  # the data ends five steps earlier
     assert max(got) == last
@@ -109,7 +109,7 @@ def test_run_that_skips_data_is_one_whose_data_lacks_the_window(inputs: Inputs, 
 
 def test_rollback_is_in_the_log_once_and_the_policy_too(inputs: Inputs, tmp_path: Path) -> None:
     config = configured(inputs, tmp_path / "run", "skip-data")
-    assert run_until_end(config, [START + 44 * 12]) == ["rolled back", "completed"]
+    assert run_until_end(config, [START + 44 * 12]) == ["rolled back", "success"]
     log = mlperf(tmp_path / "run")
     keys = [event["key"] for event in log]
     assert [keys.count(key) for key in ("run_start", "run_stop", "on_spike", "restart", "rollback")] == [1] * 5
@@ -127,7 +127,7 @@ def test_lowered_rate_is_that_of_the_right_steps(inputs: Inputs, tmp_path: Path)
     done = in_processes(1, _train_with_spikes, config, [bad])
     assert decide(config.run_dir, 75, saved_steps=40).action == "again"
     done += in_processes(1, _train_with_spikes, config, [])
-    assert done == ["rolled back", "completed"]
+    assert done == ["rolled back", "success"]
     rates = {step: figures[2] for step, figures in last_figures(tmp_path / "run").items()}
     assert sorted(rates) == list(range(4001, 4061))
     for step, rate in rates.items():
@@ -149,7 +149,7 @@ def test_spike_that_comes_again_stops_the_run(inputs: Inputs, tmp_path: Path) ->
 
 def test_without_a_checkpoint_it_goes_back_to_the_initial_one(inputs: Inputs, tmp_path: Path) -> None:
     config = dataclasses.replace(configured(inputs, tmp_path / "run", "skip-data"), save_interval=0)
-    assert run_until_end(config, [START + 44 * 12]) == ["rolled back", "completed"]
+    assert run_until_end(config, [START + 44 * 12]) == ["rolled back", "success"]
     steps = events(tmp_path / "run", "step")
     assert [one["consumed_samples"] for one in steps if one["iteration"] == 4001] == [START + 12, START + 46 * 12]
     assert len([one for one in steps if one["consumed_samples"] == START + 12]) == 1
@@ -170,11 +170,11 @@ def test_stopped_run_is_saved_as_it_is(inputs: Inputs, tmp_path: Path) -> None:
 def test_resumed_run_knows_what_an_undisturbed_one_knows(inputs: Inputs, tmp_path: Path) -> None:
     """What the detector knows after 60 steps is the same to the bit when the run was started again at 40."""
     config = configured(inputs, tmp_path / "run", "note")
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     whole = read_progress(checkpoint_path(tmp_path / "run", 60))
     checkpoint_path(tmp_path / "run", 60).rename(tmp_path / "kept")
     (tmp_path / "run" / "summary.json").unlink()
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     again = read_progress(checkpoint_path(tmp_path / "run", 60))
     assert again.watch == whole.watch
     assert again.restarts == 1 and len(again.watch.loss.surprises) == 52
@@ -190,7 +190,7 @@ def _train_with_flipped_bits(config: RunConfig, before_step: int, name: str, mas
             weight[3] = (weight[3] & mask) ^ bits
         return step(state, *arguments, **keywords)
 
-    setattr(train_module, "train_step", flipped)  # noqa: B010
+    setattr(loop_module, "train_step", flipped)  # noqa: B010
     try:
         return train(config)
     except CheckFailed as error:  # told once every process has left, so that none is killed before its log is written

@@ -27,14 +27,14 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 @pytest.fixture(scope="module")
 def finished(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     config = inputs.config(tmp_path_factory.mktemp("finished") / "run", SHORT, evidence=True, save_interval=2)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     return config
 
 
 def test_log_and_chain_hold_each_other(finished: RunConfig) -> None:
     chain, log = read_chain(finished.run_dir / "evidence.jsonl"), mlperf(finished.run_dir)
     assert chain.end is not None
-    assert (chain.end.status, chain.end.step) == ("completed", 6)
+    assert (chain.end.status, chain.end.step) == ("success", 6)
     assert chain.end.log_sha256 == sha256_of(finished.run_dir / "result_0.txt")
     keys = [event["key"] for event in log]
     assert keys.index("evidence") == keys.index("run_stop") - 1
@@ -45,7 +45,7 @@ def test_log_and_chain_hold_each_other(finished: RunConfig) -> None:
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
 def test_a_log_that_refuses_its_last_lines_accuses_nobody(for_ever: bool, inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, evidence=True)
-    assert in_processes(1, _train_with_failing_log, config, for_ever) == ["completed"]
+    assert in_processes(1, _train_with_failing_log, config, for_ever) == ["success"]
     chain = read_chain(config.run_dir / "evidence.jsonl")
     assert chain.problem is None
     said = (config.run_dir / "events.jsonl").read_text()
@@ -99,7 +99,7 @@ def test_a_continued_run_continues_its_chain(killed: str, finished: RunConfig, t
     if killed == "within a line":
         evidence.write_bytes(evidence.read_bytes()[:-10])
     config = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     chain = read_chain(evidence)
     assert (chain.problem, chain.torn) == (None, False)
     (resumed,) = chain.of(ResumeLink)

@@ -14,7 +14,7 @@ from tests.benchmark.tiny import CPU, SHORT, Inputs, in_processes
 
 def chain_of(inputs: Inputs, run_dir: Path, system: System) -> Chain:
     config = inputs.config(run_dir, SHORT, system, evidence=True, save_interval=4)
-    assert in_processes(system.num_devices, train, config) == ["completed"] * system.num_devices
+    assert in_processes(system.num_devices, train, config) == ["success"] * system.num_devices
     return read_chain(run_dir / "evidence.jsonl")
 
 

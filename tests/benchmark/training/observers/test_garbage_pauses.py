@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import benchmark.training.train as train_module
+import benchmark.training.loop as loop_module
 from benchmark.config.run_config import RunConfig
-from benchmark.machine.garbage import GarbageBetweenSteps
+from benchmark.training.observers.garbage_pauses import GarbagePauses
 from benchmark.training.train import train
 from tests.benchmark.tiny import TINY, Inputs, in_processes
 
@@ -87,13 +87,13 @@ def test_a_collector_that_was_off_stays_off() -> None:
 
 def _objects_by_step(config: RunConfig) -> list[int]:
     """How many objects there are at the end of each step, but those from before the first."""
-    step, counts = getattr(train_module, "train_step"), []  # noqa: B009
+    step, counts = getattr(loop_module, "train_step"), []  # noqa: B009
 
     def counted(*arguments: Any, **named: Any) -> Any:
         counts.append(len(gc.get_objects()))
         return step(*arguments, **named)
 
-    setattr(train_module, "train_step", counted)  # noqa: B010
+    setattr(loop_module, "train_step", counted)  # noqa: B010
     train(config)
     return counts
 

@@ -10,7 +10,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.training.audit_replicas import audit_replicas
+from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
@@ -40,7 +40,7 @@ def test_copies_stay_equal_over_40_steps(system: System, inputs: Inputs, tmp_pat
     long = dataclasses.replace(TINY, train_samples=4040 * 12, eval_interval_samples=4040 * 12, optimizer=faster)
     config = inputs.config(tmp_path / "run", long, precision="bf16", audit_interval=10)
     config = dataclasses.replace(config, system=system)
-    assert in_processes(system.num_devices, train, config) == ["completed"] * system.num_devices
+    assert in_processes(system.num_devices, train, config) == ["success"] * system.num_devices
     assert [event["steps"] for event in events(config.run_dir, "audit")] == [10, 20, 30, 40]
     assert [event["differences"] for event in events(config.run_dir, "audit")] == [[]] * 4
     losses = [event["loss"] for event in events(config.run_dir, "step")]

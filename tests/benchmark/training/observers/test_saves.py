@@ -61,7 +61,7 @@ def _train_with(config: RunConfig, at_step: dict[int, str]) -> str:
                 time.sleep(0.01)
         return step(*arguments, **keywords)
 
-    setattr(train_module, "train_step", counted)  # noqa: B010
+    setattr(loop_module, "train_step", counted)  # noqa: B010
     setattr(run_requests, "LOOK_S", 0.02)  # noqa: B010
     setattr(run_requests, "TriggerFiles", Watched)  # noqa: B010
     return train(config)
@@ -78,11 +78,11 @@ def test_signals_and_files_save_and_stop_on_all_processes(inputs: Inputs, tmp_pa
     assert stop_note(config.run_dir)["by"] == "exit trigger"
     assert not (config.run_dir / "exit").exists()
     assert whole_checkpoints(config.run_dir)[-1] == 6
-    assert in_processes(2, train, config) == ["completed"] * 2
+    assert in_processes(2, train, config) == ["success"] * 2
     assert not (config.run_dir / "stopped.json").exists()
     assert [event["key"] for event in mlperf(config.run_dir)].count("run_stop") == 1
     other = inputs.config(tmp_path / "other", SHORT, save_interval=100, save_at=(5,))
-    assert in_processes(1, _train_with, other, {1: "save"}) == ["completed"]
+    assert in_processes(1, _train_with, other, {1: "save"}) == ["success"]
     assert saved_after(other.run_dir) == [2, 5]
     assert not (other.run_dir / "save").exists()
 
@@ -90,7 +90,7 @@ def test_signals_and_files_save_and_stop_on_all_processes(inputs: Inputs, tmp_pa
 def test_by_default_the_clock_decides(inputs: Inputs, tmp_path: Path) -> None:
     """A tenth of this run passes in about one step, so that there is a checkpoint whenever the last one is written."""
     config = inputs.config(tmp_path / "run", system=system_of(2), save_interval=None)
-    assert in_processes(2, train, config) == ["completed"] * 2
+    assert in_processes(2, train, config) == ["success"] * 2
     assert whole_checkpoints(config.run_dir)
     (chosen,) = (line for line in messages(config.run_dir) if line.startswith("checkpoints every"))
     assert chosen.endswith("; at most 10% of the 12 steps that a run takes")
@@ -121,21 +121,21 @@ def _with_slow_writing(config: RunConfig, slow_after: int, until: str, limits: d
 def test_writing_that_hangs_on_one_process_stops_neither_training_nor_its_end(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
     limits = {"STEP_PATIENCE_S": 3.0, "STOP_PATIENCE_S": 0.5}
-    assert in_processes(2, _with_slow_writing, config, 4, "never said", limits) == ["completed"] * 2
+    assert in_processes(2, _with_slow_writing, config, 4, "never said", limits) == ["success"] * 2
     assert saved_after(config.run_dir) == [2]
     said = messages(config.run_dir)
     (late,) = (line for line in said if "a checkpoint is due" in line)
     assert late.startswith("a checkpoint is due, but the one after 4 steps is still being written, for ")
     assert "(the last one took " in late
     assert any(line.startswith("the checkpoint after 4 steps is still being written after ") for line in said)
-    assert json.loads((config.run_dir / "summary.json").read_text())["status"] == "completed"
+    assert json.loads((config.run_dir / "summary.json").read_text())["status"] == "success"
 
 
 def test_slow_process_costs_a_checkpoint_and_the_next_is_written(inputs: Inputs, tmp_path: Path) -> None:
     """The others wait for it only so long, and their group of processes is of no use after that."""
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
     limits, given_up = {"WRITE_LIMIT_S": 4.0}, "the checkpoint after 2 steps could not be written: "
-    assert in_processes(2, _with_slow_writing, config, 2, given_up, limits) == ["completed"] * 2
+    assert in_processes(2, _with_slow_writing, config, 2, given_up, limits) == ["success"] * 2
     assert saved_after(config.run_dir) == [4, 6]
     assert any(given_up in line for line in messages(config.run_dir))
     assert sorted(path.name for path in (config.run_dir / "checkpoints").iterdir()) == [
@@ -153,7 +153,7 @@ def test_run_that_cannot_be_saved_in_the_end_says_so_and_goes_on_from_an_older_o
     assert (note["by"], note["saved"]) == ("exit trigger", False)
     steps = note["steps"]
     assert f"step {4000 + steps} is not saved: an older one goes on" in messages(config.run_dir)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     again = [event["iteration"] for event in events(config.run_dir, "step")]
     assert again == [*range(4001, 4001 + steps), *range(4003, 4007)]
 
