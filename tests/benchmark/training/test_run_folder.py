@@ -16,12 +16,12 @@ from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.supervision.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities, read_identities
-from benchmark.supervision.endings import RunEnd
-from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, write_summary
+from benchmark.training.run_folder import RunFolder, as_json, open_run_folder, summary_path
 from stage.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT
@@ -107,8 +107,7 @@ def test_finished_run_is_refused(tmp_path: Path) -> None:
     config = configured(tmp_path)
     with open_run_folder(config, rank=0):
         pass
-    evaluations = [Evaluation(1152, 4.5)]
-    write_summary(tmp_path, Summary("success", 17, 6 * 12 * 16, 72, evaluations, 2.0, 576.0, 1.5, 1, "result_0.txt"))
+    summary_path(tmp_path).write_text("{}")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(InputError, match="holds a finished run; choose another --run-dir"), open_run_folder(config, 0):
         pass

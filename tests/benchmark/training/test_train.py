@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-import benchmark.training.step as step_module
 import benchmark.training.loop as loop_module
-import benchmark.training.train as train_module
+import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.adam import Adam

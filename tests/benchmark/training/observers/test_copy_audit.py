@@ -10,12 +10,12 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
+from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.errors import CheckFailed
