@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmark.config.run_config import RunConfig
+from benchmark.config.run_sections import DataOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.config.typed_json import value_from_json
@@ -34,22 +35,26 @@ def recorded_config(run_dir: Path, given: Replacements) -> RunConfig:
     """Raises InputError where ``config.json`` is not what a run writes, or describes a model beyond all bounds."""
     path = run_dir / CONFIG
     found = read_config(path)
-    read = {name: value_from_json(hint, found.get(name), f"{path}: {name}") for name, hint in _hints().items()}
+    flat = {**found, **found.get("data", {})}
+    read = {name: value_from_json(hint, flat.get(name), f"{path}: {name}") for name, hint in _hints().items()}
     config = RunConfig(
         benchmark=benchmark_of(found, path),
         system=_system(read["system"], given),
         precision=read["precision"],
         deterministic=read["deterministic"],
-        seed=read["seed"],
         result_number=read["result_number"],
-        train_data_path=given.train_data_path or read["train_data_path"],
-        valid_data_path=given.valid_data_path or read["valid_data_path"],
-        checkpoint=given.checkpoint or read["checkpoint"],
+        data=DataOptions(
+            train_data_path=given.train_data_path or read["train_data_path"],
+            valid_data_path=given.valid_data_path or read["valid_data_path"],
+            checkpoint=given.checkpoint or read["checkpoint"],
+            seed=read["seed"],
+        ),
         run_dir=run_dir,
-        save_interval=0,
+        checkpoints=SaveOptions(save_interval=0),
+        logging=LoggingOptions(evidence=True),
     )
     config.require_fit()
-    return replace(config, evidence=True)
+    return config
 
 
 def log_of(run_dir: Path, given: Path | None, result_number: int) -> Path:

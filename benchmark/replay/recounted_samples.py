@@ -11,8 +11,8 @@ from benchmark.training.inputs import open_data
 
 def sample_deviations(config: RunConfig, links: Sequence[StepLink]) -> Iterator[Mismatch]:
     """Links whose samples or tokens are not those of the data, in the order of the run's seed."""
-    assert config.seed is not None
-    windows = WitnessedSamples(open_data(config, config.seed).training)
+    assert config.data.seed is not None
+    windows = WitnessedSamples(open_data(config.data, config.benchmark, config.data.seed).training)
     for link in links:
         samples = range(link.first_sample, link.first_sample + config.benchmark.global_batch_size)
         if not 0 <= samples.start <= samples.stop <= len(windows):

@@ -70,7 +70,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
         deviations.append(Mismatch(None, "tensors of the chain", "others", "than the model has; nothing was trained"))
         return ReplayResult(str(options.run_dir), first, last, None, 0, False, None, deviations, notes, {}, None, None)
     if environment.rank == 0:
-        require_inputs(config, checkpoint=start == 0)
+        require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=start == 0)
     if start is None:
         links = [chain.steps[step] for step in range(max(1, first), last + 1) if step in chain.steps]
         deviations += sample_deviations(config, links)

@@ -55,7 +55,7 @@ def replay_steps(stretch: Stretch, environment: Environment) -> ReplayedSteps | 
     Raises InputError for a checkpoint or data that do not belong to the run.
     """
     config = stretch.config
-    set_environment(runtime_environment(config))
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
     with joined_world(config.system, environment) as world:
@@ -64,7 +64,7 @@ def replay_steps(stretch: Stretch, environment: Environment) -> ReplayedSteps | 
         state = empty_state(config, world, progress)
         _load(state, stretch, world)
         links: list[Content] = []
-        data = open_data(config, progress.seed)
+        data = open_data(config.data, config.benchmark, progress.seed)
         witness = StepWitness(state, world, data.training, links.append, lambda: time.time_ns() // 1_000_000)
         start = witness.state_print()
         seconds = _train(state, world, data, witness, stretch)
@@ -77,9 +77,9 @@ def _load(state: TrainState, stretch: Stretch, world: World) -> None:
     if stretch.start:
         load_checkpoint(state, checkpoint_path(config.run_dir, stretch.start), world)
         return
-    if config.checkpoint is None or not config.checkpoint.is_dir():
-        raise InputError(f"{config.checkpoint}: no such folder; name the initial checkpoint with --checkpoint")
-    load_initial(state, MegatronCheckpoint(config.checkpoint))
+    if config.data.checkpoint is None or not config.data.checkpoint.is_dir():
+        raise InputError(f"{config.data.checkpoint}: no such folder; name the initial checkpoint with --checkpoint")
+    load_initial(state, MegatronCheckpoint(config.data.checkpoint))
 
 
 def _train(state: TrainState, world: World, data: Data, witness: StepWitness, stretch: Stretch) -> list[float]:

@@ -87,7 +87,7 @@ def run_rank(config: RunConfig, steps: int, folder: Path) -> None:
     """Measure, and write ``rank_N.json`` to ``folder``, first with the steps alone, which are then there whatever comes
     after them. A device without memory ends the process with ``OUT_OF_MEMORY``. Also ``trace_N.json``, the profiler's.
     """
-    set_environment(runtime_environment(config))
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     environment = read_environment()
     try:
         with joined_world(config.system, environment) as world:

@@ -76,7 +76,9 @@ def _train_watched(config: RunConfig, environment: Environment, observers: Seque
         _log_to(rank_file(attempt, environment.rank, "log"))
     heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
     watchdog = (
-        watched(heartbeat, attempt, environment.rank, environment.host) if config.watchdog else contextlib.nullcontext()
+        watched(heartbeat, attempt, environment.rank, environment.host)
+        if config.guards.watchdog
+        else contextlib.nullcontext()
     )
     stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
     with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):

@@ -74,7 +74,7 @@ class RunFolder(Observer):
     def begin_init(self, config: RunConfig) -> None:
         """The first events of a run; a continued run has them in its log already."""
         if not self.resumed and self.begun_again is None:
-            self.events.point("cache_clear", config.cache_cleared)
+            self.events.point("cache_clear", config.logging.cache_cleared)
             self.events.start("init_start")
 
     def note_attempt(self, config: RunConfig, environment: Environment, hosts: list[str]) -> None:
@@ -186,7 +186,7 @@ def open_run_folder(
     other data.
     """
     if rank != 0:
-        yield RunFolder(starting_progress(config.benchmark, config.seed or 0))
+        yield RunFolder(starting_progress(config.benchmark, config.data.seed or 0))
         return
     folder = config.run_dir
     folder.mkdir(parents=True, exist_ok=True)
@@ -198,14 +198,14 @@ def open_run_folder(
         retire_partial(folder)
         remove_retired(folder)
         _refuse_rollbacks(folder)
-        choice = choose_checkpoint(folder, config.resume_from, launch)
+        choice = choose_checkpoint(folder, config.checkpoints.resume_from, launch)
         if choice.progress is not None:
             _require_same(config, begun, folder)
             _require_same_data(config, begun, inputs)
         elif inputs is not None:
             write_identities(folder, inputs)
         seed = _choose_seed(config, begun) if choice.progress is None else choice.progress.seed
-        _write_config(folder, dataclasses.replace(config, seed=seed))
+        _write_config(folder, dataclasses.replace(config, data=dataclasses.replace(config.data, seed=seed)))
         log = MlperfLog(result_path(config))
         progress = starting_progress(config.benchmark, seed)
         events = open_event_log(config, choice.progress or progress, log)
@@ -276,7 +276,11 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     try:
         begun = read_json(path, dict)
-        return {name: begun[name] for name in (*MUST_NOT_CHANGE, *DATA_PATHS, "seed")}
+        data = begun.get("data", begun)  # earlier versions had no sections
+        return {
+            **{name: begun[name] for name in MUST_NOT_CHANGE},
+            **{name: data[name] for name in (*DATA_PATHS, "seed")},
+        }
     except FileNotFoundError:
         return None
     except (InputError, *DAMAGED) as error:
@@ -288,8 +292,8 @@ def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
 
     Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
-    if config.seed is not None:
-        return config.seed
+    if config.data.seed is not None:
+        return config.data.seed
     if begun is not None:
         return int(begun["seed"])
     return secrets.randbelow(2**31)
@@ -303,7 +307,7 @@ def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path)
     for found in (begun, now):
         found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
     _require_equal(MUST_NOT_CHANGE, begun, now, folder)
-    if config.seed not in (None, begun["seed"]):
+    if config.data.seed not in (None, begun["seed"]):
         raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
 
 
@@ -322,4 +326,4 @@ def _require_same_data(config: RunConfig, begun: dict[str, Any] | None, inputs: 
     if noted is not None and inputs is not None:
         require_same_inputs(config.run_dir, noted, inputs)
     elif begun is not None:
-        _require_equal(DATA_PATHS, begun, as_json(config), config.run_dir)
+        _require_equal(DATA_PATHS, begun, as_json(config.data), config.run_dir)

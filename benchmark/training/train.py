@@ -41,10 +41,13 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
     if environment.world_size > 1:
         end_with_parent()  # no process goes on alone once torchrun or Slurm's step is gone
     if environment.rank == 0:
-        require_inputs(config, checkpoint=newest_checkpoint(config.run_dir) is None)
-    identities = input_identities(config) if environment.rank == 0 else None
+        require_inputs(
+            config.data, config.benchmark.model.vocab_size, checkpoint=newest_checkpoint(config.run_dir) is None
+        )
+    identities = input_identities(config.data) if environment.rank == 0 else None
     attempt = attempt_path(config.run_dir, environment.attempt)
-    set_environment({**debug_environment(config, attempt), **runtime_environment(config)})
+    set_environment(debug_environment(config.debug, config.system.device, attempt))
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
     with (
@@ -67,12 +70,14 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             state = restore_state(config, world, folder, environment.launch, phases)
             if folder.resumed_at != meant:  # that one is damaged
                 folder.note_attempt(config, environment, hosts)
-            data = open_data(config, state.progress.seed)
+            data = open_data(config.data, config.benchmark, state.progress.seed)
             if world.rank == 0:
-                folder.events.note("inputs", provenance(config))
+                folder.events.note("inputs", provenance(config.data))
             if config.deterministic:
                 folder.events.note("message", "only kernels that give the same bits each time (--deterministic)")
-            evidence = RunEvidence(config, world, state, data.training, folder.events) if config.evidence else None
+            evidence = (
+                RunEvidence(config, world, state, data.training, folder.events) if config.logging.evidence else None
+            )
             windows = data.training if evidence is None else evidence.windows
             batches = TrainingBatches(windows, config, rank=world.data_rank, reads=world.reads_tokens)
             run = Run(config.benchmark, state, batches, data.validation, folder.events, phases)

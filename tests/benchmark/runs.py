@@ -44,8 +44,8 @@ def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> l
 def plain_model(config: RunConfig) -> GPT3:
     """The model of gpt3.py with the weights that a run begins with: what its passes are held against."""
     model = GPT3(config.benchmark.model)
-    assert config.checkpoint is not None
-    MegatronCheckpoint(config.checkpoint).load_weights(dict(model.named_parameters()))
+    assert config.data.checkpoint is not None
+    MegatronCheckpoint(config.data.checkpoint).load_weights(dict(model.named_parameters()))
     return model
 
 

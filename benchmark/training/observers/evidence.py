@@ -17,7 +17,7 @@ class EvidenceKeeper(Observer):
         self._config, self._evidence, self._folder, self._progress = config, evidence, folder, progress
 
     def begin(self) -> None:
-        inputs = provenance(self._config) if self._folder.mlperf_log is not None else {}
+        inputs = provenance(self._config.data) if self._folder.mlperf_log is not None else {}
         self._evidence.begin(resumed=self._folder.resumed, benchmark=as_json(self._config.benchmark), inputs=inputs)
 
     def step_done(self, step: StepDone) -> None:

@@ -33,10 +33,10 @@ def observers_of(
 ) -> list[Observer]:
     """The same on all processes but for the last. ``hosts``: by rank. Collective."""
     benchmark, system, events, progress = config.benchmark, config.system, folder.events, state.progress
-    samples = partial(samples_command, config.train_data_path, benchmark, progress.seed)
-    copies = CopyAudit(config.audit_interval, state, events, phases)
+    samples = partial(samples_command, config.data.train_data_path, benchmark, progress.seed)
+    copies = CopyAudit(config.guards.audit_interval, state, events, phases)
     observers: list[Observer] = [
-        SpeedWatch(config.speed_interval, system, state, hosts, events),
+        SpeedWatch(config.guards.speed_interval, system, state, hosts, events),
         GarbagePauses(),
         requests,
         SkipGuard(state, events, phases, samples),
@@ -55,7 +55,7 @@ def observers_of(
                 progress,
                 events,
                 lambda phase: phases.enter(phase, progress.steps),
-                saves=config.saves,
+                saves=config.checkpoints.saves,
                 patience_s=system.start_limit_s / 2,  # less than the watchdog's
             )
         )

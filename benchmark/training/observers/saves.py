@@ -71,10 +71,12 @@ class Saves(Observer):
     def between_steps(self, step: StepDone) -> RunEnd | None:
         """Begin a checkpoint where one is due or asked for. Collective."""
         config, steps, flags = self._config, self._state.progress.steps, step.result.flags
-        stops, interval = flags.stop_by is not None, config.save_interval or 0
-        self._owes_save |= (interval > 0 and steps % interval == 0) or steps in config.save_at
+        stops, interval = flags.stop_by is not None, config.checkpoints.save_interval or 0
+        self._owes_save |= (interval > 0 and steps % interval == 0) or steps in config.checkpoints.save_at
         patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self._owes_save else 0.0
-        if not (config.saves and (self._owes_save or stops or flags.save) and self._ready(flags, patience_s)):
+        if not (
+            config.checkpoints.saves and (self._owes_save or stops or flags.save) and self._ready(flags, patience_s)
+        ):
             return None
         since = time.perf_counter()
         for observer in self._told:

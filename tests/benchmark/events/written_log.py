@@ -29,7 +29,7 @@ def write_log(
 ) -> tuple[Ending | None, list[dict[str, Any]]]:
     """The log of a run whose steps do nothing and whose evaluations give ``values``."""
     system = SYSTEMS[DEFAULT_SYSTEM[benchmark.name]]
-    config = RunConfig(benchmark=benchmark, system=system, run_dir=run_dir, log_interval=10**9)
+    config = RunConfig(benchmark, system, run_dir=run_dir).changed(log_interval=10**9)
     supplied = iter(values)
     ending: Ending | None = None
     with open_run_folder(config, rank=0) as folder, pytest.MonkeyPatch.context() as patch:

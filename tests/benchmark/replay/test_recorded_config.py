@@ -23,11 +23,15 @@ def edited(run_dir: Path, change: Callable[[dict[str, Any]], object]) -> Path:
 
 def test_what_is_trained_is_taken_over(run_dir: Path, tmp_path: Path) -> None:
     config = recorded_config(run_dir, Replacements())
-    assert (config.benchmark, config.seed, config.precision) == (SHORT, 17, "fp32")
+    assert (config.benchmark, config.data.seed, config.precision) == (SHORT, 17, "fp32")
     assert config.system.micro_batch_size == 2
     given = Replacements(("a",), ("b",), tmp_path, "cpu_p2", {"micro_batch_size": 3})
     config = recorded_config(run_dir, given)
-    assert (config.train_data_path, config.valid_data_path, config.checkpoint) == (("a",), ("b",), tmp_path)
+    assert (config.data.train_data_path, config.data.valid_data_path, config.data.checkpoint) == (
+        ("a",),
+        ("b",),
+        tmp_path,
+    )
     assert (config.system.devices_per_node, config.system.micro_batch_size) == (2, 3)
 
 
@@ -37,14 +41,19 @@ def test_what_runs_writes_or_connects_is_not_read(run_dir: Path, tmp_path: Path)
         config.update(prometheus_textfile=str(tmp_path / "x.prom"), debug={"profile": [0, 9]}, run_dir="/etc")
 
     config = recorded_config(edited(run_dir, dangerous), Replacements())
-    assert (config.after_checkpoint, config.wandb, config.tensorboard, config.prometheus_textfile) == (
+    assert (
+        config.checkpoints.after_checkpoint,
+        config.logging.wandb,
+        config.logging.tensorboard,
+        config.logging.prometheus_textfile,
+    ) == (
         "",
         "off",
         False,
         None,
     )
     assert config.run_dir == run_dir
-    assert not config.saves
+    assert not config.checkpoints.saves
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,11 @@ def test_folders_of_checkpoints_that_are_gone(killed: RunConfig, finished: RunCo
 def test_initial_checkpoint_is_taken_where_none_is_left(killed: RunConfig, finished: RunConfig) -> None:
     for steps in (2, 4):
         flip_a_bit(checkpoint_path(killed.run_dir, steps) / "__1_0.distcp")
-    without = dataclasses.replace(killed, run_dir=killed.run_dir.with_name("without"), checkpoint=None)
+    without = killed.changed(run_dir=killed.run_dir.with_name("without"), checkpoint=None)
     shutil.copytree(killed.run_dir, without.run_dir)
     with pytest.raises(RuntimeError, match=r"InputError: .*no sound checkpoint is left; name the initial one"):
         in_processes(2, train, without)
-    assert in_processes(2, train, dataclasses.replace(killed, seed=None)) == ["success"] * 2
+    assert in_processes(2, train, killed.changed(seed=None)) == ["success"] * 2
     the_same_in_the_end(killed, finished, 0)
 
 
@@ -124,7 +124,7 @@ def _train_in_launch(config: RunConfig, launch: str | None) -> str:
 
 
 def test_an_older_checkpoint_is_gone_back_to_once_in_a_launch(killed: RunConfig, finished: RunConfig) -> None:
-    config = dataclasses.replace(killed, resume_from=2)
+    config = killed.changed(resume_from=2)
     assert in_processes(2, _train_in_launch, config, "job 7") == ["success"] * 2
     the_same_in_the_end(config, finished, 2)
     aside = [path.relative_to(config.run_dir).as_posix() for path in config.run_dir.rglob("set_aside/*/*")]
@@ -139,9 +139,9 @@ def test_one_that_was_asked_for_is_not_replaced_by_another(killed: RunConfig) ->
     flip_a_bit(checkpoint_path(killed.run_dir, 2) / "__1_0.distcp")
     log = (killed.run_dir / "result_0.txt").read_bytes()
     with pytest.raises(RuntimeError, match=r"step_00000002: __1_0\.distcp damaged or missing"):
-        in_processes(2, train, dataclasses.replace(killed, resume_from=2))
+        in_processes(2, train, killed.changed(resume_from=2))
     with pytest.raises(RuntimeError, match="no checkpoint of 3 steps; there are: 2, 4"):
-        in_processes(1, train, dataclasses.replace(killed, resume_from=3))
+        in_processes(1, train, killed.changed(resume_from=3))
     assert whole_checkpoints(killed.run_dir) == [2, 4]
     assert (killed.run_dir / "result_0.txt").read_bytes().startswith(log)
 
@@ -150,7 +150,7 @@ def test_what_a_killed_attempt_left_is_removed(killed: RunConfig) -> None:
     partial = killed.run_dir / "checkpoints" / "step_00000006.partial"
     partial.mkdir()
     (partial / "__0_0.distcp").write_bytes(b"half")
-    some: Any = dataclasses.replace(killed, save_interval=0)
+    some: Any = killed.changed(save_interval=0)
     assert in_processes(2, train, some) == ["success"] * 2
     assert not partial.exists()
     assert whole_checkpoints(killed.run_dir) == [2, 4]

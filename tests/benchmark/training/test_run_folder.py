@@ -29,7 +29,7 @@ from tests.benchmark.tiny import CPU, SHORT
 
 def configured(run_dir: Path, **fields: Any) -> RunConfig:
     system = dataclasses.replace(CPU, micro_batch_size=2)
-    return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir, **{"seed": 17, **fields})
+    return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir).changed(**{"seed": 17, **fields})
 
 
 def clock(folder: RunFolder, config: RunConfig) -> Any:
@@ -66,7 +66,7 @@ def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
         assert (folder.progress.steps, folder.progress.seed, folder.progress.start_samples) == (0, 17, 48_000)
     written = json.loads((config.run_dir / "config.json").read_text())
     assert written == as_json(config)
-    assert written["train_data_path"] == ["a", "b"]
+    assert written["data"]["train_data_path"] == ["a", "b"]
     assert written["benchmark"]["model"]["num_layers"] == 4
     assert written["run_dir"] == str(config.run_dir)
     assert (config.run_dir / "result_3.txt").read_text() == ""
@@ -87,7 +87,7 @@ def test_seed_is_drawn_anew_and_in_range(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         with open_run_folder(configured(tmp_path / name, seed=None), rank=0) as folder:
             seeds.append(folder.progress.seed)
-        assert json.loads((tmp_path / name / "config.json").read_text())["seed"] == seeds[-1]
+        assert json.loads((tmp_path / name / "config.json").read_text())["data"]["seed"] == seeds[-1]
     assert len(set(seeds)) == 3
     assert all(0 <= seed < 2**31 for seed in seeds)
 
@@ -152,7 +152,7 @@ def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tm
     with pytest.raises(InputError, match=complaint), open_run_folder(dataclasses.replace(config, **change), rank=0):
         pass
     system = dataclasses.replace(config.system, micro_batch_size=1)
-    with open_run_folder(dataclasses.replace(config, system=system, save_interval=7, seed=None), rank=0) as folder:
+    with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as folder:
         assert folder.resumed
 
 
@@ -162,7 +162,7 @@ def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path
 
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0, inputs=reading("1"))
-    moved = dataclasses.replace(config, train_data_path=("elsewhere/a",))
+    moved = config.changed(train_data_path=("elsewhere/a",))
     with open_run_folder(moved, rank=0, inputs=reading("1")) as folder:
         assert folder.resumed
     changed = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
@@ -190,7 +190,7 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     killed = mlperf(tmp_path)
     assert [event["key"] for event in killed].count("run_stop") == 1
     steps_logged = len(events(tmp_path, "tracked_stats"))
-    with open_run_folder(dataclasses.replace(config, seed=None), rank=0) as folder:
+    with open_run_folder(config.changed(seed=None), rank=0) as folder:
         assert folder.resumed
         assert (folder.progress.steps, folder.progress.restarts, folder.progress.seed) == (2, 1, 17)
         assert folder.progress.evaluations == [Evaluation(384, 4.5)]

@@ -91,13 +91,8 @@ def test_interrupted_run_continues_where_it_was(
     ]
     assert mlperf(tmp_path / "run")[-4]["metadata"]["status"] == "aborted"
     system = system_of(continued_on)
-    again = dataclasses.replace(
-        interrupted,
-        run_dir=tmp_path / "run",
-        system=inputs.config(tmp_path, system=system).system,
-        seed=None,
-        checkpoint=None,
-    )
+    system = inputs.config(tmp_path, system=system).system
+    again = interrupted.changed(run_dir=tmp_path / "run", system=system, seed=None, checkpoint=None)
     assert in_processes(continued_on, train, again) == ["success"] * continued_on
     found = figures(tmp_path / "run")
     assert [len(part) for part in found] == [len(part) for part in whole]
@@ -238,7 +233,7 @@ def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(finished: 
     shutil.copytree(finished.run_dir, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     shutil.rmtree(checkpoint_path(tmp_path / "run", 12))
-    again = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None)
+    again = finished.changed(run_dir=tmp_path / "run", checkpoint=None)
     assert in_processes(1, train, again) == ["success"]
     assert figures(tmp_path / "run")[0][-4:] == figures(finished.run_dir)[0][-4:]
     assert [event["key"] for event in mlperf(tmp_path / "run")].count("run_stop") == 1
@@ -252,8 +247,8 @@ def test_continuing_with_other_options_is_refused(interrupted: RunConfig, tmp_pa
     for changed, complaint in (
         (dataclasses.replace(config, benchmark=slower), "the run began with benchmark"),
         (dataclasses.replace(config, precision="fp32"), "the run began with precision bf16, now it is fp32"),
-        (dataclasses.replace(config, seed=18), "the run began with seed 17"),
-        (dataclasses.replace(config, train_data_path=config.train_data_path[1:2]), "began with --train-data-path"),
+        (config.changed(seed=18), "the run began with seed 17"),
+        (config.changed(train_data_path=config.data.train_data_path[1:2]), "began with --train-data-path"),
     ):
         with pytest.raises(RuntimeError, match=complaint):
             in_processes(2, train, changed)

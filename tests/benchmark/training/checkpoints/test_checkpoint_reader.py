@@ -63,7 +63,7 @@ def continue_from(begun: RunConfig, steps: int, run_dir: Path, **fields: Any) ->
     for path in (run_dir / "checkpoints").iterdir():
         if path.name > checkpoint_path(run_dir, steps).name:
             shutil.rmtree(path)
-    return dataclasses.replace(begun, run_dir=run_dir, checkpoint=None, **fields)
+    return begun.changed(run_dir=run_dir, checkpoint=None, **fields)
 
 
 @pytest.mark.slow
@@ -114,8 +114,8 @@ def _save(config: RunConfig) -> float:
     """Save the initial state; the sum of this process's parts of it."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         writer = Checkpointer(state, world.device)
         writer.save()
         written = writer.wait()

@@ -100,8 +100,8 @@ def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str
     """Digests of the weights when saved and after they were changed; and those that are loaded back."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         checkpoints = Checkpointer(state, world.device)
         saved = _digest(state)
         checkpoints.save()

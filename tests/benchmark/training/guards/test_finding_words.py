@@ -49,11 +49,11 @@ def test_sum_that_nobody_holds_points_at_a_link() -> None:
 
 def test_command_that_prints_the_samples(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run")
-    words = samples_command(config.train_data_path, config.benchmark, 17, 48_012, 12).split()
+    words = samples_command(config.data.train_data_path, config.benchmark, 17, 48_012, 12).split()
     assert words[:4] == ["python", "-m", "data_prep", "samples"]
     for option, value in (("--first", 48_012), ("--count", 12), ("--seed", 17), ("--num-samples", 48_144)):
         assert words[words.index(option) + 1] == str(value)
-    assert words[words.index("--data-path") + 1 :][:4] == list(config.train_data_path)
+    assert words[words.index("--data-path") + 1 :][:4] == list(config.data.train_data_path)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def _train_into_a_wall(config: RunConfig) -> str:
 
 
 def test_wall_of_skipped_steps_is_explained_and_ends_the_run(inputs: Inputs, tmp_path: Path) -> None:
-    config = dataclasses.replace(configured(inputs, tmp_path / "run", system=system_of(2)), log_interval=1)
+    config = configured(inputs, tmp_path / "run", system=system_of(2)).changed(log_interval=1)
     host = socket.gethostname()
     for failure in in_processes(2, _train_into_a_wall, config):
         assert failure.startswith("10 steps in a row without finite gradients, from step 4005 on: weights and")

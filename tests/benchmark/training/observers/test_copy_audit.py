@@ -87,8 +87,8 @@ def _audit_after(config: RunConfig, rank: int, name: str) -> list[str]:
     """Change one bit of one process's part of a parameter."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         assert audit_replicas(state, world) == []
         if world.rank == rank:
             local(state.tensors()[f"model/{name}"]).view(torch.int32).flatten()[0] ^= 1

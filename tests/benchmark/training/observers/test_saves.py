@@ -214,7 +214,7 @@ def saves_of(
     monkeypatch.setattr(saves, "STEP_PATIENCE_S", patience_s)
     monkeypatch.setattr(saves, "STOP_PATIENCE_S", patience_s)
     monkeypatch.setattr(saves.Saves, "_any_of", lambda _, *values: values)
-    config = RunConfig(benchmark=SHORT, system=dataclasses.replace(CPU, micro_batch_size=2), **fields)
+    config = RunConfig(SHORT, dataclasses.replace(CPU, micro_batch_size=2)).changed(**fields)
     other = Observer()
     monkeypatch.setattr(other, "about_to_save", lambda: veto)
     observer: Any = saves.Saves(config, state, EventLog(), PhaseLog(), told=[other])

@@ -1,6 +1,5 @@
 """The evidence of whole runs: beginning, interruption, end."""
 
-import dataclasses
 import errno
 import functools
 import json
@@ -98,7 +97,7 @@ def test_a_continued_run_continues_its_chain(killed: str, finished: RunConfig, t
     shutil.rmtree(checkpoint_path(tmp_path / "run", 6))
     if killed == "within a line":
         evidence.write_bytes(evidence.read_bytes()[:-10])
-    config = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None)
+    config = finished.changed(run_dir=tmp_path / "run", checkpoint=None)
     assert in_processes(1, train, config) == ["success"]
     chain = read_chain(evidence)
     assert (chain.problem, chain.torn) == (None, False)

@@ -30,8 +30,8 @@ def test_names_and_sizes_of_the_whole_model() -> None:
 def _prints(config: RunConfig) -> tuple[list[int], list[int], list[float]]:
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         prints = StatePrints(state)
         weights, moments = (LaterSum(row, world).result().numpy() for row in (prints.weights(), prints.moments()))
         low, high, projections = np.split(weights, 3)
