@@ -25,7 +25,8 @@ def require_inputs(data: DataOptions, vocab_size: int, *, training: bool = True,
     """Raise InputError for inputs that are not given, not whole, made for another vocabulary, or both trained on and
     evaluated on.
 
-    ``vocab_size``: of the model. ``training``, ``checkpoint``: whether training data and an initial checkpoint are needed.
+    ``vocab_size``: of the model. ``training``, ``checkpoint``: whether training data and an initial checkpoint are
+    needed.
     """
     for name, data_path in (("train", data.train_data_path), ("valid", data.valid_data_path)):
         if name == "train" and not training:

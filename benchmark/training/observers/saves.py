@@ -39,9 +39,9 @@ class Saves(Observer):
         told: Sequence[Observer],
     ) -> None:
         """``told``: the observers to which it says that it is about to save. Collective."""
-        self._config, self._state, self._events, self._phases, self._told = config, state, events, phases, told
-        world = state.pipeline.world
-        self._world = world
+        self._options, self._told = config.checkpoints, told
+        self._state, self._events, self._phases = state, events, phases
+        world = self._world = state.pipeline.world
         self._policy = SavePolicy(config) if world.rank == 0 else None
         self._checkpointer = Checkpointer(state, world.device)
         self._owes_save = False
@@ -70,13 +70,12 @@ class Saves(Observer):
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
         """Begin a checkpoint where one is due or asked for. Collective."""
-        config, steps, flags = self._config, self._state.progress.steps, step.result.flags
-        stops, interval = flags.stop_by is not None, config.checkpoints.save_interval or 0
-        self._owes_save |= (interval > 0 and steps % interval == 0) or steps in config.checkpoints.save_at
+        steps, flags = self._state.progress.steps, step.result.flags
+        stops, interval = flags.stop_by is not None, self._options.save_interval or 0
+        self._owes_save |= (interval > 0 and steps % interval == 0) or steps in self._options.save_at
         patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self._owes_save else 0.0
-        if not (
-            config.checkpoints.saves and (self._owes_save or stops or flags.save) and self._ready(flags, patience_s)
-        ):
+        wanted = self._options.saves and (self._owes_save or stops or flags.save)
+        if not (wanted and self._ready(flags, patience_s)):
             return None
         since = time.perf_counter()
         for observer in self._told:
