@@ -92,7 +92,7 @@ def test_exit_stays_asked_for_and_goes_when_the_run_ends(tmp_path: Path) -> None
 def test_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_requests, "LOOK_S", 0.01)
     with RunRequests() as requests:
-        requests.begin(tmp_path)
+        requests.obey_stops(tmp_path)
         (tmp_path / "save").touch()
         for _ in range(1000):
             if requests.before_step().save:
