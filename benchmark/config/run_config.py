@@ -167,8 +167,8 @@ class RunConfig:
     audit_interval: int = 100
     """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
     evidence: bool = False
-    """Write RUN_DIR/evidence.jsonl: a chain of links with fingerprints of samples, tokens and weights of every step, by
-    which `replay` can check any stretch of the run (docs/evidence.md)."""
+    """Write RUN_DIR/evidence.jsonl: a chain of records with a fingerprint of all weights after every step, by which
+    `replay` can check any stretch of the run (docs/evidence.md)."""
     on_spike: OnSpike = "note"
     """When loss or gradient norm spike: note it; stop, saving; or go back to the checkpoint before it and leave out the
     samples since (skip-data) or learn more slowly for a while (lower-rate). The last two in the open division only."""

@@ -24,22 +24,22 @@ from benchmark.training.engine.distributed import Environment, World, joined_wor
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.guards.evidence import Evidence
 from benchmark.training.guards.rollback_file import (
     agreed_rollbacks,
     plan_rollback,
     take_over,
     write_rollback,
 )
-from benchmark.training.guards.same_inputs import input_identities
+from benchmark.training.guards.same_inputs import InputIdentities, input_identities
 from benchmark.training.guards.skip_diagnosis import describe_state
 from benchmark.training.guards.speed_reports import SpeedReports
 from benchmark.training.guards.spike_detector import Spike
 from benchmark.training.guards.state_soundness import StateSoundness, check_state
-from benchmark.training.guards.witness.run_evidence import RunEvidence
 from benchmark.training.inputs import Data, open_data, provenance, require_inputs
 from benchmark.training.loop import Status, run_loop
 from benchmark.training.restore_state import restore_state
-from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, result_path, write_summary
+from benchmark.training.run_folder import RunFolder, Summary, open_run_folder, result_path, write_summary
 from benchmark.training.run_requests import RunRequests, seconds_since_process_start
 from benchmark.training.step import EvaluationResult, StepResult, evaluate, train_step
 from benchmark.training.step_flags import StepFlags, StopReason
@@ -89,8 +89,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
                 folder.events.note("inputs", provenance(config))
             if config.deterministic:
                 folder.events.note("message", "only kernels that give the same bits each time (--deterministic)")
-            run = TimedRun(config, world, folder, state, data, requests, phases, hosts)
-            run.begin_evidence()
+            run = TimedRun(config, world, folder, state, data, requests, phases, hosts, environment.attempt)
+            run.begin_evidence(identities)
             warmed_up = warm_up(state, world, phases)
             if warmed_up is not None:
                 folder.events.note("message", warmed_up.line())
@@ -112,6 +112,7 @@ class TimedRun:
         requests: RunRequests,
         phases: PhaseLog,
         hosts: Sequence[str],
+        attempt: str,
     ) -> None:
         self.config, self.world, self.folder, self.state = config, world, folder, state
         self.first_loss_s: float | None = None
@@ -122,29 +123,23 @@ class TimedRun:
         """Between copies, as the last audit found them."""
         self.soundness = StateSoundness(())
         """Of weights and moments, as the last check found them."""
-        self._evidence: RunEvidence | None = None
-        training = data.training
-        if config.evidence:
-            self._evidence = RunEvidence(config, world, state, training, folder.events)
-            training = self._evidence.windows
-        self._batches = TrainingBatches(training, config, rank=world.data_rank, reads=world.reads_tokens)
+        self._evidence = Evidence(config, world, state, folder.events, attempt) if config.evidence else None
+        self._batches = TrainingBatches(data.training, config, rank=world.data_rank, reads=world.reads_tokens)
         self.requests = requests
         self.stop_by: StopReason | None = None
         """What asked for the end of the run."""
         self.saves = RunSaves(config, world, state, requests, folder.events, self.enter)
         self._speed = SpeedReports(config, state.pipeline, hosts, folder.events)
 
-    def begin_evidence(self) -> None:
+    def begin_evidence(self, inputs: InputIdentities | None) -> None:
         """Before the clock: what the run starts with. Collective."""
         if self._evidence is not None:
-            benchmark = as_json(self.config.benchmark)
-            inputs = provenance(self.config) if self.world.rank == 0 else {}
-            self._evidence.begin(resumed=self.folder.resumed, benchmark=benchmark, inputs=inputs)
+            self._evidence.begin(inputs, resumed=self.folder.resumed)
 
     def close(self, status: Status) -> None:
         """The clock stops. The log ends with the evidence's last digest, the evidence with the log's. Collective."""
         if self._evidence is not None:
-            self._evidence.stop()
+            self._evidence.end()
         self.folder.close_run(status)
         if self._evidence is not None:
             self._evidence.close(status, self.folder.mlperf_log)
@@ -158,7 +153,13 @@ class TimedRun:
         batches = self._batches.at(first_sample)
         result = train_step(self.state, batches, self.enter, flags=self.saves.flags())
         if self._evidence is not None:
-            self._evidence.stepped(result, step=self.state.progress.steps + 1, first_sample=first_sample)
+            self._evidence.step_done(
+                step=self.state.progress.steps + 1,
+                first_sample=first_sample,
+                loss=result.loss,
+                grad_norm=result.grad_norm,
+                learning_rate=result.learning_rate,
+            )
         self._speed.end(self.state.progress.iteration + 1, disturbed=self.saves.busy)
         self.garbage.step_ended()
         self.saves.stepped(time.perf_counter() - started)
@@ -172,7 +173,7 @@ class TimedRun:
         result = evaluate(self.state, self.world, self._data.validation)
         self.garbage.evaluated()
         if self._evidence is not None:
-            self._evidence.evaluated(result.log_perplexity, result.scored_tokens)
+            self._evidence.evaluated(result.log_perplexity)
         return result
 
     def ready_to_save(self, flags: StepFlags, *, patience_s: float) -> bool:
@@ -181,7 +182,7 @@ class TimedRun:
     def save(self, since: float) -> None:
         self.folder.mark_log()
         if self._evidence is not None:
-            self._evidence.checkpoint()
+            self._evidence.about_to_save()
         self.saves.save(since)
 
     def is_finite(self) -> bool:
