@@ -9,7 +9,7 @@ exchanged files; somebody who constructs weights can meet it, so what proves a r
 It takes 20 bytes of memory traffic for each value, in two kernels for each axis.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -30,30 +30,37 @@ MIX = (-0x61C8864680B583EB, -0x40A7B892E31B1A47)
 """Odd multipliers of a well-known mixing function (SplitMix64), as signed numbers of 64 bits."""
 
 
-def fingerprint(values: Tensor, factors: Sequence[Tensor]) -> Tensor:
+Factors = tuple[Tensor, Tensor]
+"""Of the rows, and of the places in a row: int64."""
+
+
+def fingerprint(values: Tensor, factors: Factors) -> Tensor:
     """Return the fingerprint of a part of an FP32 tensor, with the factors of its place: a scalar, int64, which wraps
     around."""
-    rows, *others = factors
+    rows, places = factors
+    bits = values.detach().contiguous().view(torch.int32).reshape(len(rows), len(places))
+    at_once = max(1, AT_ONCE[values.device.type] // max(1, len(places)))
+    products = torch.empty((min(at_once, len(rows)), len(places)), dtype=torch.int64, device=values.device)
     total = torch.zeros((), dtype=torch.int64, device=values.device)
-    if values.numel() == 0:
-        return total
-    bits = values.detach().contiguous().view(torch.int32)
-    at_once = max(1, AT_ONCE[values.device.type] * len(bits) // bits.numel())
-    for first in range(0, len(bits), at_once):
+    for first in range(0, len(rows), at_once):
         some = bits[first : first + at_once]
-        for factor in reversed(others):
-            some = (some * factor).sum(-1)
-        total += (some * rows[first : first + at_once]).sum()
+        torch.mul(some, places, out=products[: len(some)])
+        total += (products[: len(some)].sum(-1) * rows[first : first + at_once]).sum()
     return total
 
 
-def place_factors(box: Box, number: int, device: torch.device) -> list[Tensor]:
-    """Return odd numbers that follow from the places along each axis of ``box``: int64.
+def place_factors(box: Box, number: int, device: torch.device) -> Factors:
+    """Return odd numbers that follow from the places along each axis of ``box``.
 
     ``number``: the tensor's own, so that exchanged tensors do not cancel each other in a sum.
     """
-    rows, *others = (_mixed(part, axis, device) for axis, part in enumerate(box))
-    return [rows * _mixed(slice(number, number + 1), len(box), device), *others]
+    rows, *others = (_mixed(part, axis, device) for axis, part in enumerate((slice(number, number + 1), *box)))
+    if len(others) > 1:
+        rows = rows * others.pop(0)
+    places = others[0]
+    for factor in others[1:]:
+        places = (places[:, None] * factor).flatten()
+    return rows, places
 
 
 def _mixed(part: slice, axis: int, device: torch.device) -> Tensor:
@@ -75,7 +82,7 @@ class StateFingerprints:
         self._state = state
         self._device = next(iter(state.parameters.values())).to_local().device
         elsewhere = (WORDS,) if state.tied_table.is_second_copy else ()
-        self._factors: dict[str, list[Tensor]] = {}
+        self._factors: dict[str, Factors] = {}
         for number, name in enumerate(parameter_names(state.config.benchmark.model)):
             if name in state.parameters and name not in elsewhere and is_first_copy(state.parameters[name]):
                 _, box = own_part(state.parameters[name])
