@@ -297,7 +297,7 @@ def _differences(chain: Chain, counting: list[Link], found: Chain, allowed: Mapp
             for name in names if exact else (name for name in names if name != "weights"):
                 one, other = getattr(recorded, name), getattr(ours[step][1], name)
                 if not _same(one, other, allowed.get(name, 0.0)):
-                    faults.append(Fault(link.line, step, name.replace("_", " "), f"{one!r}", f"{other!r}"))
+                    faults.append(Fault(link.line, step, name.replace("_", " "), f"{one}", f"{other}"))
     return faults
 
 
