@@ -50,15 +50,17 @@ class WeightsAndBiases:
         """W&B's own count of rows, which only grows: a step's number."""
 
     def write(self, event: Event) -> None:
-        """Raises W&B's own errors, and OSError, while the curve cannot be opened."""
+        """Raises ConnectionError while the curve cannot be opened; training goes on, and it is tried again."""
         if self._run is None:
-            self._run = self._opened()
+            try:
+                self._run = self._opened()
+            except Exception as error:  # W&B has its own for a key, a network or a server that is missing
+                raise ConnectionError(f"{type(error).__name__}: {error}") from error
         fields = {"value": event.value, **event.metadata}
         if event.key == "step":
             self._row = fields["iteration"]
-        figures = {
-            tag: fields[name] for name, tag in FIGURES.get(event.key, {}).items() if fields.get(name) is not None
-        }
+        named = FIGURES.get(event.key, {}).items()
+        figures = {tag: fields[name] for name, tag in named if fields.get(name) is not None}
         if figures:
             # Of a step that is done again after a restart W&B keeps the first row, and says so.
             self._run.log({**figures, "_timestamp": event.time_ms / 1000}, step=self._row)

@@ -33,7 +33,7 @@ def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> Eve
     if config.wandb != "off":
         sinks.append(WeightsAndBiases(folder, config.wandb))
     seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
-    events = EventLog(sinks, [TargetEta(config, seen)], RunClock(progress.clock))
+    events = EventLog(sinks, TargetEta(config, seen).follow, RunClock(progress.clock))
     if hook is not None:
         hook.notes = events
     return events
