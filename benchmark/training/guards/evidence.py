@@ -1,17 +1,14 @@
 """The evidence of a run (--evidence): its chain of records, from the state it starts with to the digest of its log.
 
-The design is in benchmark/evidence/chain.py. Nothing here stops or slows training: lines are written by a thread, and
-nobody waits for the fingerprints of a step, whose record is given out with the next event.
+The design is in benchmark/evidence/chain.py. Lines are written by a thread: neither an error nor a slow disk reaches
+training.
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -49,9 +46,9 @@ class Evidence:
         self._config, self._world, self._state, self._events = config, world, state, events
         self._attempt = attempt
         self._fingerprints = StateFingerprints(state)
-        self._step: tuple[Callable[[str], Step], _LaterSum] | None = None
-        """The last step's record without its fingerprint, which is on its way."""
-        self._file: _ChainFile | None = None
+        self._background: Background | None = None
+        self._head = NOTHING
+        """Digest of the last record."""
 
     def begin(self, inputs: InputIdentities | None, *, resumed: bool) -> None:
         """Record the state that training starts with. Collective. ``inputs``: rank 0's."""
@@ -59,7 +56,8 @@ class Evidence:
         progress = self._state.progress
         if self._world.rank != 0:
             return
-        self._file = _ChainFile(self._config.run_dir / EVIDENCE)
+        file = _ChainFile(self._config.run_dir / EVIDENCE)
+        self._background, self._head = Background(file), file.head
         self._add(
             Begin(
                 attempt=self._attempt,
@@ -76,27 +74,23 @@ class Evidence:
 
     def step_done(self, *, step: int, first_sample: int, loss: float, grad_norm: float, learning_rate: float) -> None:
         """Record the step with the number ``step``; the figures are equal on all processes. Collective."""
-        self._give()
-        record = partial(Step, self._attempt, step, first_sample, loss, grad_norm, learning_rate)
-        self._step = record, _LaterSum(self._fingerprints.weights(), self._world)
+        weights = self._summed(self._fingerprints.weights())
+        self._add(Step(self._attempt, step, first_sample, loss, grad_norm, learning_rate, weights))
 
     def evaluated(self, log_perplexity: float) -> None:
-        """Record an evaluation. Collective."""
-        self._give()
+        """Record an evaluation."""
         self._add(Evaluation(self._attempt, self._state.progress.steps, log_perplexity))
 
     def about_to_save(self) -> None:
         """Record that a checkpoint is about to be begun, which will know the digest of this record. Collective."""
-        self._give()
         self._add(Checkpoint(self._attempt, self._state.progress.steps, *self._state_fingerprints()))
-        if self._file is not None:
-            self._state.progress.evidence_head = self._file.head
+        if self._background is not None:
+            self._state.progress.evidence_head = self._head
 
     def end(self) -> None:
-        """Give the MLPerf log the digest of the last record, before its run_stop. Collective."""
-        self._give()
-        if self._file is not None:
-            self._events.point("evidence", self._file.head, step=self._state.progress.trained_tokens)
+        """Give the MLPerf log the digest of the last record, before its run_stop."""
+        if self._background is not None:
+            self._events.point("evidence", self._head, step=self._state.progress.trained_tokens)
 
     def close(self, status: str, log: MlperfLog | None) -> None:
         """Record the digest of the MLPerf log, which is complete now.
@@ -104,7 +98,7 @@ class Evidence:
         The digest of a part of it would accuse an honest run: where its disk has refused lines until now there is no
         such record, which is a gap.
         """
-        if self._file is None:
+        if self._background is None:
             return
         if log is not None and self._events.drain(log):
             with (self._config.run_dir / log.name).open("rb") as file:
@@ -112,52 +106,28 @@ class Evidence:
             self._add(End(self._attempt, self._state.progress.steps, status, digest))
         elif log is not None:
             self._events.note("message", f"the evidence has no end: lines of {log.name} could not be written")
-        self._file.close()
-
-    def _give(self) -> None:
-        """Write the record of the last step."""
-        if self._step is not None:
-            record, weights = self._step
-            self._step = None
-            self._add(record(as_text(weights.result())))
+        self._background.close()
 
     def _state_fingerprints(self) -> tuple[str, str]:
-        """Of weights and moments as they are; training waits for the device. Collective."""
-        sums = (_LaterSum(own, self._world) for own in (self._fingerprints.weights(), self._fingerprints.moments()))
-        weights, moments = (as_text(one.result()) for one in sums)
-        return weights, moments
+        """Of weights and moments as they are. Collective."""
+        return self._summed(self._fingerprints.weights()), self._summed(self._fingerprints.moments())
+
+    def _summed(self, own: Tensor) -> str:
+        """Waits for the device. Collective."""
+        dist.all_reduce(own)
+        return as_text(own.tolist())
 
     def _add(self, record: AnyRecord) -> None:
-        if self._file is not None:
-            self._file.add(record)
-
-
-class _LaterSum:
-    """A sum over all processes: asked for at the end of the next step, when the device has been waited for anyway."""
-
-    def __init__(self, values: Tensor, world: World) -> None:
-        """Collective. ``values`` are overwritten."""
-        self._values = values
-        self._copied: torch.cuda.Event | None = None
-        self._work: dist.Work | None = None
-        if world.device.type == "cuda":
-            dist.all_reduce(values)  # in the order of the stream: no second communicator is busy beside it
-            self._values = torch.empty_like(values, device="cpu", pin_memory=True).copy_(values, non_blocking=True)
-            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._copied.record()
-        else:
-            self._work = dist.all_reduce(values, async_op=True)
-
-    def result(self) -> list[int]:
-        if self._copied is not None:
-            self._copied.synchronize()
-        if self._work is not None:
-            self._work.wait()
-        return [int(value) for value in self._values.tolist()]
+        """Append a record, on rank 0; returns at once."""
+        if self._background is not None:
+            line, self._head = encode(record, self._head)
+            self._background.write(Event("record", "POINT_IN_TIME", line, {}, 0, "", 0, mlperf=False))
 
 
 class _ChainFile:
-    """The chain's file, which is only appended to, by a thread."""
+    """The chain's file, a sink of lines that is only appended to."""
+
+    name = EVIDENCE
 
     def __init__(self, path: Path) -> None:
         """Go on behind the last whole line of what is there; what is no chain is set aside, never deleted."""
@@ -174,23 +144,6 @@ class _ChainFile:
                 number += 1
             if path.exists():
                 path.rename(aside)
-        self._background = Background(_Lines(path, kept))
-
-    def add(self, record: AnyRecord) -> None:
-        """Append a record; returns at once."""
-        line, self.head = encode(record, self.head)
-        self._background.write(Event("record", "POINT_IN_TIME", line, {}, 0, "", 0, mlperf=False))
-
-    def close(self) -> None:
-        self._background.close()
-
-
-class _Lines:
-    """A sink of lines (``Sink``)."""
-
-    name = EVIDENCE
-
-    def __init__(self, path: Path, kept: int) -> None:
         self._file = LineFile(path)
         self._file.cut(kept)
 
