@@ -103,7 +103,7 @@ def read_aftermath(config: RunConfig, folder: Path) -> Aftermath:
         steps=steps,
         arrays={} if steps is None else _sound_digests(checkpoint_path(run_dir, steps)),
         said=_said(run_dir, folder, events),
-        evidence=tuple(_evidence_deviations(run_dir, result)) if config.evidence and log else (),
+        evidence=tuple(_evidence_deviations(run_dir, result)) if config.logging.evidence and log else (),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_sections import DataOptions
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.evidence.chain import (
@@ -39,9 +40,9 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
-from benchmark.training.guards.evidence import input_digests
 from benchmark.training.guards.same_inputs import input_identities
 from benchmark.training.inputs import require_inputs
+from benchmark.training.observers.evidence import input_digests
 from stage.errors import InputError
 
 LAYOUT = (
@@ -160,8 +161,8 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
         faults += other
         return ended()
     if environment.rank == 0:
-        require_inputs(config, checkpoint=start == 0)
-    progress = starting_progress(config.benchmark, config.seed or 0)
+        require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=start == 0)
+    progress = starting_progress(config.benchmark, config.data.seed or 0)
     if start:
         progress = read_progress(checkpoint_path(options.run_dir, start))
         if other := _other_progress(chain, progress, config, start):
@@ -224,12 +225,12 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
         system=found.system if options.system is None else SYSTEMS[options.system],
         precision=found.precision,
         deterministic=found.deterministic,
-        seed=found.seed,
-        train_data_path=options.train_data_path or found.train_data_path,
-        valid_data_path=options.valid_data_path or found.valid_data_path,
-        checkpoint=options.checkpoint or (Path(found.checkpoint) if found.checkpoint is not None else None),
-        save_interval=0,
-        evidence=True,
+        data=DataOptions(
+            train_data_path=options.train_data_path or found.train_data_path,
+            valid_data_path=options.valid_data_path or found.valid_data_path,
+            checkpoint=options.checkpoint or (Path(found.checkpoint) if found.checkpoint is not None else None),
+            seed=found.seed,
+        ),
     )
     config.require_fit()
     return config
@@ -237,7 +238,7 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
 
 def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:
     """What the replay would read that is not what the run read."""
-    now, found = input_digests(input_identities(config)), []
+    now, found = input_digests(input_identities(config.data)), []
     for name, recorded in begin.inputs.items():
         if name == "checkpoint" and name not in now:
             continue  # not needed, or told when it is opened
@@ -254,7 +255,7 @@ def _other_progress(chain: Chain, progress: Progress, config: RunConfig, start: 
     """What a checkpoint says of itself that the chain does not say of it: it was exchanged."""
     link = chain.by_digest(progress.evidence_head)
     facts = (progress.steps, progress.seed, progress.start_samples)
-    due = (start, config.seed, config.benchmark.start_samples)
+    due = (start, config.data.seed, config.benchmark.start_samples)
     if link is not None and isinstance(link.record, Checkpoint) and link.record.step == start and facts == due:
         return []
     found = f"steps, seed, first sample {facts}, digest {progress.evidence_head or 'none'}, which is no such record's"

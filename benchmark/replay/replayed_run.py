@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +11,10 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.events.event_log import EventLog
 from benchmark.evidence.chain import EVIDENCE, Chain, read_chain
 from benchmark.machine.repeatability import use_deterministic_kernels
 from benchmark.rehearsal.forked_ranks import run_ranks
+from benchmark.supervision.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import progress_from_json
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import (
@@ -27,8 +28,10 @@ from benchmark.training.engine.distributed import (
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
-from benchmark.training.guards.evidence import Evidence
 from benchmark.training.inputs import Data, open_data
+from benchmark.training.observer import StepDone
+from benchmark.training.observers.evidence import Evidence
+from benchmark.training.run_folder import RunFolder
 from benchmark.training.step import evaluate, train_step
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.flops import num_parameters
@@ -109,7 +112,7 @@ def _rank(stretch: Stretch) -> None:
 def _train(stretch: Stretch, environment: Environment) -> None:
     """Load, train and evaluate. Raises InputError for a checkpoint or data that do not belong to the run."""
     config = stretch.config
-    set_environment(runtime_environment(config))
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
     with joined_world(config.system, environment) as world:
@@ -117,19 +120,19 @@ def _train(stretch: Stretch, environment: Environment) -> None:
         progress = progress_from_json(stretch.progress)
         state = empty_state(config, world, progress)
         _load(state, stretch, world)
-        data = open_data(config, progress.seed)
-        evidence = Evidence(config, world, state, EventLog(), ATTEMPT)
-        evidence.begin(None, resumed=stretch.start is not None)
+        data = open_data(config.data, config.benchmark, progress.seed)
+        folder = RunFolder(progress, resumed_at=progress.steps if stretch.start is not None else None)
+        evidence = Evidence(config, state, folder, None, ATTEMPT)
+        evidence.begin()
         _steps(state, world, data, evidence, stretch)
-        evidence.end()
-        evidence.close("", None)
+        evidence.end(RunEnd("interrupted", "end of the stretch"))
 
 
 def _load(state: TrainState, stretch: Stretch, world: World) -> None:
     if stretch.start is not None:
         load_checkpoint(state, stretch.start, world)
         return
-    initial = stretch.config.checkpoint
+    initial = stretch.config.data.checkpoint
     if initial is None or not initial.is_dir():
         raise InputError(f"{initial}: no such folder; name the initial checkpoint with --checkpoint")
     load_initial(state, MegatronCheckpoint(initial))
@@ -139,16 +142,9 @@ def _steps(state: TrainState, world: World, data: Data, evidence: Evidence, stre
     batches = TrainingBatches(data.training, stretch.config, rank=world.data_rank, reads=world.reads_tokens)
     progress = state.progress
     while progress.steps < stretch.last:
-        first_sample = progress.consumed_samples
+        began, first_sample = time.perf_counter(), progress.consumed_samples
         result = train_step(state, batches.at(first_sample))
-        progress.steps += 1
-        progress.skipped_steps += result.skipped
-        evidence.step_done(
-            step=progress.steps,
-            first_sample=first_sample,
-            loss=result.loss,
-            grad_norm=result.grad_norm,
-            learning_rate=result.learning_rate,
-        )
+        progress.count_step(skipped=result.skipped)
+        evidence.step_done(StepDone(result, first_sample, began))
         if progress.steps in stretch.evaluations:
-            evidence.evaluated(evaluate(state, world, data.validation).log_perplexity)
+            evidence.evaluated(evaluate(state, world, data.validation))

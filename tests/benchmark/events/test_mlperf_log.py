@@ -67,7 +67,7 @@ def test_target_is_met_at_the_target_itself_and_ends_the_run(tmp_path: Path) -> 
     [
         ({}, {}, "success"),
         ({"train_samples": 6_144_000 + 40 * 1536}, {"values": [2.8] * 3}, "target not reached"),
-        ({"train_samples": 6_144_000 + 32 * 1536, "target_log_perplexity": None}, {"values": [2.8] * 2}, "completed"),
+        ({"train_samples": 6_144_000 + 32 * 1536, "target_log_perplexity": None}, {"values": [2.8] * 2}, "success"),
         ({}, {"stop_at_step": 20}, "interrupted"),
         ({}, {"error_at_step": 20}, None),
         ({}, {"values": [float("nan")] * 6, "error_at_step": 90}, None),

@@ -56,7 +56,8 @@ def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finding.outcome == "FAILED"
     assert finding.found == "GPU 1: 3 uncorrected memory errors, GPU 1: rows of its memory wait to be replaced"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert device_checks.health(alone(large(Path("run")))).outcome == "warning"
+    place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
+    assert device_checks.health(place).outcome == "warning"
 
 
 def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

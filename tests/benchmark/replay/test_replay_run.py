@@ -123,7 +123,7 @@ def test_an_honest_run_holds(said: Said) -> None:
 
 def test_a_record_that_was_edited_is_named_by_its_line(run_dir: Path, said: Said) -> None:
     text = (run_dir / EVIDENCE).read_text()
-    (run_dir / EVIDENCE).write_text(text.replace('"status":"completed"', '"status":"success"'))
+    (run_dir / EVIDENCE).write_text(text.replace('"status":"success"', '"status":"failed"'))
     assert said()[0].startswith("line 13: the line: recorded it was changed since it was written")
 
 
@@ -143,7 +143,7 @@ def test_an_exchanged_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_pat
     assert (result.start, len(result.deviations)) == (None, 1)
     assert texts(result)[0].startswith("line 8, step 5: the checkpoint's progress.json: recorded (5, 17, 48000)")
     config = inputs.config(tmp_path / "other", SHORT, seed=18, save_interval=2, keep_checkpoints=3, evidence=True)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     for name in ("step_00000005", "step_00000004"):
         shutil.rmtree(folder / name)
     shutil.copytree(tmp_path / "other/checkpoints/step_00000004", folder / "step_00000004")

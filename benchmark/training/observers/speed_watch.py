@@ -4,21 +4,22 @@ Every few steps each rank times some of its blocks (engine/own_compute.py) and s
 of itself, to all (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. Nothing waits for it.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
 from benchmark.machine.gpu_health import DeviceHealth, turned_bad
 from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
+from benchmark.supervision.endings import RunEnd
 from benchmark.training.engine.own_compute import OwnCompute
-from benchmark.training.engine.pipeline import Pipeline
 from benchmark.training.engine.rank_table import RankTable
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.observer import Observer, StepDone
 
 WARM_UP = 2
 """First steps of a process, which allocate and connect."""
@@ -26,48 +27,48 @@ MOST_NAMED = 8
 """Ranks in one message; events have all."""
 
 
-class SpeedReports:
-    """Is told when a step begins and ends, on every rank; ``begin`` and ``end`` are collective.
+class SpeedWatch(Observer):
+    """Times the steps of its process; rank 0 judges."""
 
-    ``hosts``: by rank.
-    """
-
-    def __init__(self, config: RunConfig, pipeline: Pipeline, hosts: Sequence[str], events: EventLog) -> None:
-        world = pipeline.world
-        self._interval, self._world, self._hosts, self._events = config.speed_interval, world, hosts, events
-        self._devices_per_node = config.system.devices_per_node
-        self._steps_seen, self._started, self._is_due = 0, 0.0, False
-        ranks_of_a_part = world.size // config.system.pipeline_parallel
+    def __init__(
+        self, interval: int, system: System, state: TrainState, hosts: Sequence[str], events: EventLog
+    ) -> None:
+        """``interval``: steps between comparisons of the ranks; 0: none. ``hosts``: by rank."""
+        world = state.pipeline.world
+        self._interval, self._world, self._hosts, self._events = interval, world, hosts, events
+        self._progress = state.progress
+        self._devices_per_node = system.devices_per_node
+        self._steps_seen, self._is_due = 0, False
+        ranks_of_a_part = world.size // system.pipeline_parallel
         self._slow_ranks = SlowRankDetector([rank // ranks_of_a_part for rank in range(world.size)])
         self._throughput = ThroughputDropDetector()
         self._device_rows = [DeviceReading().row() for _ in range(world.size)]
         self._told: set[tuple[int, str]] = set()
         if self._interval:
             self._own = OwnCompute(world.device)
-            pipeline.watch(self._own)
+            state.pipeline.watch(self._own)
             self._table = RankTable(world, 1 + FIGURES)
             self._health = watch_device(world.device)
 
-    def begin(self, steps: int) -> None:
-        """A step begins, after ``steps`` others since the initial checkpoint."""
-        self._is_due = self._interval > 0 and steps % self._interval == 0
+    def before_step(self) -> None:
+        self._is_due = self._interval > 0 and self._progress.steps % self._interval == 0
         if self._is_due and self._steps_seen >= WARM_UP:
             self._own.start()
-        self._started = time.perf_counter()
 
-    def end(self, iteration: int, *, disturbed: bool) -> None:
-        """The step has ended. ``disturbed``: something beside it is known to slow it, such as a checkpoint."""
-        step_s = time.perf_counter() - self._started
+    def step_done(self, step: StepDone) -> None:
+        """Collective."""
+        step_s, iteration = step.seconds(), self._progress.iteration
         self._steps_seen += 1
         if self._interval:
             self._exchange(iteration)
+        disturbed = step.result.flags.writer_busy  # a checkpoint that is written beside the step is known to slow it
         if self._world.rank == 0 and self._steps_seen > WARM_UP and not disturbed:
             change = self._throughput.add(iteration, step_s)
             if change is not None:
                 self._tell_of_change(change)
 
-    def close(self) -> None:
-        """After the last step: no message stays under way, for whose memory nobody would care any more. Collective."""
+    def end(self, end: RunEnd) -> None:
+        """No message stays under way, for whose memory nobody would care any more. Collective."""
         if not self._interval:
             return
         self._table.receive()

@@ -7,31 +7,33 @@ is collected at their end, when the device still has the update to do, and in fu
 """
 
 import gc
-from types import TracebackType
+
+from benchmark.supervision.endings import RunEnd
+from benchmark.training.observer import Observer, StepDone
+from benchmark.training.step import EvaluationResult
 
 YOUNG = 1
 """Collected after each step: what was made since the collection before the last one."""
 
 
-class GarbageBetweenSteps:
-    """While the block runs, garbage is collected when it is told to and at no other time."""
+class GarbagePauses(Observer):
+    """From the beginning to the end, garbage is collected between steps and at no other time."""
 
-    def __enter__(self) -> "GarbageBetweenSteps":
+    def begin(self) -> None:
         self._was_on = gc.isenabled()
         gc.collect()
         gc.freeze()
         gc.disable()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        gc.unfreeze()
-        if self._was_on:
-            gc.enable()
-
-    def step_ended(self) -> None:
+    def step_done(self, step: StepDone) -> None:
         """Collect what this step and the one before it left."""
         gc.collect(YOUNG)
 
-    def evaluated(self) -> None:
-        """Collect all that was made since the block began."""
+    def evaluated(self, result: EvaluationResult) -> None:
+        """Collect all that was made since the beginning."""
         gc.collect()
+
+    def end(self, end: RunEnd | None = None) -> None:
+        gc.unfreeze()
+        if self._was_on:
+            gc.enable()

@@ -10,12 +10,12 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.training.audit_replicas import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
+from benchmark.training.observers.copy_audit import audit_replicas
 from benchmark.training.train import train
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from stage.errors import CheckFailed
@@ -40,7 +40,7 @@ def test_copies_stay_equal_over_40_steps(system: System, inputs: Inputs, tmp_pat
     long = dataclasses.replace(TINY, train_samples=4040 * 12, eval_interval_samples=4040 * 12, optimizer=faster)
     config = inputs.config(tmp_path / "run", long, precision="bf16", audit_interval=10)
     config = dataclasses.replace(config, system=system)
-    assert in_processes(system.num_devices, train, config) == ["completed"] * system.num_devices
+    assert in_processes(system.num_devices, train, config) == ["success"] * system.num_devices
     assert [event["steps"] for event in events(config.run_dir, "audit")] == [10, 20, 30, 40]
     assert [event["differences"] for event in events(config.run_dir, "audit")] == [[]] * 4
     losses = [event["loss"] for event in events(config.run_dir, "step")]
@@ -87,8 +87,8 @@ def _audit_after(config: RunConfig, rank: int, name: str) -> list[str]:
     """Change one bit of one process's part of a parameter."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         assert audit_replicas(state, world) == []
         if world.rank == rank:
             local(state.tensors()[f"model/{name}"]).view(torch.int32).flatten()[0] ^= 1

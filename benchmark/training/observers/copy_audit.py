@@ -1,4 +1,4 @@
-"""Do all copies of what several devices hold agree, to the bit?
+"""Whether all copies of what several devices hold agree, to the bit.
 
 LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, the word
 table on the first and on the last stage. Nothing sends their values again after the start: they stay equal because
@@ -6,6 +6,7 @@ every copy gets the same update. BLOOM trained for weeks with LayerNorms that ha
 some copies out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
 """
 
+import time
 from dataclasses import dataclass
 
 import torch
@@ -13,10 +14,14 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from benchmark.events.event_log import EventLog
+from benchmark.supervision.endings import RunEnd
+from benchmark.supervision.phases import PhaseLog
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors
 from benchmark.training.engine.train_state import TrainState
+from benchmark.training.observer import Observer, StepDone
 from checkpoint_convert.formats.boxes import whole_box
 from model.sharding import AXES, WORDS
 
@@ -29,6 +34,44 @@ class Copies:
     tensors: dict[str, Tensor]
     only_ends: bool = False
     """The first and the last of the group have them, those between have nothing."""
+
+
+class CopyAudit(Observer):
+    """Compares the copies at an interval, before each checkpoint, and when a guard asks."""
+
+    def __init__(self, interval: int, state: TrainState, events: EventLog, phases: PhaseLog) -> None:
+        """``interval``: steps between audits; 0: none but those that are asked for."""
+        self._interval, self._state, self._events, self._phases = interval, state, events, phases
+        self._audited_after = -1
+        """Steps that were done at the last audit."""
+
+    def between_steps(self, step: StepDone) -> RunEnd | None:
+        """Collective."""
+        due = self._interval > 0 and self._state.progress.steps % self._interval == 0
+        return self.compare() if due else None
+
+    def about_to_save(self) -> RunEnd | None:
+        """Collective: nothing is saved unaudited."""
+        return self.compare()
+
+    def compare(self) -> RunEnd | None:
+        """Compare all copies after this step, once. A run whose copies differ is not worth continuing or saving.
+        Collective."""
+        progress = self._state.progress
+        if progress.steps == self._audited_after:
+            return None
+        self._audited_after = progress.steps
+        self._phases.enter("audit", progress.steps)
+        started = time.perf_counter()
+        found = audit_replicas(self._state, self._state.pipeline.world)
+        seconds = time.perf_counter() - started
+        self._events.note("audit", steps=progress.steps, differences=found, seconds=seconds)
+        for line in found:
+            self._events.note("message", f"after step {progress.iteration}: {line}")
+        if not found:
+            return None
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return RunEnd("failed", f"copies differ between devices, {found[0]}{more}; nothing of it was saved")
 
 
 def audit_replicas(state: TrainState, world: World) -> list[str]:

@@ -16,11 +16,15 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.machine.gpus import DeviceReading
 from benchmark.speed_watch.slow_ranks import WINDOW
+from benchmark.supervision.endings import Ending
 from benchmark.training import train as training
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.own_compute import HostTimer
-from benchmark.training.guards.speed_reports import SpeedReports
-from benchmark.training.loop import Status
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.observer import StepDone
+from benchmark.training.observers.speed_watch import SpeedWatch
+from benchmark.training.step import StepResult
+from benchmark.training.step_flags import StepFlags
 from model.passes.block_pass import BlockPass
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.runs import events, figures, run, system_of
@@ -31,32 +35,37 @@ HOT = dataclasses.replace(NORMAL, clock_mhz=1095, reasons=0x40, temperature_c=91
 
 
 class Reports:
-    """SpeedReports of rank 0 among ``ranks`` GPUs, eight to a node, without a GPU: rows are given to it."""
+    """SpeedWatch of rank 0 among ``ranks`` GPUs, eight to a node, without a GPU: rows are given to it."""
 
     def __init__(self, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[Event] = []
         self._log = EventLog([Recorder(self.seen.append)])
         system = dataclasses.replace(CPU, nodes=ranks // 8, devices_per_node=8)
-        config = RunConfig(benchmark=dataclasses.replace(TINY, global_batch_size=ranks * 8), system=system)
-        monkeypatch.setattr("benchmark.training.guards.speed_reports.RankTable", lambda *_: None)
-        monkeypatch.setattr("benchmark.training.guards.speed_reports.OwnCompute", lambda *_, **__: None)
-        monkeypatch.setattr("benchmark.training.guards.speed_reports.watch_device", lambda _: None)
+        monkeypatch.setattr("benchmark.training.observers.speed_watch.RankTable", lambda *_: None)
+        monkeypatch.setattr("benchmark.training.observers.speed_watch.OwnCompute", lambda *_, **__: None)
+        monkeypatch.setattr("benchmark.training.observers.speed_watch.watch_device", lambda _: None)
         world: Any = SimpleNamespace(rank=0, size=ranks, device=torch.device("cuda"))
         hosts = [f"n{rank // 8 + 1}" for rank in range(ranks)]
-        passes: Any = SimpleNamespace(world=world, watch=lambda _: None)
-        self.reports = SpeedReports(config, passes, hosts, self._log)
+        self._progress = starting_progress(TINY, 1)
+        passes = SimpleNamespace(world=world, watch=lambda _: None)
+        state: Any = SimpleNamespace(pipeline=passes, progress=self._progress)
+        self.reports = SpeedWatch(2, system, state, hosts, self._log)
         self.rows: list[list[float]] | None = None
         table = SimpleNamespace(receive=lambda: self.rows, send=lambda row: None)
         setattr(self.reports, "_table", table)  # noqa: B010
         setattr(self.reports, "_own", SimpleNamespace(start=lambda: None, stop=lambda: None))  # noqa: B010
 
-    def steps(self, first: int, count: int, step_s: float, rows: list[list[float]] | None, **options: Any) -> None:
+    def steps(
+        self, first: int, count: int, step_s: float, rows: list[list[float]] | None, *, disturbed: bool = False
+    ) -> None:
         """Steps that take ``step_s``, at each of which ``rows`` arrive."""
         self.rows = rows
         for iteration in range(first, first + count):
-            self.reports.begin(iteration - 1)
-            self.reports._started = time.perf_counter() - step_s
-            self.reports.end(iteration, **{"disturbed": False, **options})
+            self._progress.steps = iteration - 1 - self._progress.start_samples // self._progress.global_batch_size
+            self.reports.before_step()
+            self._progress.steps += 1
+            result = StepResult(3.5, 0.25, 1e-3, False, StepFlags(writer_busy=disturbed))
+            self.reports.step_done(StepDone(result, 0, time.perf_counter() - step_s))
 
     def messages(self) -> list[str]:
         self._log.close()
@@ -138,7 +147,7 @@ def test_steps_beside_a_checkpoint_do_not_count(monkeypatch: pytest.MonkeyPatch)
 BLOCK_S, SLOWED_BY = 0.001, 0.3
 
 
-def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Status:
+def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Ending:
     """Train, by a clock that tells of nothing but blocks; on that rank each takes 30 % longer."""
     now_s, forward = 0.0, BlockPass._whole_forward
     block_s = BLOCK_S * (1 + SLOWED_BY) if read_environment().rank == slow_rank else BLOCK_S
@@ -158,7 +167,7 @@ def slow_run(inputs: Inputs, run_dir: Path, system: System, slow_rank: int, step
     benchmark = dataclasses.replace(TINY, train_samples=(4000 + steps) * 12, eval_interval_samples=12 * 20)
     config = inputs.config(run_dir, benchmark=benchmark, system=system, audit_interval=0)
     statuses = in_processes(system.num_devices, _train_with_a_slow_rank, config, slow_rank)
-    assert statuses == ["completed"] * system.num_devices
+    assert statuses == ["success"] * system.num_devices
     return events(run_dir, "slow_ranks")
 
 

@@ -25,8 +25,8 @@ from benchmark.evidence.chain import (
     gaps,
     read_chain,
 )
+from benchmark.supervision.endings import Ending
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
-from benchmark.training.loop import Status
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf, system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
@@ -35,7 +35,7 @@ from tests.benchmark.tiny import SHORT, Inputs, in_processes
 @pytest.fixture(scope="module")
 def finished(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
     config = inputs.config(tmp_path_factory.mktemp("finished") / "run", SHORT, evidence=True, save_interval=2)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     return config
 
 
@@ -73,7 +73,7 @@ def test_records_of_a_run(finished: RunConfig) -> None:
     assert isinstance(begin, Begin)
     assert (begin.config["seed"], begin.config["precision"], begin.continues) == (17, "fp32", "")
     assert set(begin.inputs) == {"train 0", "train 1", "valid 0", "checkpoint", "train weights", "valid weights"}
-    assert str(finished.valid_data_path[1]) not in str(begin.inputs)
+    assert str(finished.data.valid_data_path[1]) not in str(begin.inputs)
     firsts = [record.first_sample for _, record in by_step(chain.links, Step).values()]
     assert firsts == [48000 + 12 * step for step in range(6)]
     assert len(set(weights_by_step(chain).values())) == 6
@@ -90,13 +90,13 @@ def test_the_log_has_the_digest_before_its_end(finished: RunConfig) -> None:
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
 def test_a_log_that_refuses_its_last_lines_accuses_nobody(for_ever: bool, inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, evidence=True)
-    assert in_processes(1, _train_with_failing_log, config, for_ever) == ["completed"]
+    assert in_processes(1, _train_with_failing_log, config, for_ever) == ["success"]
     assert isinstance(chain_of(config).links[-1].record, End) is not for_ever
     said = (config.run_dir / "events.jsonl").read_text()
     assert ("the evidence has no end: lines of result_0.txt could not be written" in said) is for_ever
 
 
-def _train_with_failing_log(config: RunConfig, for_ever: bool) -> Status:
+def _train_with_failing_log(config: RunConfig, for_ever: bool) -> Ending:
     refused: list[str] = []
     write = MlperfLog.write
 
@@ -131,8 +131,8 @@ def test_a_continued_run_continues_its_chain(left: str, finished: RunConfig, tmp
         case "nothing":
             evidence.unlink()
     system = dataclasses.replace(system_of(2), micro_batch_size=finished.system.micro_batch_size)
-    config = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None, system=system)
-    assert in_processes(2, train, config) == ["completed"] * 2
+    config = finished.changed(run_dir=tmp_path / "run", checkpoint=None, system=system)
+    assert in_processes(2, train, config) == ["success"] * 2
     chain = chain_of(config)
     place, resumed = list(by_step(chain.links, Begin).values())[-1]
     assert resumed.continues == read_progress(checkpoint_path(tmp_path / "run", 4)).evidence_head

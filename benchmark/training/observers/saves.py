@@ -2,20 +2,19 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.phases import Phase
+from benchmark.supervision.endings import RunEnd
+from benchmark.supervision.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
-from benchmark.training.engine.distributed import World
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.run_requests import RunRequests
+from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step_flags import StepFlags
 
 BEAT_S = 2.0
@@ -28,55 +27,75 @@ REMOVAL_S = 2.0
 """How long the end of a run waits for old checkpoints to be removed."""
 
 
-class RunSaves:
-    """What is collective says so: all processes call it at the same step."""
+class Saves(Observer):
+    """Rank 0's clock says when; all processes save at the same step."""
 
     def __init__(
         self,
         config: RunConfig,
-        world: World,
         state: TrainState,
-        requests: RunRequests,
         events: EventLog,
-        enter: Callable[[Phase], None],
+        phases: PhaseLog,
+        told: Sequence[Observer],
     ) -> None:
-        """``enter`` is told when training pauses for a checkpoint. Collective."""
-        self._world, self._state, self._requests = world, state, requests
-        self._events, self._enter = events, enter
+        """``told``: the observers to which it says that it is about to save. Collective."""
+        self._options, self._told = config.checkpoints, told
+        self._state, self._events, self._phases = state, events, phases
+        world = self._world = state.pipeline.world
         self._policy = SavePolicy(config) if world.rank == 0 else None
         self._checkpointer = Checkpointer(state, world.device)
-        self._last: Written | None = None
+        self._owes_save = False
+        """A checkpoint was due after some step, and could not be begun yet."""
         self._told_late = self._waited = False
         """Of the checkpoint being written: a message was given that the next one is late; training waited for it."""
 
-    @property
-    def busy(self) -> bool:
-        """A checkpoint is being written beside the steps, on this process."""
-        return self._checkpointer.busy
-
-    def flags(self) -> StepFlags:
+    def before_step(self) -> StepFlags:
         """What this process brings to the next step."""
         self._report(self._checkpointer.poll())
-        asked, busy = self._requests.asked(), self._checkpointer.busy
-        due = self._policy is not None and self._policy.due()
-        return dataclasses.replace(
-            asked,
-            save=asked.save or due,
+        busy = self._checkpointer.busy
+        return StepFlags(
+            save=self._policy is not None and self._policy.due(),
             writer_busy=busy,
             writer_broken=not busy and self._checkpointer.broken,
         )
 
-    def stepped(self, seconds: float) -> None:
-        """A step took that long."""
+    def step_done(self, step: StepDone) -> None:
         if self._policy is None:
             return
         first = self._policy.interval() is None
-        self._policy.stepped(seconds)
+        self._policy.stepped(step.seconds())
         interval = self._policy.news()
         if interval is not None:
             self._note(interval, say=first)
 
-    def ready(self, flags: StepFlags, *, patience_s: float) -> bool:
+    def between_steps(self, step: StepDone) -> RunEnd | None:
+        """Begin a checkpoint where one is due or asked for. Collective."""
+        steps, flags = self._state.progress.steps, step.result.flags
+        stops, interval = flags.stop_by is not None, self._options.save_interval or 0
+        self._owes_save |= (interval > 0 and steps % interval == 0) or steps in self._options.save_at
+        patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self._owes_save else 0.0
+        wanted = self._options.saves and (self._owes_save or stops or flags.save)
+        if not (wanted and self._ready(flags, patience_s)):
+            return None
+        since = time.perf_counter()
+        for observer in self._told:
+            if (end := observer.about_to_save()) is not None:
+                return end
+        self._save(since)
+        self._owes_save = False
+        return None
+
+    def end(self, end: RunEnd) -> None:
+        """Wait for the checkpoint being written."""
+        self._wait(STOP_PATIENCE_S)
+        if self._checkpointer.writing is not None:
+            steps, seconds = self._checkpointer.writing
+            text = f"the checkpoint after {steps} steps is still being written after {seconds:.0f} s: not waited for"
+            self._events.note("message", text)
+            return
+        self._checkpointer.close(REMOVAL_S)
+
+    def _ready(self, flags: StepFlags, patience_s: float) -> bool:
         """Whether a checkpoint can be begun now: not while one is being written, which is waited for so long at most.
 
         Training waits for each checkpoint once. ``flags``: of all processes, of the step before. Collective.
@@ -97,41 +116,25 @@ class RunSaves:
             self._checkpointer.renew()
         return True
 
-    def save(self, since: float) -> None:
-        """Begin to write a checkpoint; :meth:`ready` said yes. Collective.
+    def _save(self, since: float) -> None:
+        """Begin to write a checkpoint; :meth:`_ready` said yes. Collective.
 
         ``since``: when training paused for it, by time.perf_counter; what came before is part of what it costs.
         """
-        self._enter("save")
+        self._enter()
         pause_s = self._checkpointer.save()
-        self._requests.saved()
         self._told_late = self._waited = False
         self._events.note("checkpoint", steps=self._state.progress.steps, seconds=pause_s)
         if self._policy is not None:
             self._policy.saved(time.perf_counter() - since)
 
-    def is_finite(self) -> bool:
-        """Whether all weights and moments are, on all processes. Collective."""
-        parts = [part.to_local() if isinstance(part, DTensor) else part for part in self._state.tensors().values()]
-        largest = [torch.linalg.vector_norm(part, float("inf")) for part in parts if part.numel()]
-        found = bool(torch.isfinite(torch.stack(largest)).all().item()) if largest else True
-        return not self._any_of(not found)[0]
-
-    def finish(self, limit_s: float) -> int | None:
-        """Wait for the checkpoint being written, at the end of a run; steps of the last one, None if it failed."""
-        self._wait(limit_s)
-        if self._checkpointer.writing is not None:
-            steps, seconds = self._checkpointer.writing
-            text = f"the checkpoint after {steps} steps is still being written after {seconds:.0f} s: not waited for"
-            self._events.note("message", text)
-            return None
-        self._checkpointer.close(REMOVAL_S)
-        return None if self._last is None or self._last.failure else self._last.steps
+    def _enter(self) -> None:
+        self._phases.enter("save", self._state.progress.steps)
 
     def _wait(self, limit_s: float) -> None:
         end = time.monotonic() + limit_s
         while self._checkpointer.busy and (left := end - time.monotonic()) > 0:
-            self._enter("save")
+            self._enter()
             self._report(self._checkpointer.wait(min(BEAT_S, left)))
         self._report(self._checkpointer.poll())
 
@@ -157,7 +160,6 @@ class RunSaves:
         """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
         if written is None:
             return
-        self._last = written
         if written.failure:
             text = f"the checkpoint after {written.steps} steps could not be written: {written.failure}"
             self._events.note("message", text)

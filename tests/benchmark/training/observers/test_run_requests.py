@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.training import run_requests
-from benchmark.training.run_requests import RunRequests, TriggerFiles, seconds_since_process_start
+from benchmark.machine.process_age import seconds_since_process_start
+from benchmark.training.observers import run_requests
+from benchmark.training.observers.run_requests import RunRequests, TriggerFiles
 from benchmark.training.step_flags import NO_FLAGS, StepFlags
 from tests.benchmark.tiny import in_processes
 
@@ -19,21 +20,21 @@ def test_signals_ask_and_the_handlers_before_are_put_back() -> None:
     with RunRequests() as requests:
         os.kill(os.getpid(), signal.SIGUSR1)  # before training begins, too: it must not end the process
         assert signal.getsignal(signal.SIGTERM) == before[2]
-        requests.begin(None)
-        assert requests.asked() == StepFlags(save=True)
-        requests.saved()
-        assert requests.asked() == NO_FLAGS
+        requests.obey_stops(None)
+        assert requests.before_step() == StepFlags(save=True)
+        requests.about_to_save()
+        assert requests.before_step() == NO_FLAGS
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGUSR2)
-        requests.saved()
-        assert requests.asked() == StepFlags(sigusr2=True, sigterm=True)  # once asked to stop, it stays
+        requests.about_to_save()
+        assert requests.before_step() == StepFlags(sigusr2=True, sigterm=True)  # once asked to stop, it stays
     assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_time_limit_counts_from_the_start_of_the_process() -> None:
     now = seconds_since_process_start()
-    assert RunRequests(now - 0.01).asked() == StepFlags(time_limit=True)
-    assert RunRequests(now + 600).asked() == NO_FLAGS
+    assert RunRequests(now - 0.01).before_step() == StepFlags(time_limit=True)
+    assert RunRequests(now + 600).before_step() == NO_FLAGS
 
 
 def looked(files: TriggerFiles) -> TriggerFiles:
@@ -94,10 +95,10 @@ def test_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         requests.begin(tmp_path)
         (tmp_path / "save").touch()
         for _ in range(1000):
-            if requests.asked().save:
+            if requests.before_step().save:
                 break
             time.sleep(0.01)
-        assert requests.asked() == StepFlags(save=True)
+        assert requests.before_step() == StepFlags(save=True)
 
 
 def test_seconds_are_those_of_this_process() -> None:

@@ -15,9 +15,7 @@ from torch import Tensor
 from benchmark.config.run_config import RunConfig
 from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
-from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
-from benchmark.events.mlperf_log import MlperfLog
 from benchmark.evidence.chain import (
     EVIDENCE,
     NOTHING,
@@ -32,29 +30,35 @@ from benchmark.evidence.chain import (
     read_chain,
 )
 from benchmark.machine.kernel_facts import kernel_facts
-from benchmark.training.engine.distributed import World
+from benchmark.supervision.endings import RunEnd
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities
+from benchmark.training.observer import Observer, StepDone
+from benchmark.training.run_folder import RunFolder
+from benchmark.training.step import EvaluationResult
 from stage.errors import InputError
 
 
-class Evidence:
-    """What a run calls; rank 0 writes. What is collective says so."""
+class Evidence(Observer):
+    """Rank 0 writes."""
 
-    def __init__(self, config: RunConfig, world: World, state: TrainState, events: EventLog, attempt: str) -> None:
-        self._config, self._world, self._state, self._events = config, world, state, events
-        self._attempt = attempt
+    def __init__(
+        self, config: RunConfig, state: TrainState, folder: RunFolder, inputs: InputIdentities | None, attempt: str
+    ) -> None:
+        """``inputs``: rank 0's. ``attempt``: its name."""
+        self._config, self._state, self._folder = config, state, folder
+        self._inputs, self._attempt = inputs, attempt
         self._fingerprints = StateFingerprints(state)
         self._background: Background | None = None
         self._head = NOTHING
         """Digest of the last record."""
 
-    def begin(self, inputs: InputIdentities | None, *, resumed: bool) -> None:
-        """Record the state that training starts with. Collective. ``inputs``: rank 0's."""
+    def begin(self) -> None:
+        """Record the state that training starts with. Collective."""
         weights, moments = self._state_fingerprints()
-        progress = self._state.progress
-        if self._world.rank != 0:
+        progress, world = self._state.progress, self._state.pipeline.world
+        if world.rank != 0:
             return
         file = _ChainFile(self._config.run_dir / EVIDENCE)
         self._background, self._head = Background(file), file.head
@@ -63,49 +67,47 @@ class Evidence:
                 attempt=self._attempt,
                 step=progress.steps,
                 version=VERSION,
-                continues=progress.evidence_head if resumed else "",
+                continues=progress.evidence_head if self._folder.resumed else "",
                 config=recorded_config(self._config, progress.seed),
-                kernels=kernel_facts(self._world.device, deterministic=self._config.deterministic),
-                inputs=input_digests(inputs) if inputs is not None else {},
+                kernels=kernel_facts(world.device, deterministic=self._config.deterministic),
+                inputs=input_digests(self._inputs) if self._inputs is not None else {},
                 weights=weights,
                 moments=moments,
             )
         )
 
-    def step_done(self, *, step: int, first_sample: int, loss: float, grad_norm: float, learning_rate: float) -> None:
-        """Record the step with the number ``step``; the figures are equal on all processes. Collective."""
-        weights = self._summed(self._fingerprints.weights())
-        self._add(Step(self._attempt, step, first_sample, loss, grad_norm, learning_rate, weights))
+    def step_done(self, step: StepDone) -> None:
+        """Record a step. Collective."""
+        result, weights = step.result, self._summed(self._fingerprints.weights())
+        figures = (result.loss, result.grad_norm, result.learning_rate)
+        self._add(Step(self._attempt, self._state.progress.steps, step.first_sample, *figures, weights))
 
-    def evaluated(self, log_perplexity: float) -> None:
-        """Record an evaluation."""
-        self._add(Evaluation(self._attempt, self._state.progress.steps, log_perplexity))
+    def evaluated(self, result: EvaluationResult) -> None:
+        self._add(Evaluation(self._attempt, self._state.progress.steps, result.log_perplexity))
 
     def about_to_save(self) -> None:
-        """Record that a checkpoint is about to be begun, which will know the digest of this record. Collective."""
+        """Record the checkpoint, which will know the digest of this record. Collective."""
         self._add(Checkpoint(self._attempt, self._state.progress.steps, *self._state_fingerprints()))
         if self._background is not None:
             self._state.progress.evidence_head = self._head
 
-    def end(self) -> None:
-        """Give the MLPerf log the digest of the last record, before its run_stop."""
-        if self._background is not None:
-            self._events.point("evidence", self._head, step=self._state.progress.trained_tokens)
-
-    def close(self, status: str, log: MlperfLog | None) -> None:
-        """Record the digest of the MLPerf log, which is complete now.
+    def end(self, end: RunEnd) -> None:
+        """Give the MLPerf log the digest of the last record, end it, and record its own digest.
 
         The digest of a part of it would accuse an honest run: where its disk has refused lines until now there is no
         such record, which is a gap.
         """
         if self._background is None:
             return
-        if log is not None and self._events.drain(log):
+        events, log = self._folder.events, self._folder.mlperf_log
+        events.point("evidence", self._head, step=self._state.progress.trained_tokens)
+        self._folder.end(end)
+        if log is not None and events.drain(log):
             with (self._config.run_dir / log.name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            self._add(End(self._attempt, self._state.progress.steps, status, digest))
+            self._add(End(self._attempt, self._state.progress.steps, end.ending, digest))
         elif log is not None:
-            self._events.note("message", f"the evidence has no end: lines of {log.name} could not be written")
+            events.note("message", f"the evidence has no end: lines of {log.name} could not be written")
         self._background.close()
 
     def _state_fingerprints(self) -> tuple[str, str]:
@@ -162,9 +164,9 @@ def recorded_config(config: RunConfig, seed: int) -> dict[str, Any]:
         "precision": config.precision,
         "deterministic": config.deterministic,
         "seed": seed,
-        "train_data_path": config.train_data_path,
-        "valid_data_path": config.valid_data_path,
-        "checkpoint": None if config.checkpoint is None else str(config.checkpoint),
+        "train_data_path": config.data.train_data_path,
+        "valid_data_path": config.data.valid_data_path,
+        "checkpoint": None if config.data.checkpoint is None else str(config.data.checkpoint),
     }
 
 

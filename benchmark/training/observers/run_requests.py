@@ -1,28 +1,32 @@
 """What a run is asked for while it trains: to save, or to stop, by a signal, a file or its time limit."""
 
 import contextlib
-import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmark.machine.process_age import seconds_since_process_start
+from benchmark.supervision.endings import RunEnd
+from benchmark.training.observer import Observer
 from benchmark.training.step_flags import StepFlags
 
 LOOK_S = 2.0
 """Between looks for the files."""
 SAVE_FILE, EXIT_FILE = "save", "exit"
 
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""From Slurm, torchrun and kill; from Ctrl-C; from a terminal that is closed."""
+
 Handler = Callable[[int, Any], Any] | int | None
 
 
-class RunRequests:
+class RunRequests(Observer):
     """Requests to this process. The processes agree on them in each step (step_flags.py).
 
-    SIGUSR1 saves, SIGUSR2 saves and stops, SIGTERM and the time limit stop; ``touch RUN_DIR/save`` and
-    ``touch RUN_DIR/exit`` likewise. A request stays until it is met.
+    SIGUSR1 saves, SIGUSR2 saves and stops, SIGTERM, Ctrl-C, a closed terminal and the time limit stop;
+    ``touch RUN_DIR/save`` and ``touch RUN_DIR/exit`` likewise. A request stays until it is met.
     """
 
     def __init__(self, time_limit_s: float | None = None) -> None:
@@ -43,36 +47,38 @@ class RunRequests:
         if self._files is not None:
             self._files.close()
 
-    def begin(self, run_dir: Path | None) -> None:
-        """From now on SIGTERM stops in good order; before, processes wait for each other, and it ends this one.
+    def obey_stops(self, run_dir: Path | None) -> None:
+        """From now on what asks for the end stops the run in good order; before, processes wait for each other, and a
+        signal ends this one. A signal that this process was started to ignore, as by nohup, stays ignored.
 
         ``run_dir``: where files are looked for, on one of the processes.
         """
-        self._take(signal.SIGTERM)
+        for number in STOPS:
+            if signal.getsignal(number) != signal.SIG_IGN:
+                self._take(number)
         if run_dir is not None:
             self._files = TriggerFiles(run_dir)
 
-    def asked(self) -> StepFlags:
-        """What is asked of this process now."""
+    def before_step(self) -> StepFlags:
         late = self._time_limit_s is not None and seconds_since_process_start() > self._time_limit_s
         files = self._files
         return StepFlags(
             save=signal.SIGUSR1 in self._signals or (files is not None and files.save_asked()),
             exit_trigger=files is not None and files.exit_asked(),
             sigusr2=signal.SIGUSR2 in self._signals,
-            sigterm=signal.SIGTERM in self._signals,
+            sigterm=not self._signals.isdisjoint(STOPS),
             time_limit=late,
         )
 
-    def saved(self) -> None:
-        """A checkpoint is begun: what asked for one until now is met."""
+    def about_to_save(self) -> None:
+        """What asked for a checkpoint until now is met."""
         self._signals.discard(signal.SIGUSR1)
         if self._files is not None:
             self._files.saved()
 
-    def exited(self) -> None:
-        """The run ends: the file that asked for it goes, so that the next start is not stopped by it."""
-        if self._files is not None:
+    def end(self, end: RunEnd) -> None:
+        """The file that asked for the end goes, so that the next start is not stopped by it."""
+        if end.ending == "interrupted" and self._files is not None:
             self._files.exited()
 
     def _take(self, number: int) -> None:
@@ -143,9 +149,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
-
-
-def seconds_since_process_start() -> float:
-    """Seconds since the operating system started this process, imports included (Linux)."""
-    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
