@@ -6,7 +6,7 @@ read; sizes are bounded before memory is taken; checkpoints are read without the
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -142,32 +142,34 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     Raises InputError for input from which nothing can be told. What is told and does not hold is a fault.
     """
     environment = read_environment()
+    first, last = _parse_steps(options.steps)
     chain = read_chain(options.run_dir / "evidence.jsonl")
     faults, notes = broken_links(chain, _log_of(options)), gaps(chain)
     counting = chain.counting()
-    first, last = _parse_steps(options.steps, chain, counting)
 
     def ended(start: int | None = None, steps: int = 0, why: str | None = None) -> ReplayResult:
         return ReplayResult(str(options.run_dir), first, last, start, steps, why, faults, notes)
 
-    start = max((steps for steps in whole_checkpoints(options.run_dir) if steps <= first), default=0)
+    if chain.problem is not None:
+        return ended()
+    start = _start_of(options.run_dir, counting, first, last)
     begun = _begun(counting, start)
-    if begun is None:
-        raise InputError(f"{chain.path}: does not begin before step {first}; change --steps")
     config = _config(options, begun[1])
-    if start == 0 and begun[1].step > 0:
-        raise InputError(f"{options.run_dir}: no checkpoint at or before step {first}; change --steps")
     if other := _other_inputs(config, *begun):
         faults += other
         return ended()
     if environment.rank == 0:
         require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=start == 0)
-    progress = starting_progress(config.benchmark, config.data.seed or 0)
+    progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begun[0]
     if start:
         progress = read_progress(checkpoint_path(options.run_dir, start))
-        if other := _other_progress(chain, progress, config, start):
-            faults += other
+        known = _saved(chain, progress, start)
+        if known is None or progress.seed != config.data.seed:
+            what = f"seed {progress.seed}, {progress.steps} steps, digest {progress.evidence_head or 'none'}"
+            due = f"seed {config.data.seed}, {start} steps and the digest of their record"
+            faults.append(Fault(known and known.line, start, "the checkpoint's progress.json", due, what))
             return ended()
+        saved = known
     evaluations = [step for step in by_step(counting, Evaluation) if start < step <= last]
     origin = checkpoint_path(options.run_dir, start) if start else None
     stretch = Stretch(config, origin, progress_as_json(progress), last, evaluations)
@@ -176,7 +178,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
     if found is None:
         return None
     why = _why_not_exact(counting, start, last, found)
-    faults += _differences(chain, counting, found, EXACT if why is None else TOLERANCES[config.precision])
+    faults += _differences(saved, counting, found, EXACT if why is None else TOLERANCES[config.precision])
     return ended(start, last - start, why)
 
 
@@ -188,23 +190,45 @@ def _log_of(options: ReplayOptions) -> Path:
     return logs[0]
 
 
-def _parse_steps(text: str, chain: Chain, counting: list[Link]) -> tuple[int, int]:
-    """``FIRST:LAST``. Raises InputError for anything else, and for steps that the chain does not have."""
+def _parse_steps(text: str) -> tuple[int, int]:
+    """``FIRST:LAST``. Raises InputError for anything else."""
     match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
     if first > last:
         raise InputError(f"steps {text!r:.40}: expected FIRST:LAST, such as 176:192; change --steps")
-    steps = by_step(counting, Step)
-    if last and last not in steps:
-        there = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
-        raise InputError(f"{chain.path}: has {there}, not {last}; change --steps")
     return first, last
 
 
-def _begun(counting: list[Link], start: int) -> tuple[Link, Begin] | None:
+def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) -> int:
+    """Steps of the newest checkpoint at or before ``first``; 0: the initial one.
+
+    Raises InputError where the chain does not have these steps, or there is nothing to start from.
+    """
+    steps = by_step(counting, Step)
+    if not counting or not isinstance(counting[0].record, Begin) or (last and last not in steps):
+        there = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
+        raise InputError(f"{run_dir}: its evidence has {there}, not {last}; change --steps")
+    start = max((saved for saved in whole_checkpoints(run_dir) if saved <= first), default=0)
+    if start < counting[0].record.step:
+        raise InputError(f"{run_dir}: no checkpoint between the evidence's beginning and step {first}; change --steps")
+    return start
+
+
+def _begun(counting: Sequence[Link], start: int) -> tuple[Link, Begin]:
     """The begin record of the attempt that did the first step after ``start``."""
-    found = [(link, link.record) for link in counting if isinstance(link.record, Begin) and link.record.step <= start]
-    return found[-1] if found else next(iter(by_step(counting, Begin).values()), None)
+    return [(one, one.record) for one in counting if isinstance(one.record, Begin) and one.record.step <= start][-1]
+
+
+def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
+    """The record of the checkpoint; that of the attempt that went on from it, where a full disk has lost the former.
+    None: the chain does not know it."""
+    head = progress.evidence_head
+    for link in chain.links:
+        record = link.record
+        known = link.digest == head and isinstance(record, Checkpoint)
+        if (known or (isinstance(record, Begin) and head and record.continues == head)) and record.step == start:
+            return link if progress.steps == start else None
+    return None
 
 
 def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
@@ -251,18 +275,7 @@ def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:
     return found
 
 
-def _other_progress(chain: Chain, progress: Progress, config: RunConfig, start: int) -> list[Fault]:
-    """What a checkpoint says of itself that the chain does not say of it: it was exchanged."""
-    link = chain.by_digest(progress.evidence_head)
-    facts = (progress.steps, progress.seed, progress.start_samples)
-    due = (start, config.data.seed, config.benchmark.start_samples)
-    if link is not None and isinstance(link.record, Checkpoint) and link.record.step == start and facts == due:
-        return []
-    found = f"steps, seed, first sample {facts}, digest {progress.evidence_head or 'none'}, which is no such record's"
-    return [Fault(link.line if link else None, start, "the checkpoint's progress.json", f"{due}", found)]
-
-
-def _why_not_exact(counting: list[Link], start: int, last: int, found: Chain) -> str | None:
+def _why_not_exact(counting: Sequence[Link], start: int, last: int, found: Chain) -> str | None:
     """What differs between the run's machinery and the replay's; None where the same bits are due."""
     here = found.links[0].record
     assert isinstance(here, Begin)
@@ -271,20 +284,25 @@ def _why_not_exact(counting: list[Link], start: int, last: int, found: Chain) ->
         end = next((one.record.step for one in counting[place + 1 :] if isinstance(one.record, Begin)), last)
         if not isinstance(then, Begin) or end <= start or then.step >= last:
             continue  # its steps are none of these
-        for kind in ("system", "kernels"):
-            one, other = (record.config["system"] if kind == "system" else record.kernels for record in (then, here))
-            for name in LAYOUT if kind == "system" else dict.fromkeys((*one, *other)):
-                if one.get(name) != other.get(name):
-                    return f"{name} was {one.get(name)!s:.60}, is {other.get(name)!s:.60}"
+        one, other = _machinery(then), _machinery(here)
+        for name in dict.fromkeys((*one, *other)):
+            if one.get(name) != other.get(name):
+                return f"{name} was {one.get(name)!s:.60}, is {other.get(name)!s:.60}"
     return None if here.kernels["deterministic"] else "kernels that do not repeat (--deterministic was not given)"
 
 
-def _differences(chain: Chain, counting: list[Link], found: Chain, allowed: Mapping[str, float]) -> list[Fault]:
-    """Between records of the run and of its replay; first what was loaded, which no topology changes."""
+def _machinery(begin: Begin) -> dict[str, Any]:
+    """What has to be the same where the same bits are due."""
+    system = begin.config.get("system")
+    return {name: system.get(name) if isinstance(system, dict) else None for name in LAYOUT} | begin.kernels
+
+
+def _differences(saved: Link, counting: Sequence[Link], found: Chain, allowed: Mapping[str, float]) -> list[Fault]:
+    """Between records of the run and of its replay; first between what was ``saved`` and what was loaded, which no
+    topology changes."""
     faults: list[Fault] = []
     loaded = found.links[0].record
     assert isinstance(loaded, Begin)
-    saved = chain.by_digest(loaded.continues) or _begun(counting, 0)[0]  # type: ignore[index]
     assert isinstance(saved.record, Begin | Checkpoint)
     for name in ("weights", "moments"):
         one, other = getattr(saved.record, name), getattr(loaded, name)

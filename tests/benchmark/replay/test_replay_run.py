@@ -141,14 +141,14 @@ def test_an_exchanged_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_pat
     shutil.copytree(folder / "step_00000004", folder / "step_00000005")
     result = replayed_here(run_dir, "5:6")
     assert (result.start, len(result.deviations)) == (None, 1)
-    assert texts(result)[0].startswith("line 8, step 5: the checkpoint's progress.json: recorded (5, 17, 48000)")
+    assert texts(result)[0].startswith("step 5: the checkpoint's progress.json: recorded seed 17, 5 steps")
     config = inputs.config(tmp_path / "other", SHORT, seed=18, save_interval=2, keep_checkpoints=3, evidence=True)
     assert in_processes(1, train, config) == ["success"]
     for name in ("step_00000005", "step_00000004"):
         shutil.rmtree(folder / name)
     shutil.copytree(tmp_path / "other/checkpoints/step_00000004", folder / "step_00000004")
     result = replayed_here(run_dir, "4:5")
-    assert texts(result)[0].startswith("step 4: the checkpoint's progress.json: recorded (4, 17, 48000)")
+    assert texts(result)[0].startswith("step 4: the checkpoint's progress.json: recorded seed 17, 4 steps")
     _replace_progress(folder / "step_00000004", progress)
     said = texts(replayed_here(run_dir, "4:5"))
     assert said[0].startswith("line 8, step 4: weights of the checkpoint: recorded ")
@@ -180,7 +180,7 @@ def test_another_layout_is_compared_with_tolerances(run_dir: Path, monkeypatch: 
     ("steps", "change", "told"),
     [
         ("6:4", {}, "expected FIRST:LAST, such as 176:192; change --steps"),
-        ("2:7", {}, "has steps 1 to 6, not 7; change --steps"),
+        ("2:7", {}, "its evidence has steps 1 to 6, not 7; change --steps"),
         ("2:4", {"system": "abacus"}, "system 'abacus': there are"),
         ("2:4", {"system": "dgxh100_n64"}, "pipeline_parallel 8 x pipeline_chunks 6 are more"),
         ("2:4", {"log": Path("none.txt")}, "none.txt: no MLPerf log, or several; give the run's with --log"),
