@@ -92,8 +92,8 @@ class LoggingOptions:
     """What the run tells, and where."""
 
     evidence: bool = False
-    """Write RUN_DIR/evidence.jsonl: a chain of links with fingerprints of samples, tokens and weights of every step, by
-    which `replay` can check any stretch of the run (docs/evidence.md)."""
+    """Write RUN_DIR/evidence.jsonl: a chain of records with a fingerprint of all weights after every step, by which
+    `replay` can check any stretch of the run (docs/evidence.md)."""
     log_interval: int = 1
     """Steps between lines on the console; events.jsonl has every step."""
     tensorboard: bool = False

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
@@ -45,8 +46,7 @@ def packages(_: Place) -> CheckResult:
 def versions(place: Place) -> dict[str, Any]:
     found = run_environment(place.kind)
     if place.kind == "cuda":
-        drivers = ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
-        found["driver"] = ", ".join(sorted(set(drivers))) or "unknown"
+        found["driver"] = gpu_facts().get("driver", "unknown")
     return found
 
 

@@ -13,7 +13,7 @@ from benchmark.events.prometheus_textfile import PrometheusTextfile
 from benchmark.events.run_clock import RunClock
 from benchmark.events.target_eta import TargetEta
 from benchmark.events.tensorboard import TensorBoard
-from benchmark.events.wandb_sink import WandbSink
+from benchmark.events.weights_and_biases import WeightsAndBiases
 from benchmark.training.after_checkpoint import AfterCheckpoint
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
 from benchmark.training.engine.run_progress import Progress
@@ -32,9 +32,9 @@ def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> Eve
     if logging.prometheus_textfile is not None:
         sinks.append(_prometheus(logging.prometheus_textfile, config, progress))
     if logging.wandb != "off":
-        sinks.append(WandbSink(folder, logging.wandb))
+        sinks.append(WeightsAndBiases(folder, logging.wandb))
     seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
-    events = EventLog(sinks, [TargetEta(config, seen)], RunClock(progress.clock))
+    events = EventLog(sinks, TargetEta(config, seen).follow, RunClock(progress.clock))
     if hook is not None:
         hook.notes = events
     return events

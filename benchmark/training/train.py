@@ -19,9 +19,9 @@ from benchmark.training.engine.distributed import Environment, joined_world, rea
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
 from benchmark.training.guards.same_inputs import input_identities
-from benchmark.training.guards.witness.run_evidence import RunEvidence
 from benchmark.training.inputs import open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
+from benchmark.training.observers.evidence import Evidence
 from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.restore_state import restore_state
@@ -76,10 +76,9 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
             if config.deterministic:
                 folder.events.note("message", "only kernels that give the same bits each time (--deterministic)")
             evidence = (
-                RunEvidence(config, world, state, data.training, folder.events) if config.logging.evidence else None
+                Evidence(config, state, folder, identities, environment.attempt) if config.logging.evidence else None
             )
-            windows = data.training if evidence is None else evidence.windows
-            batches = TrainingBatches(windows, config, rank=world.data_rank, reads=world.reads_tokens)
+            batches = TrainingBatches(data.training, config, rank=world.data_rank, reads=world.reads_tokens)
             run = Run(config.benchmark, state, batches, data.validation, folder.events, phases)
             observers = observers_of(config, state, folder, phases, hosts, requests, evidence)
             warmed_up = warm_up(state, world, phases)

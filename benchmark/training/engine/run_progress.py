@@ -72,7 +72,7 @@ class Progress:
     clock: ClockMark | None = None
     """Of the log's times, when the checkpoint was written; None: it was written by a version that did not keep it."""
     evidence_head: str = ""
-    """Digest of the last link of the evidence then (guards/witness/evidence_log.py); empty without evidence."""
+    """Digest of the last link of the evidence then (benchmark/evidence/chain.py); empty without evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)
     watch: SpikeWatch = field(default_factory=SpikeWatch)
 

@@ -19,8 +19,8 @@ from benchmark.supervision.endings import RunEnd
 from benchmark.supervision.phases import PhaseLog
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
+from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.guards.witness.tensor_fingerprint import fingerprint
 from benchmark.training.observer import Observer, StepDone
 from checkpoint_convert.formats.boxes import whole_box
 from model.sharding import AXES, WORDS
@@ -111,7 +111,10 @@ def _is_copied_along(tensor: DTensor, axis: str) -> bool:
 
 def _differences(copies: Copies, world: World) -> list[str]:
     own = torch.stack(
-        [fingerprint(tensor, whole_box(tensor.shape), tensor.shape) for tensor in copies.tensors.values()]
+        [
+            fingerprint(tensor, place_factors(whole_box(tensor.shape), 0, tensor.device))
+            for tensor in copies.tensors.values()
+        ]
     )
     ranks = dist.get_process_group_ranks(copies.group)
     every = [torch.empty_like(own) for _ in ranks]

@@ -7,10 +7,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.supervision.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.finding_words import samples_command
-from benchmark.training.guards.witness.run_evidence import RunEvidence
 from benchmark.training.observer import Observer
 from benchmark.training.observers.copy_audit import CopyAudit
-from benchmark.training.observers.evidence import EvidenceKeeper
+from benchmark.training.observers.evidence import Evidence
 from benchmark.training.observers.garbage_pauses import GarbagePauses
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.observers.run_summary import RunSummary
@@ -29,7 +28,7 @@ def observers_of(
     phases: PhaseLog,
     hosts: Sequence[str],
     requests: RunRequests,
-    evidence: RunEvidence | None,
+    evidence: Evidence | None,
 ) -> list[Observer]:
     """The same on all processes but for the last. ``hosts``: by rank. Collective."""
     benchmark, system, events, progress = config.benchmark, config.system, folder.events, state.progress
@@ -42,7 +41,7 @@ def observers_of(
         SkipGuard(state, events, phases, samples),
         SpikeGuard(state, events, phases, copies.compare, samples),
         copies,
-        *([EvidenceKeeper(config, evidence, folder, progress)] if evidence is not None else []),
+        *([evidence] if evidence is not None else []),
         StepRecord(benchmark, system, state.pipeline.world, progress, events),
         folder,
     ]

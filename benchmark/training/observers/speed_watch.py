@@ -11,7 +11,8 @@ import torch
 
 from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
-from benchmark.speed_watch.device_health import FIGURES, TROUBLE, DeviceHealth, DeviceReading, NvmlDevice, turned_bad
+from benchmark.machine.gpu_health import DeviceHealth, turned_bad
+from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
 from benchmark.supervision.endings import RunEnd
@@ -183,4 +184,4 @@ def watch_device(device: torch.device) -> DeviceHealth | None:
 
 
 def _connected(uuid: str | None, number: int) -> Callable[[], DeviceReading]:
-    return NvmlDevice(uuid, number).read
+    return gpu_of(uuid, number).read

@@ -14,7 +14,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
-from benchmark.speed_watch.device_health import DeviceReading
+from benchmark.machine.gpus import DeviceReading
 from benchmark.speed_watch.slow_ranks import WINDOW
 from benchmark.supervision.endings import Ending
 from benchmark.training import train as training
@@ -30,7 +30,7 @@ from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.runs import events, figures, run, system_of
 from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
 
-NORMAL = DeviceReading(1980, 1980, 650, 700, 61, 0, 0, 0, 0, 0, 0)
+NORMAL = DeviceReading(99, 1980, 1980, 650, 700, 61, 0, 0, 0, 0, 0, 0)
 HOT = dataclasses.replace(NORMAL, clock_mhz=1095, reasons=0x40, temperature_c=91)
 
 
