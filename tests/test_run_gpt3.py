@@ -44,17 +44,17 @@ def test_175b_run_gets_what_the_variables_say() -> None:
     assert config.benchmark.name == "gpt3_175b"
     assert (config.benchmark.global_batch_size, config.benchmark.start_samples) == (1536, 6_144_000)
     assert (config.benchmark.optimizer.lr, config.benchmark.optimizer.min_lr) == (2e-5, 2e-6)
-    assert (config.precision, config.seed, config.run_dir) == ("bf16", 5, Path("/logs"))
+    assert (config.precision, config.data.seed, config.run_dir) == ("bf16", 5, Path("/logs"))
     train = ("0.5", "/data/c4_en_6_c4_spm_text_document", "0.5", "/data/c4_en_7_c4_spm_text_document")
-    assert config.train_data_path == train
-    assert config.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
-    assert config.checkpoint == Path("/ckpt4000")
+    assert config.data.train_data_path == train
+    assert config.data.valid_data_path == ("1.00", "/data/c4_en_validation_subset_c4_spm_text_document")
+    assert config.data.checkpoint == Path("/ckpt4000")
     assert (config.system.nodes, config.system.devices_per_node) == (64, 8)
 
 
 def test_newer_form_has_the_data_as_an_argument() -> None:
     _, config = train_command("/logs", "/bpe", "/tokens", "none", COM_DIR="/data")
-    assert config.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
+    assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
 
 
 def test_fp32_by_default_is_not_silent() -> None:
@@ -83,9 +83,9 @@ def test_variables_override_the_benchmark() -> None:
     assert (config.benchmark.optimizer.lr, config.benchmark.optimizer.min_lr) == (3e-5, 3e-6)
     assert config.benchmark.start_samples == 204_800
     assert config.precision == "fp32"  # as in the reference, BF16 is asked for
-    assert config.checkpoint is None
-    assert (config.system.platform, config.submission.submission_org) == ("DGX-A100-n64", "ACME")
-    assert config.save_interval == 100
+    assert config.data.checkpoint is None
+    assert (config.system.platform, config.logging.submission_org) == ("DGX-A100-n64", "ACME")
+    assert config.checkpoints.save_interval == 100
 
 
 def test_container_sees_what_the_run_needs() -> None:
@@ -112,7 +112,7 @@ def test_checkpoint_can_be_evaluated_with_the_same_variables() -> None:
     options = words[words.index("evaluate") + 1 :]
     parsed = parse(["evaluate", *options])
     assert isinstance(parsed, EvaluateCommand)
-    assert parsed.config.checkpoint == Path("/ckpt4000")
+    assert parsed.config.data.checkpoint == Path("/ckpt4000")
 
 
 def test_rehearsal_is_what_runs_without_arguments() -> None:

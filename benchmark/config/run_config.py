@@ -4,24 +4,20 @@ Benchmarks are listed in ``benchmarks.py``, systems in ``systems.py``; the comma
 """
 
 import math
-import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import tyro
 
 from benchmark.config.debug_switches import DebugSwitches
-from benchmark.config.field_checks import divisors, listed, require_positive, require_seed
+from benchmark.config.field_checks import divisors, listed, require_positive
 from benchmark.config.head_sizes import require_head_size
+from benchmark.config.run_sections import DataOptions, GuardOptions, LoggingOptions, SaveOptions
 from benchmark.config.system_config import System
 from model.gpt3_config import GPT3Config
 from stage.errors import InputError
-
-OnSpike = Literal["note", "stop", "skip-data", "lower-rate"]
-ROLLBACKS: tuple[OnSpike, ...] = ("skip-data", "lower-rate")
-"""What changes how the run learns."""
 
 
 @dataclass(frozen=True)
@@ -115,127 +111,50 @@ class Benchmark:
         return min(most, math.ceil(float(np.interp(self.global_batch_size, sizes, samples)) / self.global_batch_size))
 
     @property
+    def tokens_per_step(self) -> int:
+        return self.global_batch_size * self.model.seq_length
+
+    @property
     def eval_interval(self) -> int:
         """Steps between evaluations."""
         return math.ceil(self.eval_interval_samples / self.global_batch_size)
 
 
 @dataclass(frozen=True)
-class Submission:
-    """Who submits, for the MLPerf log."""
-
-    submission_org: str = "reference"
-    submission_division: Literal["closed", "open"] = "closed"
-    submission_status: Literal["onprem", "cloud", "preview", "research"] = "research"
-
-
-@dataclass(frozen=True)
 class RunConfig:
-    """One training run."""
+    """One training run, in sections. A function takes the section that it needs; on the command line, where an option
+    is called as its field, sections are not seen."""
 
     benchmark: tyro.conf.OmitArgPrefixes[Benchmark]
     system: tyro.conf.OmitArgPrefixes[System]
-    train_data_path: tuple[str, ...] = ()
-    """Training data: one dataset prefix, or weights and prefixes in turn."""
-    valid_data_path: tuple[str, ...] = ()
-    """Validation data, likewise; evaluated whole."""
-    checkpoint: Path | None = None
-    """Initial checkpoint in the Megatron zarr layout."""
     run_dir: Path = Path("runs/run")
     """Folder for logs and checkpoints. A run that was interrupted there is continued."""
     result_number: int = 0
     """This run's number among those submitted: it names result_N.txt."""
-    seed: int | None = None
-    """Seed of the data order; drawn from the system's randomness unless given, and kept when a run continues."""
     precision: Literal["bf16", "fp32"] = "bf16"
     """bf16: BF16 compute, FP32 master weights, moments, gradient accumulation and reduction. fp32: all FP32."""
     deterministic: bool = False
     """Use only kernels that give the same bits each time (docs/training.md); on GPUs that costs speed."""
-    save_interval: int | None = None
-    """Steps between checkpoints; 0 saves none, whatever asks for one. None: by time (--save-minutes)."""
-    save_minutes: float | None = None
-    """Minutes between checkpoints. None: derived from what a save costs and how often such systems fail."""
-    save_at: tuple[int, ...] = ()
-    """Save after these steps too, counted since the initial checkpoint as in the names of checkpoints."""
-    resume_from: int | None = None
-    """Go on from the checkpoint of that many steps; newer ones are set aside. Once: a restart by the launcher, or a
-    requeued job, goes on from its newest."""
-    keep_checkpoints: int = 2
-    """Newest checkpoints to keep."""
-    keep_every: int = 0
-    """Steps; checkpoints at multiples of it are kept for good. 0: none."""
-    audit_interval: int = 100
-    """Steps between audits of the replicas: what several devices hold must be the same to the bit. 0: never."""
-    evidence: bool = False
-    """Write RUN_DIR/evidence.jsonl: a chain of links with fingerprints of samples, tokens and weights of every step, by
-    which `replay` can check any stretch of the run (docs/evidence.md)."""
-    on_spike: OnSpike = "note"
-    """When loss or gradient norm spike: note it; stop, saving; or go back to the checkpoint before it and leave out the
-    samples since (skip-data) or learn more slowly for a while (lower-rate). The last two in the open division only."""
-    spike_rate_factor: float = 0.5
-    """For lower-rate: what the learning rate is multiplied by ..."""
-    spike_rate_steps: int = 100
-    """... for so many steps from the checkpoint on."""
     time_limit_s: float | None = None
     """Save and stop after this many seconds."""
-    log_interval: int = 1
-    """Steps between lines on the console; events.jsonl has every step."""
-    watchdog: bool = True
-    """Have every process watched: one that hangs is killed, and says where (benchmark/supervision/watchdog.py)."""
-    speed_interval: int = 2
-    """Steps between comparisons of how fast the ranks compute; 0: none."""
-    tensorboard: bool = False
-    """Write scalars for TensorBoard to RUN_DIR/tensorboard; needs tensorboardX."""
-    wandb: Literal["off", "online", "offline"] = "off"
-    """Send the run to Weights & Biases, or write to RUN_DIR/wandb what `wandb sync` sends; needs wandb."""
-    prometheus_textfile: Path | None = None
-    """File *.prom in the folder that Prometheus' node exporter reads on the machine of rank 0; kept current."""
-    after_checkpoint: str = ""
-    """Program and words, started beside training after each checkpoint; it finds CHECKPOINT_DIR, CHECKPOINT_STEPS,
-    RUN_DIR and more in its environment (docs/telemetry.md)."""
-    cache_cleared: bool = False
-    """Whether the page cache was dropped before the run, as run_gpt3.sh tries to; logged as cache_clear."""
+    data: tyro.conf.OmitArgPrefixes[DataOptions] = field(default_factory=DataOptions)
+    checkpoints: tyro.conf.OmitArgPrefixes[SaveOptions] = field(default_factory=SaveOptions)
+    guards: tyro.conf.OmitArgPrefixes[GuardOptions] = field(default_factory=GuardOptions)
+    logging: tyro.conf.OmitArgPrefixes[LoggingOptions] = field(default_factory=LoggingOptions)
     debug: tyro.conf.OmitArgPrefixes[DebugSwitches] = field(default_factory=DebugSwitches)
-    submission: tyro.conf.OmitArgPrefixes[Submission] = field(default_factory=Submission)
 
     def __post_init__(self) -> None:
-        if self.seed is not None:
-            require_seed(self.seed)
-        if self.save_interval is not None and self.save_interval < 0:
-            raise InputError(f"save_interval {self.save_interval}: expected steps, or 0 for no checkpoints")
-        if self.save_minutes is not None and (self.save_minutes <= 0 or self.save_interval is not None):
-            raise InputError(f"save_minutes {self.save_minutes}: expected more than 0, and no --save-interval")
-        if self.save_at and (min(self.save_at) < 1 or not self.saves):
-            raise InputError(f"save_at {listed(list(self.save_at))}: expected steps from 1 on, not --save-interval 0")
-        if self.prometheus_textfile is not None and self.prometheus_textfile.suffix != ".prom":
-            raise InputError(
-                f"prometheus_textfile {self.prometheus_textfile}: the collector reads files *.prom only; change "
-                "--prometheus-textfile"
-            )
-        try:
-            words = shlex.split(self.after_checkpoint)
-        except ValueError as error:
-            raise InputError(
-                f"after_checkpoint {self.after_checkpoint}: {error}; quote its words as a shell would, in "
-                "--after-checkpoint"
-            ) from None
-        if self.after_checkpoint and not words:
-            raise InputError("after_checkpoint: no program; give one with --after-checkpoint, or leave it out")
-        if self.speed_interval < 0:
-            raise InputError(f"speed_interval {self.speed_interval}: expected at least 0; change --speed-interval")
         if self.debug.for_gpus and self.system.device != "cuda":
             raise InputError(f"{', '.join(self.debug.for_gpus)}: system {self.system.name} has no GPU; leave it out")
-        self._require_allowed_on_spike()
 
-    def _require_allowed_on_spike(self) -> None:
-        if self.on_spike in ROLLBACKS and self.submission.submission_division == "closed":
-            raise InputError(
-                f"on_spike {self.on_spike}: the closed division allows neither other data nor another learning rate; "
-                "use --on-spike note or stop, or --submission-division open"
-            )
-        if not 0 < self.spike_rate_factor <= 1:
-            raise InputError(f"spike_rate_factor {self.spike_rate_factor}: expected above 0, at most 1")
-        require_positive(self, "spike_rate_steps")
+    def changed(self, **fields: Any) -> "RunConfig":
+        """With other values of single fields, in whatever section of the run's own they stand."""
+        sections: dict[str, Any] = {}
+        for section in ("data", "checkpoints", "guards", "logging"):
+            own = getattr(self, section)
+            its = {name: fields.pop(name) for name in list(fields) if hasattr(own, name)}
+            sections[section] = replace(own, **its)
+        return replace(self, **sections, **fields)
 
     def require_fit(self) -> None:
         """Raise InputError when model or global batch cannot be dealt out to the devices, with sizes that can, or when
@@ -274,15 +193,10 @@ class RunConfig:
             require_head_size(model, self.precision, system.tensor_parallel)
 
     @property
-    def saves(self) -> bool:
-        """Whether the run writes checkpoints."""
-        return self.save_interval != 0
-
-    @property
     def num_microbatches(self) -> int:
         """Micro-batches per step and device: the gradient accumulation steps."""
         return self.benchmark.global_batch_size // (self.system.micro_batch_size * self.system.data_parallel)
 
     @property
     def tokens_per_step(self) -> int:
-        return self.benchmark.global_batch_size * self.benchmark.model.seq_length
+        return self.benchmark.tokens_per_step

@@ -9,7 +9,7 @@ TORCH_NCCL_ASYNC_ERROR_HANDLING. NVTE_* are read by Transformer Engine, which is
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
 
 ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 NVL", "H100 PCIe", "H200", "H200 NVL", "GH200")
 """Accelerators that start kernels in the order in which they were handed over only where there is one queue."""
@@ -19,22 +19,22 @@ ONE_QUEUE = ("A100-80GB", "A100", "H100 SXM", "H100 NVL", "H100 PCIe", "H200", "
 class RuntimeVariable:
     name: str
     value: str
-    applies: Callable[[RunConfig], bool]
-    """Whether a run on GPUs sets it."""
+    applies: Callable[[System, bool], bool]
+    """Whether a run on GPUs sets it, by its system and whether its kernels have to be deterministic."""
     reason: str
 
 
-def _always(config: RunConfig) -> bool:
+def _always(system: System, deterministic: bool) -> bool:
     return True
 
 
-def _tensor_parallel(config: RunConfig) -> bool:
+def _tensor_parallel(system: System, deterministic: bool) -> bool:
     """Unknown accelerators are left alone."""
-    return config.system.tensor_parallel > 1 and config.system.accelerator in ONE_QUEUE
+    return system.tensor_parallel > 1 and system.accelerator in ONE_QUEUE
 
 
-def _deterministic(config: RunConfig) -> bool:
-    return config.deterministic
+def _deterministic(system: System, deterministic: bool) -> bool:
+    return deterministic
 
 
 RUNTIME_VARIABLES = (
@@ -75,8 +75,8 @@ RUNTIME_VARIABLES = (
 )
 
 
-def runtime_environment(config: RunConfig) -> dict[str, str]:
+def runtime_environment(system: System, *, deterministic: bool) -> dict[str, str]:
     """Variables of a run by name; none without GPUs."""
-    if config.system.device != "cuda":
+    if system.device != "cuda":
         return {}
-    return {variable.name: variable.value for variable in RUNTIME_VARIABLES if variable.applies(config)}
+    return {variable.name: variable.value for variable in RUNTIME_VARIABLES if variable.applies(system, deterministic)}

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmark.config.debug_switches import DebugSwitches
 from benchmark.config.run_config import RunConfig
 from benchmark.debugging.collective_trace import recorder_environment
 from benchmark.debugging.memory_snapshot import snapshot_when_out_of_memory
@@ -13,13 +14,13 @@ from benchmark.supervision.attempt_folder import rank_file
 from benchmark.supervision.phases import PhaseLog
 
 
-def debug_environment(config: RunConfig, attempt: Path) -> dict[str, str]:
+def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> dict[str, str]:
     """Variables that NCCL and PyTorch read when the processes meet; none without GPUs."""
-    if config.system.device != "cuda":
+    if device != "cuda":
         return {}
     found = recorder_environment(attempt.absolute())
-    if config.debug.nccl_debug is not None:
-        found["NCCL_DEBUG"] = config.debug.nccl_debug
+    if switches.nccl_debug is not None:
+        found["NCCL_DEBUG"] = switches.nccl_debug
         found["NCCL_DEBUG_FILE"] = str(attempt.absolute() / "nccl.%h.%p.log")  # host and process
     return found
 

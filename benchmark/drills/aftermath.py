@@ -10,8 +10,7 @@ from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.drills.injector import STRUCK
-from benchmark.evidence.companion import read_companion
-from benchmark.evidence.evidence_checks import check_evidence
+from benchmark.evidence.chain import EVIDENCE, broken_links, gaps, read_chain
 from benchmark.results.mllog import read_log
 from benchmark.results.recorded_events import RecordedEvent, read_events
 from benchmark.results.result_log import LogEvent
@@ -104,13 +103,14 @@ def read_aftermath(config: RunConfig, folder: Path) -> Aftermath:
         steps=steps,
         arrays={} if steps is None else _sound_digests(checkpoint_path(run_dir, steps)),
         said=_said(run_dir, folder, events),
-        evidence=tuple(_evidence_deviations(run_dir, result)) if config.evidence and log else (),
+        evidence=tuple(_evidence_deviations(run_dir, result)) if config.logging.evidence and log else (),
     )
 
 
 def _evidence_deviations(run_dir: Path, result: Path) -> list[str]:
     try:
-        return [one.line() for one in check_evidence(read_companion(run_dir), read_log(result)).deviations]
+        chain = read_chain(run_dir / EVIDENCE)
+        return [*(fault.text() for fault in broken_links(chain, result)), *gaps(chain)]
     except InputError as error:
         return [str(error)]
 

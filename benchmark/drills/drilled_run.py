@@ -97,4 +97,4 @@ def prepare_attempt(disturbed: Disturbed, attempt: int) -> None:
     """Do to the files what is to happen before it."""
     for damage in disturbed.damage:
         if damage.before_attempt == attempt:
-            damage_files(damage, disturbed.config.run_dir, Path(disturbed.config.train_data_path[1]))
+            damage_files(damage, disturbed.config.run_dir, Path(disturbed.config.data.train_data_path[1]))

@@ -105,12 +105,12 @@ def command_line(config: RunConfig) -> list[str]:
         "--micro-batch-size": system.micro_batch_size,
         "--start-limit-s": system.start_limit_s,
         "--hang-floor-s": system.hang_floor_s,
-        "--checkpoint": config.checkpoint,
+        "--checkpoint": config.data.checkpoint,
         "--run-dir": config.run_dir,
-        "--seed": config.seed,
-        "--save-interval": config.save_interval,
-        "--audit-interval": config.audit_interval,
+        "--seed": config.data.seed,
+        "--save-interval": config.checkpoints.save_interval,
+        "--audit-interval": config.guards.audit_interval,
     }
     words = [str(word) for pair in options.items() for word in pair]
-    data = ["--train-data-path", *config.train_data_path, "--valid-data-path", *config.valid_data_path]
-    return [benchmark.name, *words, *data, *(["--evidence"] if config.evidence else [])]
+    data = ["--train-data-path", *config.data.train_data_path, "--valid-data-path", *config.data.valid_data_path]
+    return [benchmark.name, *words, *data, *(["--evidence"] if config.logging.evidence else [])]

@@ -136,4 +136,4 @@ def practice_config(
         "audit_interval": 0,
         "evidence": True,
     }
-    return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir, **{**common, **fields})
+    return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir).changed(**{**common, **fields})

@@ -60,7 +60,7 @@ class Drills:
             folder = self._work / "undisturbed" / f"{layout.replace(' ', '_')}_{steps}"
             config = practice_config(self.inputs, folder / "run", LAYOUTS[layout], of_steps(steps))
             ended = run_to_its_end(Disturbed(config), folder)
-            if ended.aftermath.finished != "completed" or len(ended.decisions) != 1:
+            if ended.aftermath.finished != "success" or len(ended.decisions) != 1:
                 raise InputError(f"{folder}: the undisturbed run failed: {ended.decisions[-1].reason}; see its logs")
             self._undisturbed[layout, steps] = ended.aftermath
         return self._undisturbed[layout, steps]

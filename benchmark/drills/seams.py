@@ -7,7 +7,7 @@ from typing import Any
 
 WRITER, FOLDER = (f"benchmark.training.checkpoints.checkpoint_{name}" for name in ("writer", "folder"))
 SEAMS: dict[str, tuple[str, str]] = {
-    "step": ("benchmark.training.train", "train_step"),
+    "step": ("benchmark.training.loop", "train_step"),
     "passes": ("benchmark.training.step", "accumulate"),
     "gradients": ("benchmark.training.engine.adam", "Adam.gradient_square_sum"),
     "block": ("model.passes.block_pass", "BlockPass._whole_forward"),

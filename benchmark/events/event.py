@@ -1,6 +1,6 @@
 """What an event is, and what takes it in."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -38,10 +38,6 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class Follower(Protocol):
-    """Says more about what happened. It is called where the event is reported, so it has to return at once; should it
-    raise, it is not called again."""
-
-    def follow(self, event: Event) -> tuple[str, Mapping[str, Any]] | None:
-        """Key and fields of a note that belongs behind ``event``, if there is one."""
-        ...
+Follow = Callable[[Event], tuple[str, Mapping[str, Any]] | None]
+"""Gives key and fields of a note that belongs behind an event, if there is one. It is called where the event is
+reported, so it has to return at once; should it raise, it is not called again."""

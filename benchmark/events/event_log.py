@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.events.background_sink import Background
-from benchmark.events.event import Event, Follower, Kind, Sink
+from benchmark.events.event import Event, Follow, Kind, Sink
 from benchmark.events.run_clock import RunClock
 from stage.git import REPOSITORY
 
@@ -15,12 +15,10 @@ from stage.git import REPOSITORY
 class EventLog:
     """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
 
-    def __init__(
-        self, sinks: Sequence[Sink] = (), followers: Sequence[Follower] = (), clock: RunClock | None = None
-    ) -> None:
-        """``followers`` add notes to what is reported; ``clock``: of a run that goes on."""
+    def __init__(self, sinks: Sequence[Sink] = (), follow: Follow | None = None, clock: RunClock | None = None) -> None:
+        """``follow`` adds notes to what is reported; ``clock``: of a run that goes on."""
         self._sinks = tuple(Background(sink) for sink in sinks)
-        self._followers = list(followers)
+        self._following = follow
         self.clock = clock or RunClock()
 
     def point(self, key: str, value: Any = None, **metadata: Any) -> None:
@@ -61,21 +59,22 @@ class EventLog:
             file = file.relative_to(REPOSITORY)
         event = Event(key, kind, value, metadata, self.time_ms(), file.as_posix(), caller.f_lineno, mlperf)
         self._send(event)
-        for follower in tuple(self._followers):
-            self._follow(follower, event)
+        self._follow(event)
 
     def _send(self, event: Event) -> None:
         for sink in self._sinks:
             sink.write(event)
 
-    def _follow(self, follower: Follower, event: Event) -> None:
+    def _follow(self, event: Event) -> None:
+        if self._following is None:
+            return
         said: str | None = None
         try:
-            found = follower.follow(event)
+            found = self._following(event)
         except Exception as error:
-            self._followers.remove(follower)
+            name, self._following = getattr(self._following, "__qualname__", "a follower"), None
             found = ("message", {})
-            said = f"{type(follower).__name__} is left out from now on: {type(error).__name__}: {error}"
+            said = f"{name} is left out from now on: {type(error).__name__}: {error}"
         if found is not None:
             key, fields = found
             self._send(replace(event, key=key, kind="POINT_IN_TIME", value=said, metadata=fields, mlperf=False))

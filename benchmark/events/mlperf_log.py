@@ -123,7 +123,7 @@ def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_to
     Steps are the rules' formulas, ceil(samples / batch size); ``eval_tokens`` is what most published logs give as
     eval_samples: the validation set's tokens.
     """
-    benchmark, optimizer, submission = config.benchmark, config.benchmark.optimizer, config.submission
+    benchmark, optimizer, submission = config.benchmark, config.benchmark.optimizer, config.logging
     size = benchmark.global_batch_size
     events.point("submission_benchmark", benchmark.mlperf_name)
     events.point("submission_org", submission.submission_org)
@@ -147,4 +147,4 @@ def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_to
     events.point("opt_adam_epsilon", optimizer.adam_eps)
     events.point("opt_weight_decay", optimizer.weight_decay)
     events.point("opt_gradient_clip_norm", optimizer.clip_grad)
-    events.point("on_spike", config.on_spike)
+    events.point("on_spike", "note")

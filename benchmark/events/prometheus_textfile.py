@@ -1,17 +1,16 @@
 """The state of a run as gauges in a file that Prometheus' node exporter collects (``--collector.textfile``).
 
-The text format is that of https://prometheus.io/docs/instrumenting/exposition_formats. A gauge that is not known yet is
-not in the file. What a restart knows of the time before it is given at the beginning.
+A gauge that is not known yet is not in the file. What a restart knows of the time before is given at the beginning.
 """
 
-import contextlib
-import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from prometheus_client import CollectorRegistry, write_to_textfile
+from prometheus_client import Gauge as Exported
 
 from benchmark.events.event import Event
 
@@ -64,11 +63,11 @@ GAUGES = (
     Gauge("gpt3_target_high_seconds", "Upper end of its interval.", "eta", "seconds_high"),
     Gauge("gpt3_target_trained_tokens", "Tokens after which the target is expected.", "eta", "target_tokens"),
 )  # fmt: skip
-ACTIVE = ("gpt3_run_active", "1 while the process that writes this runs, 0 once it has ended in order.")
+ACTIVE = Gauge("gpt3_run_active", "1 while the process that writes this runs, 0 once it has ended in order.", "", "")
 
 
 class PrometheusTextfile:
-    """``path``: a file ``*.prom`` in the collector's folder; written whole, beside it, and renamed."""
+    """``path``: a file ``*.prom`` in the collector's folder, which is replaced as a whole."""
 
     name = "Prometheus textfile"
 
@@ -83,59 +82,39 @@ class PrometheusTextfile:
     ) -> None:
         """``run`` and ``system`` are the labels; ``known``: gauges that are known before the first event."""
         self._path, self._clock = path, clock
-        self._labels = f'{{run="{_escaped(run)}",system="{_escaped(system)}"}}'
-        self._values: dict[str, float] = {name: value for name, value in known.items() if value is not None}
+        self._labels = {"run": run, "system": system}
+        self._registry = CollectorRegistry()
+        self._exported: dict[str, Exported] = {}
         self._written_at: float | None = None
-        self._active = 1
+        self._set(ACTIVE, 1.0)
+        for gauge in GAUGES:
+            self._set(gauge, known.get(gauge.name))
 
     def write(self, event: Event) -> None:
         """Raises OSError, as where the folder is missing."""
-        found = {gauge.name: _number(event, gauge) for gauge in GAUGES if gauge.key == event.key}
-        if not found:
-            return
-        self._values.update({name: value for name, value in found.items() if value is not None})
+        gauges = [gauge for gauge in GAUGES if gauge.key == event.key]
+        own: dict[str, Any] = {"value": event.value, "time_s": event.time_ms / 1000}
+        for gauge in gauges:
+            value = own.get(gauge.field, event.metadata.get(gauge.field))
+            self._set(gauge, value * gauge.factor if isinstance(value, int | float) else None)
         late = self._written_at is None or self._clock() - self._written_at >= EVERY_S
-        if late or event.key != "step":
+        if gauges and (late or event.key != "step"):
             self._publish()
 
     def close(self) -> None:
-        self._active = 0
+        self._set(ACTIVE, 0.0)
         self._publish()
 
+    def _set(self, gauge: Gauge, value: float | None) -> None:
+        """None leaves it as it is."""
+        if value is None:
+            return
+        if gauge.name not in self._exported:
+            exported = Exported(gauge.name, gauge.help, list(self._labels), registry=self._registry)
+            self._exported[gauge.name] = exported
+        self._exported[gauge.name].labels(**self._labels).set(value)
+
     def _publish(self) -> None:
-        # not one of *.prom, which the collector would read; and not synced: after a crash the next one replaces it
-        partial = self._path.with_name(f"{self._path.name}.partial")
-        try:
-            partial.write_text(self._text(), encoding="utf-8")
-            partial.chmod(0o644)  # the exporter is another user
-            os.replace(partial, self._path)
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink()
+        write_to_textfile(str(self._path), self._registry)
+        self._path.chmod(0o644)  # the exporter is another user
         self._written_at = self._clock()
-
-    def _text(self) -> str:
-        lines = []
-        for name, text, value in [
-            (*ACTIVE, float(self._active)),
-            *((gauge.name, gauge.help, self._values.get(gauge.name)) for gauge in GAUGES),
-        ]:
-            if value is not None:
-                lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge", f"{name}{self._labels} {_spelled(value)}"]
-        return "\n".join(lines) + "\n"
-
-
-def _number(event: Event, gauge: Gauge) -> float | None:
-    own: dict[str, Any] = {"value": event.value, "time_s": event.time_ms / 1000}
-    value = own.get(gauge.field, event.metadata.get(gauge.field))
-    return float(value) * gauge.factor if isinstance(value, int | float) else None
-
-
-def _spelled(value: float) -> str:
-    if math.isfinite(value):
-        return repr(value)
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-
-
-def _escaped(label: str) -> str:
-    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

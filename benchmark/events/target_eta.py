@@ -19,7 +19,7 @@ LATEST_STEPS = 100
 
 
 class TargetEta:
-    """Makes of steps and evaluations the note ``eta`` (``Follower`` in event.py). Times are those of this process, so
+    """Makes of steps and evaluations the note ``eta`` (``Follow`` in event.py). Times are those of this process, so
     that a restart on other machines counts by their speed."""
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What a run leaves as evidence: a chain of links, one for each step, that can be checked and replayed."""
+"""What a run leaves as evidence of itself: a chain of records that can be checked, and replayed."""

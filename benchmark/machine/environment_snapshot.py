@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
 from benchmark.machine.run_environment import run_environment
 from stage.outputs.publish import write_text
@@ -55,8 +56,7 @@ def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
         "cores": sorted(os.sched_getaffinity(0)),
         "processors": ask("lscpu"),
         "memory": _text(Path("/proc/meminfo")),
-        "nvidia_smi": ask("nvidia-smi", "-q", "-d", "MEMORY,CLOCK,POWER,ECC"),
-        "topology": ask("nvidia-smi", "topo", "-m"),
+        "gpus": gpu_facts(),
         "infiniband": ask("ibstat"),
     }
     return {name: value for name, value in found.items() if value not in ("", {})}

@@ -1,13 +1,11 @@
-"""The accelerators of a machine, as fields of the system description: by nvidia-smi, else by PyTorch."""
+"""The accelerators of a machine, as fields of the system description: by NVML, else by PyTorch."""
 
 import re
-from collections import Counter
 
-from benchmark.machine.hardware import ask
+from benchmark.machine.gpus import gpu_facts
 
-QUERY = "name,memory.total,clocks.max.sm,driver_version,pcie.link.gen.max,pcie.link.width.max"
 MEMORY_KINDS = {"H100": "HBM3", "H200": "HBM3e", "B200": "HBM3e", "GB200": "HBM3e"}
-"""nvidia-smi does not tell it; the PCIe models differ."""
+"""NVML does not tell it; the PCIe models differ."""
 NONE = {
     "accelerators_per_node": "0",
     "accelerator_model_name": "none",
@@ -22,61 +20,35 @@ NONE = {
 
 
 def accelerators() -> tuple[dict[str, str], dict[str, str]]:
-    """Fields of the accelerators, and driver versions for ``other_software_stack``."""
-    fields, stack = by_nvidia_smi(
-        ask("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"),
-        ask("nvidia-smi", "nvlink", "--status", "--id=0"),
-        ask("nvidia-smi", "topo", "--matrix"),
-    )
-    return {**_by_torch(), **fields}, stack
-
-
-def by_nvidia_smi(gpus_csv: str, nvlink: str, topology: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Fields of three answers of nvidia-smi: all GPUs, the links of GPU 0, the matrix of connections.
+    """Return the fields of the accelerators, and driver versions for ``other_software_stack``.
 
     GPUs that differ are listed with their numbers; what is said of one is said of the first.
     """
-    rows = [[cell.strip() for cell in line.split(",")] for line in gpus_csv.splitlines()]
-    rows = [row for row in rows if len(row) == len(QUERY.split(","))]
-    if not rows:
-        return {}, {}
-    name, memory_mib, clock, driver, generation, width = rows[0]
-    models = Counter(row[0] for row in rows)
-    found = {
-        "accelerators_per_node": str(len(rows)),
-        "accelerator_model_name": name if len(models) == 1 else ", ".join(f"{n}x {m}" for m, n in models.items()),
-    }
-    if memory_mib.isdigit():
-        found["accelerator_memory_capacity"] = f"{memory_mib} MiB"
-    if clock.isdigit():
-        found["accelerator_frequency"] = f"{clock} MHz at most"
-    if generation.isdigit() and width.isdigit():
-        found["accelerator_host_interconnect"] = f"PCIe Gen{generation} x{width}"
+    facts, found = gpu_facts(), _by_torch()
+    if not facts:
+        return found, {}
+    models, count = facts["models"], sum(facts["models"].values())
+    name = next(iter(models))
+    found["accelerators_per_node"] = str(count)
+    found["accelerator_model_name"] = name if len(models) == 1 else ", ".join(f"{n}x {m}" for m, n in models.items())
+    if "memory_mib" in facts:
+        found["accelerator_memory_capacity"] = f"{facts['memory_mib']:.0f} MiB"
+    if "most_clock_mhz" in facts:
+        found["accelerator_frequency"] = f"{facts['most_clock_mhz']:.0f} MHz at most"
+    if "pcie" in facts:
+        found["accelerator_host_interconnect"] = facts["pcie"]
     kind = next((MEMORY_KINDS[word] for word in re.split(r"[\s-]+", name) if word in MEMORY_KINDS), None)
     if kind is not None and "PCIe" not in name and "NVL" not in name:
         found["accelerator_memory_configuration"] = kind
-    links = [float(speed) for speed in re.findall(r"Link \d+: ([\d.]+) GB/s", nvlink)]
-    if links:
-        found["accelerator_interconnect"] = f"{len(links)} NVLinks, {sum(links):.0f} GB/s in each direction"
-    connections = _connections(topology)
-    if len(rows) == 1:
-        found.setdefault("accelerator_interconnect", "")
-        found["accelerator_interconnect_topology"] = ""
-    elif connections:
-        pairs = ", ".join(f"{count} pairs {kind}" for kind, count in connections.items())
-        found["accelerator_interconnect_topology"] = f"{pairs} (nvidia-smi topo)"
-    return found, {"nvidia_driver": driver}
-
-
-def _connections(topology: str) -> Counter[str]:
-    """How the GPUs are connected, pair by pair, from the upper triangle of ``nvidia-smi topo --matrix``."""
-    kinds: Counter[str] = Counter()
-    for line in re.sub(r"\x1b\[\d*m", "", topology).splitlines():
-        cells = line.split()
-        if cells and re.fullmatch(r"GPU\d+", cells[0]) and "X" in cells:
-            diagonal = cells.index("X")
-            kinds.update(cells[1:diagonal])
-    return kinds
+    if "nvlinks" in facts:
+        speed = facts["nvlinks"] * facts.get("gb_per_s_of_a_link", 0.0)
+        each = f", {speed:.0f} GB/s in each direction" if speed else ""
+        found["accelerator_interconnect"] = f"{facts['nvlinks']} NVLinks{each}"
+    elif count == 1:
+        found["accelerator_interconnect"] = ""
+    pairs = ", ".join(f"{number} pairs {kind}" for kind, number in facts.get("connections_of_pairs", {}).items())
+    found["accelerator_interconnect_topology"] = pairs
+    return found, {"nvidia_driver": facts["driver"]}
 
 
 def _by_torch() -> dict[str, str]:

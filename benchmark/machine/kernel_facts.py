@@ -14,7 +14,7 @@ def kernel_facts(device: torch.device, *, deterministic: bool) -> dict[str, Any]
     with deterministic kernels."""
     facts: dict[str, Any] = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "deterministic": deterministic or device.type == "cpu",
     }
     if device.type == "cuda":

@@ -4,14 +4,15 @@ import os
 import socket
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from benchmark.config.accelerators import ACCELERATORS
-from benchmark.machine.hardware import ask
+from benchmark.machine.gpus import DeviceReading, all_gpus
 from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
+from stage.errors import InputError
 
 OTHERS_GB = 3.0
 """Memory in use on a device that is still its driver and this process's own context."""
@@ -21,8 +22,6 @@ SLOW: dict[Outcome, float] = {"FAILED": 0.90, "warning": 0.95}
 """Of the median: one device that is 5 % slow slows the whole run by as much (docs/facts/peers.md 1.5, BLOOM)."""
 EXPECTED_OF_PEAK = 0.6
 """Large products reach 0.80 of the data sheet on H100 and H200 (docs/facts/peers.md 1.0); much less is a power cap."""
-HEALTH = ("ecc.errors.uncorrected.volatile.total", "remapped_rows.pending", "remapped_rows.failure")
-HEALTHY = {"0", "No", "N/A", "[N/A]", "[Not Supported]"}
 
 
 def present(place: Place) -> dict[str, Any]:
@@ -103,22 +102,27 @@ def _without(place: Place) -> CheckResult:
 def health(place: Place) -> CheckResult:
     if place.kind == "cpu":
         return _without(place)
-    return judge_health(ask("nvidia-smi", f"--query-gpu=index,{','.join(HEALTH)}", "--format=csv,noheader"))
+    try:
+        return judge_health([gpu.read() for gpu in all_gpus()])
+    except InputError as error:
+        return CheckResult("warning", str(error), "see that nvidia-ml-py and the driver are in the image")
 
 
-def judge_health(table: str) -> CheckResult:
-    """Of nvidia-smi's lines "index, value, value, value"."""
-    if not table.strip():
-        return CheckResult("warning", "nvidia-smi does not answer", "see that the driver's tools are in the image")
-    bad = []
-    for line in table.strip().splitlines():
-        index, *values = (value.strip() for value in line.split(","))
-        bad += [
-            f"GPU {index}: {name} {value}" for name, value in zip(HEALTH, values, strict=False) if value not in HEALTHY
-        ]
+def judge_health(readings: Sequence[DeviceReading]) -> CheckResult:
+    """Judge the memory of each GPU; what a GPU does not say is no fault."""
+    bad = [
+        f"GPU {number}: {what}"
+        for number, one in enumerate(readings)
+        for what, count in (
+            (f"{one.uncorrected:.0f} uncorrected memory errors", one.uncorrected),
+            ("rows of its memory wait to be replaced", one.remap_pending),
+            ("rows of its memory could not be replaced", one.remap_failed),
+        )
+        if count > 0
+    ]
     if bad:
         return CheckResult("FAILED", ", ".join(bad), "drain the node and reset the GPU")
-    return CheckResult("ok", f"{len(table.strip().splitlines())} GPUs without uncorrected errors or pending repairs")
+    return CheckResult("ok", f"{len(readings)} GPUs without uncorrected errors or pending repairs")
 
 
 def right_products(place: Place) -> CheckResult:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.machine.gloo_interface import address_of_this_machine, gloo_environment
+from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
@@ -48,8 +49,7 @@ def packages(_: Place) -> CheckResult:
 def versions(place: Place) -> dict[str, Any]:
     found = run_environment(place.kind)
     if place.kind == "cuda":
-        drivers = ask("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split()
-        found["driver"] = ", ".join(sorted(set(drivers))) or "unknown"
+        found["driver"] = gpu_facts().get("driver", "unknown")
     return found
 
 
@@ -112,7 +112,7 @@ def _files_needed(place: Place) -> int:
 
 def host_memory(place: Place) -> CheckResult:
     """For the copy that is written while training goes on: machines have equal shares, each replica one of its own."""
-    if place.config is None or not place.config.saves:
+    if place.config is None or not place.config.checkpoints.saves:
         return CheckResult("skipped", "no checkpoints to be saved") if place.config else NO_BENCHMARK
     system = place.config.system
     needed = checkpoint_bytes(place.config) * system.replicas / system.nodes
@@ -130,13 +130,13 @@ def disk_space(place: Place) -> CheckResult:
         return NO_BENCHMARK
     there = checkpoints_folder(config.run_dir)
     held = sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.is_dir() else 0
-    count = config.keep_checkpoints + 1 if config.saves else 0
+    count = config.checkpoints.keep_checkpoints + 1 if config.checkpoints.saves else 0
     needed = max(0, count * checkpoint_bytes(config) - held) + LOG_BYTES
     folder = existing(config.run_dir)
     free = shutil.disk_usage(folder).free
     found = f"{free / 1e9:,.1f} GB free at {folder}, {needed / 1e9:,.1f} GB needed for logs and {count} checkpoints"
-    if config.keep_every:
-        found += f", without those kept every {config.keep_every} steps"
+    if config.checkpoints.keep_every:
+        found += f", without those kept every {config.checkpoints.keep_every} steps"
     if free < needed:
         return CheckResult("FAILED", found, "another --run-dir, or fewer --keep-checkpoints")
     return CheckResult("ok", found)
@@ -172,14 +172,14 @@ def existing(folder: Path) -> Path:
 def inputs(place: Place) -> CheckResult:
     """As ``train`` checks them."""
     config = place.config
-    if config is None or not input_paths(config):
+    if config is None or not input_paths(config.data):
         return CheckResult("skipped", "neither data nor checkpoint was named") if config else NO_BENCHMARK
     continues = newest_checkpoint(config.run_dir) is not None
     try:
-        require_inputs(config, checkpoint=not continues)
+        require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=not continues)
     except InputError as error:
         return CheckResult("FAILED", str(error))  # which says how to mend it
-    checked = len(input_paths(config)) - (continues and config.checkpoint is not None)
+    checked = len(input_paths(config.data)) - (continues and config.data.checkpoint is not None)
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""
     return CheckResult("ok", f"{checked} inputs are there and as their manifests say{also}")
 
@@ -188,7 +188,7 @@ def manifests(place: Place) -> dict[str, str]:
     """MD5 of each input's manifest; "none" where there is none."""
     if place.config is None:
         return {}
-    paths = {path: manifest_path(path) for path in input_paths(place.config)}
+    paths = {path: manifest_path(path) for path in input_paths(place.config.data)}
     return {str(path): md5_file(manifest) if manifest.is_file() else "none" for path, manifest in paths.items()}
 
 

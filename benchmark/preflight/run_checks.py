@@ -110,7 +110,7 @@ def _place(config: RunConfig | None) -> Iterator[Place]:
         yield Place(config, environment, None, kind)
         return
     if config is not None:
-        set_environment(runtime_environment(config))
+        set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     count = environment.world_size
     started = System(name="as started", device=kind, nodes=1, devices_per_node=count, micro_batch_size=1)
     with joined_world(config.system if config else started, environment, PATIENCE) as world:

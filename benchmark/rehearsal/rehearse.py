@@ -91,7 +91,7 @@ class _Rehearsal:
         status = self._timed_run(run_dir, number, train_sets, checkpoint)
         summary = json.loads((run_dir / "summary.json").read_text())
         verdict = None
-        if summary["status"] != "completed":
+        if self.c4_path is None:
             with self._stage("review"):
                 verdict = review([run_dir / f"result_{number}.txt"])
         self._replay(run_dir, summary)
@@ -213,7 +213,8 @@ class _Rehearsal:
 
     def _last_screen(self, summary: dict[str, Any], verdict: Review | None, run_dir: Path) -> None:
         target = REHEARSAL.target_log_perplexity if self.c4_path is None else None
-        reached = f"target {target} reached" if summary["status"] == "success" else f"{summary['status']}"
+        met = summary["status"] == "success" and target is not None
+        reached = f"target {target} reached" if met else "trained" if target is None else summary["status"]
         perplexities = [evaluation["log_perplexity"] for evaluation in summary["evaluations"]]
         entropy = unigram_entropy(self.work / "dataset" / VALIDATION)
         lines = {

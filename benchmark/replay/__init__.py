@@ -1,1 +1,1 @@
-"""Any stretch of a run again, from its evidence and a checkpoint, compared link by link."""
+"""A stretch of a run trained again from a checkpoint, and compared with the run's evidence record by record."""

@@ -1,205 +1,329 @@
-"""``benchmark replay``: a stretch of a stranger's run again, and all that its folder says about itself checked."""
+"""``benchmark replay``: a stretch of a run, perhaps a stranger's, trained again and compared with its evidence.
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+Nothing of the run's folder is executed: of its configuration only what is trained, on what, and from which files is
+read; sizes are bounded before memory is taken; checkpoints are read without their pickle.
+"""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
+from typing import Any, Literal
 
-from benchmark.config.benchmarks import BENCHMARKS
-from benchmark.config.run_config import RunConfig
-from benchmark.evidence.chain_links import Chain
-from benchmark.evidence.companion import read_companion
-from benchmark.evidence.evidence_checks import check_evidence
-from benchmark.evidence.fingerprint_match import (
-    TOLERANCES,
-    Tensors,
-    Tolerance,
-    evaluation_deviations,
-    figure_apart,
-    state_deviations,
-    step_deviations,
-    weight_distances,
+import msgspec
+
+from benchmark.config.run_config import Benchmark, RunConfig
+from benchmark.config.run_sections import DataOptions
+from benchmark.config.system_config import System
+from benchmark.config.systems import SYSTEMS
+from benchmark.evidence.chain import (
+    Begin,
+    Chain,
+    Checkpoint,
+    Evaluation,
+    Fault,
+    Link,
+    Step,
+    broken_links,
+    by_step,
+    gaps,
+    printable,
+    read_chain,
 )
-from benchmark.evidence.link_contents import EvaluationLink, Machinery, ResumeLink, StepLink
-from benchmark.evidence.mismatch import Mismatch
-from benchmark.replay.recorded_config import Replacements, log_of, recorded_config
-from benchmark.replay.recounted_samples import sample_deviations
-from benchmark.replay.replay_ranks import replay_on_ranks
-from benchmark.replay.replay_result import ReplayResult
-from benchmark.replay.replayed_steps import ReplayedSteps, Stretch
-from benchmark.replay.starting_point import parse_steps, progress_at, recorded_state, start_of
-from benchmark.results.mllog import read_log
-from benchmark.training.checkpoints.checkpoint_folder import progress_as_json
+from benchmark.replay.replayed_run import Stretch, replay_on_ranks
+from benchmark.training.checkpoints.checkpoint_folder import (
+    checkpoint_path,
+    progress_as_json,
+    read_progress,
+    whole_checkpoints,
+)
 from benchmark.training.engine.distributed import read_environment
-from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.guards.witness.state_prints import parameter_sizes
+from benchmark.training.engine.run_progress import Progress, starting_progress
+from benchmark.training.guards.same_inputs import input_identities
 from benchmark.training.inputs import require_inputs
+from benchmark.training.observers.evidence import input_digests
+from stage.errors import InputError
 
-MAY_VARY = ("global_batch_size", "train_samples", "target_log_perplexity", "samples_to_target", "optimizer")
-"""Fields of a benchmark that its rules leave to the submitter, or that change nothing."""
+LAYOUT = (
+    *("nodes", "devices_per_node", "micro_batch_size", "tensor_parallel", "pipeline_parallel", "pipeline_chunks"),
+    *("replicas", "recompute"),
+)
+"""Fields of the system on which the order of sums depends, and with it the bits."""
+BOUNDS = {
+    "train_samples": 200_000_000,
+    "global_batch_size": 1 << 20,
+    "num_layers": 4096,
+    **dict.fromkeys(("seq_length", "hidden_size", "max_position_embeddings"), 1 << 17),
+    "padded_vocab_size": 1 << 22,
+}
+"""Ten times those of the benchmark and more: no memory is taken by numbers that nobody has looked at."""
+TOLERANCES: Mapping[str, Mapping[str, float]] = {
+    "fp32": {"loss": 5e-5, "grad_norm": 0.01, "log_perplexity": 5e-5},
+    "bf16": {"loss": 2e-3, "grad_norm": 0.25, "log_perplexity": 2e-3},
+}
+"""How far, relatively, a replay may be off that computes in another order; measured in docs/evidence.md."""
+EXACT = {"loss": 0.0, "grad_norm": 0.0, "log_perplexity": 0.0}
+COMPARED: tuple[tuple[type[Step] | type[Evaluation], tuple[str, ...]], ...] = (
+    (Step, ("first_sample", "learning_rate", "loss", "grad_norm", "weights")),
+    (Evaluation, ("log_perplexity",)),
+)
+"""Fields of a step and of an evaluation."""
+MOST_LINES = 40
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """See the command."""
+    """What the command was given; None and () keep what the run had."""
 
     run_dir: Path
     steps: str
-    given: Replacements
+    """FIRST:LAST."""
+    checkpoint: Path | None = None
+    train_data_path: tuple[str, ...] = ()
+    valid_data_path: tuple[str, ...] = ()
     log: Path | None = None
-    without_training: bool = False
+    system: str | None = None
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """What a replay found."""
+
+    run_dir: str
+    first: int
+    last: int
+    """Steps that were asked for."""
+    start: int | None
+    """Steps of the checkpoint that training started from; None: nothing was trained."""
+    compared_steps: int
+    why_not_exact: str | None
+    """What differs from the run's machinery; None: the same bits are due."""
+    deviations: list[Fault]
+    notes: list[str]
+
+    @property
+    def holds(self) -> bool:
+        return not self.deviations
+
+    def text(self) -> str:
+        """In a few lines, the links that do not hold last."""
+        verdict = "every link holds" if self.holds else f"{len(self.deviations)} links do not hold"
+        how = "nothing was trained"
+        if self.start is not None:
+            origin = f"the checkpoint after {self.start} steps" if self.start else "the initial checkpoint"
+            way = f"with tolerances ({printable(self.why_not_exact)})" if self.why_not_exact else "to the bit"
+            how = f"{self.compared_steps} steps again from {origin}, {way}"
+        lines = [f"{self.run_dir}: steps {self.first} to {self.last}: {how}: {verdict}"]
+        lines += [f"  note: {printable(note)}" for note in self.notes]
+        lines += [f"  {fault.text()}" for fault in self.deviations[:MOST_LINES]]
+        if len(self.deviations) > MOST_LINES:
+            lines.append(f"  and {len(self.deviations) - MOST_LINES} more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What a begin record has of the configuration."""
+
+    benchmark: Benchmark
+    system: System
+    precision: Literal["bf16", "fp32"]
+    deterministic: bool
+    seed: int
+    train_data_path: tuple[str, ...]
+    valid_data_path: tuple[str, ...]
+    checkpoint: str | None
 
 
 def replay(options: ReplayOptions) -> ReplayResult | None:
-    """Check and compare; None on ranks other than 0.
+    """Check the chain and the log, train the steps again and compare; None on ranks other than 0.
 
-    Raises InputError for input from which nothing can be told. What is told and does not hold is a deviation.
+    Raises InputError for input from which nothing can be told. What is told and does not hold is a fault.
     """
     environment = read_environment()
-    first, last = parse_steps(options.steps)
-    companion = read_companion(options.run_dir)
-    chain = companion.chain
-    config = recorded_config(options.run_dir, options.given)
-    start = None if options.without_training else start_of(options.run_dir, chain, first, last)
-    log = read_log(log_of(options.run_dir, options.log, config.result_number))
-    deviations = check_evidence(companion, log).deviations
-    notes = [*_notes(chain, config)]
-    sizes = parameter_sizes(config.benchmark.model)
-    if chain.begin is None or (chain.begin.names, chain.begin.sizes) != (tuple(sizes), tuple(sizes.values())):
-        deviations.append(Mismatch(None, "tensors of the chain", "others", "than the model has; nothing was trained"))
-        return ReplayResult(str(options.run_dir), first, last, None, 0, False, None, deviations, notes, {}, None, None)
+    first, last = _parse_steps(options.steps)
+    chain = read_chain(options.run_dir / "evidence.jsonl")
+    faults, notes = broken_links(chain, _log_of(options)), gaps(chain)
+    counting = chain.counting()
+
+    def ended(start: int | None = None, steps: int = 0, why: str | None = None) -> ReplayResult:
+        return ReplayResult(str(options.run_dir), first, last, start, steps, why, faults, notes)
+
+    if chain.problem is not None:
+        return ended()
+    start = _start_of(options.run_dir, counting, first, last)
+    begun = _begun(counting, start)
+    config = _config(options, begun[1])
+    if other := _other_inputs(config, *begun):
+        faults += other
+        return ended()
     if environment.rank == 0:
-        require_inputs(config, checkpoint=start == 0)
-    if start is None:
-        links = [chain.steps[step] for step in range(max(1, first), last + 1) if step in chain.steps]
-        deviations += sample_deviations(config, links)
-        return _result(options, chain, links, deviations, notes)
-    progress = progress_at(options.run_dir, start) if start else starting_progress(config.benchmark, chain.begin.seed)
-    deviations += _progress_deviations(config, progress.seed, progress.start_samples, chain)
-    evaluations = [link.step for link in chain.of(EvaluationLink) if start < link.step <= last]
-    stretch = Stretch(config, start, progress_as_json(progress), last, evaluations)
-    found = replay_on_ranks(stretch, environment)
+        require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=start == 0)
+    progress, saved = starting_progress(config.benchmark, config.data.seed or 0), begun[0]
+    if start:
+        progress = read_progress(checkpoint_path(options.run_dir, start))
+        known = _saved(chain, progress, start)
+        if known is None or progress.seed != config.data.seed:
+            what = f"seed {progress.seed}, {progress.steps} steps, digest {progress.evidence_head or 'none'}"
+            due = f"seed {config.data.seed}, {start} steps and the digest of their record"
+            faults.append(Fault(known and known.line, start, "the checkpoint's progress.json", due, what))
+            return ended()
+        saved = known
+    evaluations = [step for step in by_step(counting, Evaluation) if start < step <= last]
+    origin = checkpoint_path(options.run_dir, start) if start else None
+    stretch = Stretch(config, origin, progress_as_json(progress), last, evaluations)
+    with tempfile.TemporaryDirectory() as folder:
+        found = replay_on_ranks(stretch, environment, Path(folder))
     if found is None:
         return None
-    why = _why_not_exact(chain, start, last, found.machinery)
-    tolerance = None if why is None else TOLERANCES[config.precision]
-    comparison = _Comparison(chain, start, tolerance, Tensors(chain.begin.names, chain.begin.sizes))
-    deviations += comparison.deviations(found)
-    links = [chain.steps[step] for step in range(start + 1, last + 1) if step in chain.steps]
-    return _result(options, chain, links, deviations, notes, start, why, found, comparison.farthest(found))
+    why = _why_not_exact(counting, start, last, found)
+    faults += _differences(saved, counting, found, EXACT if why is None else TOLERANCES[config.precision])
+    return ended(start, last - start, why)
 
 
-class _Comparison:
-    """Of the links of a stretch with those of its replay."""
-
-    def __init__(self, chain: Chain, start: int, tolerance: Tolerance | None, tensors: Tensors) -> None:
-        self._chain, self._start, self._tolerance, self._tensors = chain, start, tolerance, tensors
-        self._evaluations = {link.step: link for link in chain.of(EvaluationLink)}
-
-    def deviations(self, found: ReplayedSteps) -> Iterator[Mismatch]:
-        recorded = recorded_state(self._chain, self._start)
-        if recorded is None:
-            yield Mismatch(self._start, "the checkpoint", "no link", "a checkpoint that the chain does not know")
-        else:
-            yield from state_deviations(self._start, recorded, found.state, self._tensors)
-        for one, link, moved in self._pairs(found):
-            yield from step_deviations(one, link, self._tensors, self._tolerance, moved)
-        for other in found.links:
-            if isinstance(other, EvaluationLink) and other.step in self._evaluations:
-                yield from evaluation_deviations(self._evaluations[other.step], other, self._tolerance)
-
-    def farthest(self, found: ReplayedSteps) -> dict[str, float]:
-        """In the units of the tolerances."""
-        far = dict.fromkeys(("loss", "grad norm", "weights", "log perplexity"), 0.0)
-        for one, link, moved in self._pairs(found):
-            far["loss"] = max(far["loss"], figure_apart(one.loss, link.loss))
-            far["grad norm"] = max(far["grad norm"], figure_apart(one.grad_norm, link.grad_norm))
-            far["weights"] = max(far["weights"], float(weight_distances(one, link, self._tensors, moved).max()))
-        for other in found.links:
-            if isinstance(other, EvaluationLink) and other.step in self._evaluations:
-                apart = figure_apart(self._evaluations[other.step].log_perplexity, other.log_perplexity)
-                far["log perplexity"] = max(far["log perplexity"], apart)
-        return far
-
-    def _pairs(self, found: ReplayedSteps) -> Iterator[tuple[StepLink, StepLink, float]]:
-        """Each step as recorded and as replayed, and the sum of the learning rates up to it."""
-        moved = 0.0
-        for link in found.links:
-            if isinstance(link, StepLink):
-                moved += link.learning_rate
-                if link.step in self._chain.steps:
-                    yield self._chain.steps[link.step], link, moved
+def _log_of(options: ReplayOptions) -> Path:
+    """The run's MLPerf log. Raises InputError where there is none, or several."""
+    logs = [options.log] if options.log is not None else sorted(options.run_dir.glob("result_*.txt"))
+    if len(logs) != 1 or not logs[0].is_file():
+        raise InputError(f"{options.log or options.run_dir}: no MLPerf log, or several; give the run's with --log")
+    return logs[0]
 
 
-def _result(
-    options: ReplayOptions,
-    chain: Chain,
-    links: Sequence[StepLink],
-    deviations: Sequence[Mismatch],
-    notes: Sequence[str],
-    start: int | None = None,
-    why: str | None = None,
-    found: ReplayedSteps | None = None,
-    farthest: Mapping[str, float] | None = None,
-) -> ReplayResult:
-    first, last = parse_steps(options.steps)
-    recorded = [(b.time_ms - a.time_ms) / 1000 for a, b in pairwise(links)]
-    return ReplayResult(
-        run_dir=str(options.run_dir),
-        first=first,
-        last=last,
-        start=start,
-        compared_steps=len(links),
-        exact=found is not None and why is None,
-        why_not_exact=why,
-        deviations=tuple(deviations),
-        notes=tuple(notes),
-        largest_distances=dict(farthest or {}),
-        recorded_step_s=statistics.median(recorded) if recorded else None,
-        replayed_step_s=statistics.median(found.seconds) if found is not None and found.seconds else None,
+def _parse_steps(text: str) -> tuple[int, int]:
+    """``FIRST:LAST``. Raises InputError for anything else."""
+    match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    if first > last:
+        raise InputError(f"steps {text!r:.40}: expected FIRST:LAST, such as 176:192; change --steps")
+    return first, last
+
+
+def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) -> int:
+    """Steps of the newest checkpoint at or before ``first``; 0: the initial one.
+
+    Raises InputError where the chain does not have these steps, or there is nothing to start from.
+    """
+    steps = by_step(counting, Step)
+    if not counting or not isinstance(counting[0].record, Begin) or (last and last not in steps):
+        there = f"steps {min(steps)} to {max(steps)}" if steps else "no step"
+        raise InputError(f"{run_dir}: its evidence has {there}, not {last}; change --steps")
+    start = max((saved for saved in whole_checkpoints(run_dir) if saved <= first), default=0)
+    if start < counting[0].record.step:
+        raise InputError(f"{run_dir}: no checkpoint between the evidence's beginning and step {first}; change --steps")
+    return start
+
+
+def _begun(counting: Sequence[Link], start: int) -> tuple[Link, Begin]:
+    """The begin record of the attempt that did the first step after ``start``."""
+    return [(one, one.record) for one in counting if isinstance(one.record, Begin) and one.record.step <= start][-1]
+
+
+def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
+    """The record of the checkpoint; that of the attempt that went on from it, where a full disk has lost the former.
+    None: the chain does not know it."""
+    head = progress.evidence_head
+    for link in chain.links:
+        record = link.record
+        known = link.digest == head and isinstance(record, Checkpoint)
+        if (known or (isinstance(record, Begin) and head and record.continues == head)) and record.step == start:
+            return link if progress.steps == start else None
+    return None
+
+
+def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
+    """Raises InputError where it is not what a run writes, or describes a model beyond all bounds."""
+    where = options.run_dir / "evidence.jsonl"
+    try:
+        found = msgspec.convert(begin.config, _Recorded)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: configuration of attempt {begin.attempt!a:.40}: {error}") from error
+    for name, most in BOUNDS.items():
+        value = getattr(found.benchmark, name, None) or getattr(found.benchmark.model, name)
+        if not 1 <= value <= most:
+            raise InputError(f"{where}: {name} {value}: expected 1 to {most:,}; no run of this benchmark has it")
+    if options.system is not None and options.system not in SYSTEMS:
+        raise InputError(f"system {options.system!r:.60}: there are {', '.join(SYSTEMS)}; change --system")
+    config = RunConfig(
+        benchmark=found.benchmark,
+        system=found.system if options.system is None else SYSTEMS[options.system],
+        precision=found.precision,
+        deterministic=found.deterministic,
+        data=DataOptions(
+            train_data_path=options.train_data_path or found.train_data_path,
+            valid_data_path=options.valid_data_path or found.valid_data_path,
+            checkpoint=options.checkpoint or (Path(found.checkpoint) if found.checkpoint is not None else None),
+            seed=found.seed,
+        ),
     )
+    config.require_fit()
+    return config
 
 
-def _progress_deviations(config: RunConfig, seed: int, start_samples: int, chain: Chain) -> Iterator[Mismatch]:
-    """The checkpoint's own account of where the run was."""
-    assert chain.begin is not None
-    pairs = (("seed", seed, chain.begin.seed), ("start_samples", start_samples, config.benchmark.start_samples))
-    for name, recorded, due in pairs:
-        if recorded != due:
-            yield Mismatch(None, f"{name} of the checkpoint's progress.json", str(recorded), f"{due} in the chain")
+def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:
+    """What the replay would read that is not what the run read."""
+    now, found = input_digests(input_identities(config.data)), []
+    for name, recorded in begin.inputs.items():
+        if name == "checkpoint" and name not in now:
+            continue  # not needed, or told when it is opened
+        one, other = (value if isinstance(value, dict) else {"": value} for value in (recorded, now.get(name)))
+        for fact in one:
+            unknown = fact == "md5" and None in (one[fact], other.get(fact))
+            if not unknown and one[fact] != other.get(fact):
+                what = f"{fact} of the input {name}".strip()
+                found.append(Fault(link.line, begin.step, what, f"{one[fact]}", f"{other.get(fact)}"))
+    return found
 
 
-def _why_not_exact(chain: Chain, start: int, last: int, here: Machinery) -> str | None:
-    """What differs between the run's machinery and this one's; None where the same bits are due."""
-    now = asdict(here)
-    for step in range(start + 1, last + 1):
-        begun = chain.started_with(step)
-        if begun is None:  # that there is no such step is told
-            continue
-        then = asdict(begun.machinery)
-        for kind in ("layout", "kernels"):
-            for name in dict.fromkeys((*then[kind], *now[kind])):
-                one, other = then[kind].get(name), now[kind].get(name)
-                if one != other:
-                    return f"{name} was {one!s:.60}, is {other!s:.60}"
-    return None if here.kernels.get("deterministic") else "kernels that do not repeat (--deterministic was not given)"
+def _why_not_exact(counting: Sequence[Link], start: int, last: int, found: Chain) -> str | None:
+    """What differs between the run's machinery and the replay's; None where the same bits are due."""
+    here = found.links[0].record
+    assert isinstance(here, Begin)
+    for place, link in enumerate(counting):
+        then = link.record
+        end = next((one.record.step for one in counting[place + 1 :] if isinstance(one.record, Begin)), last)
+        if not isinstance(then, Begin) or end <= start or then.step >= last:
+            continue  # its steps are none of these
+        one, other = _machinery(then), _machinery(here)
+        for name in dict.fromkeys((*one, *other)):
+            if one.get(name) != other.get(name):
+                return f"{name} was {one.get(name)!s:.60}, is {other.get(name)!s:.60}"
+    return None if here.kernels["deterministic"] else "kernels that do not repeat (--deterministic was not given)"
 
 
-def _notes(chain: Chain, config: RunConfig) -> Iterator[str]:
-    """For the reviewer to judge."""
-    known = BENCHMARKS.get(config.benchmark.name)
-    if known is None:
-        yield f"the run is of {config.benchmark.name!r}, which is none of {', '.join(BENCHMARKS)}"
-    else:
-        ours, theirs = asdict(known), asdict(config.benchmark)
-        other = [name for name in ours if name not in MAY_VARY and ours[name] != theirs[name]]
-        if other:
-            yield f"the run is called {known.name}, but differs from it in {', '.join(other)}"
-    if chain.torn:
-        yield "the last line of the evidence is torn, as a killed run leaves it"
-    for link in chain.of(ResumeLink):
-        dropped = "" if link.dropped is None else f"; {link.dropped.links} links behind it were dropped"
-        yield f"the run went on from the checkpoint after {link.step} steps{dropped}"
-    if chain.end is None:
-        yield "the chain has no end: the run goes on, or was killed"
+def _machinery(begin: Begin) -> dict[str, Any]:
+    """What has to be the same where the same bits are due."""
+    system = begin.config.get("system")
+    return {name: system.get(name) if isinstance(system, dict) else None for name in LAYOUT} | begin.kernels
+
+
+def _differences(saved: Link, counting: Sequence[Link], found: Chain, allowed: Mapping[str, float]) -> list[Fault]:
+    """Between records of the run and of its replay; first between what was ``saved`` and what was loaded, which no
+    topology changes."""
+    faults: list[Fault] = []
+    loaded = found.links[0].record
+    assert isinstance(loaded, Begin)
+    assert isinstance(saved.record, Begin | Checkpoint)
+    for name in ("weights", "moments"):
+        one, other = getattr(saved.record, name), getattr(loaded, name)
+        if one != other:
+            faults.append(Fault(saved.line, saved.record.step, f"{name} of the checkpoint", one, other))
+    exact = not any(allowed.values())
+    for kind, names in COMPARED:
+        ours, theirs = by_step(found.links, kind), by_step(counting, kind)
+        for step in sorted(ours.keys() & theirs.keys()):
+            link, recorded = theirs[step]
+            for name in names if exact else (name for name in names if name != "weights"):
+                one, other = getattr(recorded, name), getattr(ours[step][1], name)
+                if not _same(one, other, allowed.get(name, 0.0)):
+                    faults.append(Fault(link.line, step, name.replace("_", " "), f"{one}", f"{other}"))
+    return faults
+
+
+def _same(one: Any, other: Any, allowed: float) -> bool:
+    return bool(one == other or (allowed and None not in (one, other) and abs(one - other) <= allowed * abs(other)))
+
+
+def result_fields(result: ReplayResult) -> dict[str, Any]:
+    """For --json."""
+    return {**asdict(result), "exact": result.start is not None and result.why_not_exact is None, "holds": result.holds}

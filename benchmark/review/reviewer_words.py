@@ -71,7 +71,7 @@ QUESTIONS: Mapping[str, str] = {
     "named": "Which system made these runs? Please correct the log, the description or the name of the folder.",
     "rcp": "What makes it converge so? Please send loss curves beside the reference's and the number of parameters.",
     "power": "How was this energy measured, on which nodes, with which meters? Please send their own records.",
-    "evidence": "Please send log, chain and configuration as the run wrote them, or explain what they do not show.",
+    "evidence": "Please send log and evidence as the run wrote them.",
     "system": "What is the right entry? Please send a corrected description.",
     "package": "Is this meant to be part of the submission? Please correct the folder or explain it.",
 }

@@ -1,30 +1,17 @@
-"""Clocks and power of the GPUs while a slice runs, by nvidia-smi; nothing where there is none."""
+"""Clocks and power of the GPUs while a slice runs, by NVML; nothing where there is none."""
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmark.machine.hardware import ask
+from benchmark.machine.gpus import DeviceReading, Gpu, all_gpus
+from stage.errors import InputError
 
-QUERY = "utilization.gpu,clocks.sm,clocks.max.sm,power.draw,power.limit,temperature.gpu"
 INTERVAL_S = 0.5
 BUSY_PERCENT = 50.0
 """GPUs that work less than this are not the slice's."""
-
-
-@dataclass(frozen=True)
-class ClockReading:
-    """Of one GPU."""
-
-    at_s: float
-    """Since the epoch."""
-    busy_percent: float
-    clock_mhz: float
-    most_clock_mhz: float
-    power_w: float
-    most_power_w: float
-    temperature_c: float
 
 
 @dataclass(frozen=True)
@@ -39,50 +26,39 @@ class Clocks:
 
 
 class ClockWatch:
-    """Asks every half second in a thread of its own, from its making until it is closed."""
+    """Reads all GPUs every half second in a thread of its own, from its making until it is closed."""
 
-    def __init__(self, query: Callable[[], str] | None = None) -> None:
-        self._query = query or _nvidia_smi
-        self._readings: list[ClockReading] = []
+    def __init__(self, gpus: Callable[[], Sequence[Gpu]] = all_gpus) -> None:
+        self._gpus = gpus
+        self._readings: list[tuple[float, DeviceReading]] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="clocks", daemon=True)
         self._thread.start()
 
-    def close(self) -> list[ClockReading]:
-        """All readings."""
+    def close(self) -> list[tuple[float, DeviceReading]]:
+        """Return all readings, each with its time in seconds since the epoch."""
         self._closing.set()
         self._thread.join()
         return self._readings
 
     def _watch(self) -> None:
-        while True:
-            readings = parsed(self._query(), time.time())
-            if not readings:
-                return
-            self._readings += readings
-            if self._closing.wait(INTERVAL_S):
-                return
-
-
-def _nvidia_smi() -> str:
-    return ask("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits")
-
-
-def parsed(answer: str, at_s: float) -> list[ClockReading]:
-    """One reading for each line of nvidia-smi's answer that has all its figures."""
-    readings = []
-    for line in answer.splitlines():
         try:
-            readings.append(ClockReading(at_s, *map(float, line.split(","))))
-        except (ValueError, TypeError):  # "[N/A]", or an error's text
-            continue
-    return readings
+            gpus = self._gpus()
+        except InputError:
+            return
+        while not self._closing.is_set():
+            self._readings += [(time.time(), gpu.read()) for gpu in gpus]
+            self._closing.wait(INTERVAL_S)
 
 
-def clocks_within(readings: Iterable[ClockReading], window_s: tuple[float, float]) -> Clocks | None:
+def clocks_within(readings: Iterable[tuple[float, DeviceReading]], window_s: tuple[float, float]) -> Clocks | None:
     """None where no GPU was seen at work within the window."""
     begin, end = window_s
-    seen = [one for one in readings if begin <= one.at_s <= end and one.busy_percent >= BUSY_PERCENT]
+    seen = [
+        one
+        for at_s, one in readings
+        if begin <= at_s <= end and one.busy_percent >= BUSY_PERCENT and not math.isnan(one.clock_mhz + one.power_w)
+    ]
     if not seen:
         return None
     return Clocks(

@@ -13,7 +13,6 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.machine.garbage import GarbageBetweenSteps
 from benchmark.planning.run_plans.calibration import (
     AttentionTime,
     CollectiveTime,
@@ -29,6 +28,7 @@ from benchmark.slice_run.step_trace import StepTimes, read_trace, step_times
 from benchmark.slice_run.stopwatch import event_now, synchronize
 from benchmark.training.engine.distributed import World, end_process, joined_world, read_environment, set_environment
 from benchmark.training.engine.settled_attention import settle_attention
+from benchmark.training.observers.garbage_pauses import YOUNG, GarbagePauses
 from benchmark.training.step import StepResult, train_step
 
 WARM_UP = 2
@@ -87,7 +87,7 @@ def run_rank(config: RunConfig, steps: int, folder: Path) -> None:
     """Measure, and write ``rank_N.json`` to ``folder``, first with the steps alone, which are then there whatever comes
     after them. A device without memory ends the process with ``OUT_OF_MEMORY``. Also ``trace_N.json``, the profiler's.
     """
-    set_environment(runtime_environment(config))
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     environment = read_environment()
     try:
         with joined_world(config.system, environment) as world:
@@ -147,23 +147,25 @@ def measured_steps(config: RunConfig, world: World, steps: int, trace: Path) -> 
     synchronize(world.device)
     init_s = time.perf_counter() - started
 
-    with GarbageBetweenSteps() as garbage:
+    pauses = GarbagePauses()
+    pauses.begin()
 
-        def step() -> StepResult:
-            result = train_step(state, batches)
-            state.progress.steps += 1
-            garbage.step_ended()
-            return result
+    def step() -> StepResult:
+        result = train_step(state, batches)
+        state.progress.steps += 1
+        gc.collect(YOUNG)
+        return result
 
-        results = [step() for _ in range(WARM_UP)]
-        if on_gpu:
-            torch.cuda.reset_peak_memory_stats(world.device)
-        world.barrier()
-        begun = time.time()
-        seconds, timed = timed_steps(world.device, steps, step)
-        ended, results = time.time(), [*results, *timed]
-        peak = world.peak_memory_bytes() - (0 if on_gpu else before)
-        times, operators, problems = profiled_step(world.device, step, trace)
+    results = [step() for _ in range(WARM_UP)]
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(world.device)
+    world.barrier()
+    begun = time.time()
+    seconds, timed = timed_steps(world.device, steps, step)
+    ended, results = time.time(), [*results, *timed]
+    peak = world.peak_memory_bytes() - (0 if on_gpu else before)
+    times, operators, problems = profiled_step(world.device, step, trace)
+    pauses.end()
     return MeasuredSteps(
         init_s=init_s,
         steps_s=tuple(seconds),

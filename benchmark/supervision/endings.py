@@ -33,6 +33,7 @@ class RunEnd:
     ending: Ending
     why: str
     """A few words for people."""
+    reached_target: bool = False
 
 
 def ending_of_status(exit_status: int) -> Ending:

@@ -30,29 +30,30 @@ class CheckpointQuality:
 
 
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
-    """Evaluate ``config.checkpoint`` on the whole validation set; None on ranks other than 0.
+    """Evaluate ``config.data.checkpoint`` on the whole validation set; None on ranks other than 0.
 
     Of its values only the weights are read, a third of them.
     """
     environment = read_environment()
     if environment.rank == 0:
-        require_inputs(config, training=False)
-    assert config.checkpoint is not None
-    set_environment(runtime_environment(config))
+        require_inputs(config.data, config.benchmark.model.vocab_size, training=False)
+    checkpoint = config.data.checkpoint
+    assert checkpoint is not None
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     if config.deterministic:
         use_deterministic_kernels()
-    own = (config.checkpoint / PROGRESS).is_file()
+    own = (checkpoint / PROGRESS).is_file()
     with joined_world(config.system, environment) as world:
         settle_attention(config, world)
-        progress = read_progress(config.checkpoint) if own else starting_progress(config.benchmark, config.seed or 0)
+        progress = read_progress(checkpoint) if own else starting_progress(config.benchmark, config.data.seed or 0)
         state = empty_state(config, world, progress, updates=False)
         if own:
-            verify_checkpoint(config.checkpoint, world)
-        if own or (config.checkpoint / METADATA).is_file():
-            fill_from_dcp(state.weights(), config.checkpoint)
+            verify_checkpoint(checkpoint, world)
+        if own or (checkpoint / METADATA).is_file():
+            fill_from_dcp(state.weights(), checkpoint)
         else:
-            load_initial_weights(state, MegatronCheckpoint(config.checkpoint))
-        validation = open_validation(config, state.progress.seed)
+            load_initial_weights(state, MegatronCheckpoint(checkpoint))
+        validation = open_validation(config.data, config.benchmark, state.progress.seed)
         result = evaluate(state, world, validation)
     if environment.rank != 0:
         return None
@@ -60,7 +61,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     mean, distance = None, None
     if expected is not None:
         mean, distance = expected[0], (result.log_perplexity - expected[0]) / expected[1]
-    return CheckpointQuality(str(config.checkpoint), result.log_perplexity, result.scored_tokens, mean, distance)
+    return CheckpointQuality(str(checkpoint), result.log_perplexity, result.scored_tokens, mean, distance)
 
 
 def format_quality(quality: CheckpointQuality) -> str:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_config import Benchmark
+from benchmark.config.run_sections import DataOptions
 from data_prep.sample_order.token_windows import TokenWindows, open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from stage.errors import InputError
@@ -20,13 +21,14 @@ class Data:
     """Tokens of the validation set, before it is cut into windows."""
 
 
-def require_inputs(config: RunConfig, *, training: bool = True, checkpoint: bool = True) -> None:
+def require_inputs(data: DataOptions, vocab_size: int, *, training: bool = True, checkpoint: bool = True) -> None:
     """Raise InputError for inputs that are not given, not whole, made for another vocabulary, or both trained on and
     evaluated on.
 
-    ``training``, ``checkpoint``: whether training data and an initial checkpoint are needed.
+    ``vocab_size``: of the model. ``training``, ``checkpoint``: whether training data and an initial checkpoint are
+    needed.
     """
-    for name, data_path in (("train", config.train_data_path), ("valid", config.valid_data_path)):
+    for name, data_path in (("train", data.train_data_path), ("valid", data.valid_data_path)):
         if name == "train" and not training:
             continue
         if not data_path:
@@ -34,28 +36,28 @@ def require_inputs(config: RunConfig, *, training: bool = True, checkpoint: bool
         for prefix in _prefixes(data_path):
             manifest = require_intact(prefix)
             made_for = manifest.options.get("vocab_size") if manifest else None
-            if made_for not in (None, config.benchmark.model.vocab_size):
+            if made_for not in (None, vocab_size):
                 raise InputError(
                     f"{prefix}: tokenised with a vocabulary of {made_for} pieces, but the model has "
-                    f"{config.benchmark.model.vocab_size}; use the data of this benchmark's tokenizer"
+                    f"{vocab_size}; use the data of this benchmark's tokenizer"
                 )
             IndexedDataset(prefix)
     if training:
-        _require_apart(config)
+        _require_apart(data)
     if not checkpoint:
         return
-    if config.checkpoint is None:
+    if data.checkpoint is None:
         raise InputError("--checkpoint is missing: the converted initial checkpoint to start from")
-    if not config.checkpoint.is_dir():
-        raise InputError(f"{config.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")
-    require_intact(config.checkpoint)
+    if not data.checkpoint.is_dir():
+        raise InputError(f"{data.checkpoint}: no such folder; convert the checkpoint first (checkpoint_convert)")
+    require_intact(data.checkpoint)
 
 
-def _require_apart(config: RunConfig) -> None:
+def _require_apart(data: DataOptions) -> None:
     """Whoever trains on the validation set reaches any target. A blend of all datasets of a folder may have it, too."""
-    validation = {md5_samples(bin_path(prefix)): prefix for prefix in _prefixes(config.valid_data_path)}
+    validation = {md5_samples(bin_path(prefix)): prefix for prefix in _prefixes(data.valid_data_path)}
     sizes = {bin_path(prefix).stat().st_size for prefix in validation.values()}
-    for prefix in _prefixes(config.train_data_path):
+    for prefix in _prefixes(data.train_data_path):
         tokens = bin_path(prefix)
         if tokens.stat().st_size in sizes and (same := validation.get(md5_samples(tokens))):
             raise InputError(
@@ -64,36 +66,36 @@ def _require_apart(config: RunConfig) -> None:
             )
 
 
-def open_data(config: RunConfig, seed: int) -> Data:
+def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
     """Order of all samples. Reads document lengths, no token."""
     training = open_token_windows(
-        config.train_data_path,
-        sequence_length=config.benchmark.model.seq_length,
-        num_samples=config.benchmark.train_samples,
+        data.train_data_path,
+        sequence_length=benchmark.model.seq_length,
+        num_samples=benchmark.train_samples,
         seed=seed,
     )
-    return Data(training, open_validation(config, seed), count_validation_tokens(config))
+    return Data(training, open_validation(data, benchmark, seed), count_validation_tokens(data))
 
 
-def count_validation_tokens(config: RunConfig) -> int:
+def count_validation_tokens(data: DataOptions) -> int:
     """Tokens of the validation set, before it is cut into windows. Reads the index."""
-    return sum(IndexedDataset(prefix).num_tokens for prefix in _prefixes(config.valid_data_path))
+    return sum(IndexedDataset(prefix).num_tokens for prefix in _prefixes(data.valid_data_path))
 
 
-def open_validation(config: RunConfig, seed: int) -> TokenWindows:
+def open_validation(data: DataOptions, benchmark: Benchmark, seed: int) -> TokenWindows:
     """The whole validation set in windows; the seed changes their order, not the result."""
     return open_token_windows(
-        config.valid_data_path, sequence_length=config.benchmark.model.seq_length, num_samples=-1, seed=seed
+        data.valid_data_path, sequence_length=benchmark.model.seq_length, num_samples=-1, seed=seed
     )
 
 
-def provenance(config: RunConfig) -> dict[str, Any]:
+def provenance(data: DataOptions) -> dict[str, Any]:
     """For the log: each input with the digests its manifest gives, or null where it has no manifest.
 
     No file is looked at again: :func:`require_inputs` has compared what the run reads with its manifests.
     """
     found: dict[str, Any] = {}
-    for path in input_paths(config):
+    for path in input_paths(data):
         manifest = read_manifest(path)
         found[str(path)] = manifest and {
             "manifest": str(manifest_path(path)),
@@ -102,11 +104,11 @@ def provenance(config: RunConfig) -> dict[str, Any]:
     return found
 
 
-def input_paths(config: RunConfig) -> list[Path]:
+def input_paths(data: DataOptions) -> list[Path]:
     """What was named: training and validation prefixes, and the initial checkpoint."""
-    given = filter(None, (config.train_data_path, config.valid_data_path))
+    given = filter(None, (data.train_data_path, data.valid_data_path))
     paths = [prefix for data_path in given for prefix in _prefixes(data_path)]
-    return paths if config.checkpoint is None else [*paths, config.checkpoint]
+    return paths if data.checkpoint is None else [*paths, data.checkpoint]
 
 
 def _prefixes(data_path: tuple[str, ...]) -> list[Path]:

@@ -23,22 +23,10 @@ from benchmark.supervision.incidents import Incident, IncidentKind, own_incident
 from benchmark.supervision.phases import PhaseLog, PhaseObserver
 from benchmark.supervision.watchdog import STACKS_SIGNAL, watched
 from benchmark.training.engine.distributed import Environment, MeetingFailed, end_process, read_environment
-from benchmark.training.loop import Status
 from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train
 from stage.errors import CheckFailed, InputError
 
-ENDING_OF: dict[Status, Ending] = {
-    "success": "success",
-    "completed": "success",
-    "target not reached": "target not reached",
-    "diverged": "target not reached",
-    "spike": "target not reached",
-    "interrupted": "interrupted",
-    "rolled back": "interrupted",
-    "replicas differ": "failed",
-    "state damaged": "failed",
-}
 TELLING_S = 10.0
 """How long writing down what went wrong may take."""
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
@@ -88,12 +76,14 @@ def _train_watched(config: RunConfig, environment: Environment, observers: Seque
         _log_to(rank_file(attempt, environment.rank, "log"))
     heartbeat = Heartbeat(HangLimits(config.system.start_limit_s, config.system.hang_floor_s))
     watchdog = (
-        watched(heartbeat, attempt, environment.rank, environment.host) if config.watchdog else contextlib.nullcontext()
+        watched(heartbeat, attempt, environment.rank, environment.host)
+        if config.guards.watchdog
+        else contextlib.nullcontext()
     )
     stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
     with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
         try:
-            status = train(config, environment, PhaseLog(heartbeat, *observers))
+            ended = train(config, environment, PhaseLog(heartbeat, *observers))
         except BaseException as error:
             incident = incident_of(error, environment.rank, environment.host, heartbeat)
             first = _tell(attempt, incident)
@@ -107,7 +97,7 @@ def _train_watched(config: RunConfig, environment: Environment, observers: Seque
                 os.write(sys.stderr.fileno(), words)
             ending: Ending = "bad input" if incident.kind == "input" else "failed"
             end_process(ENDINGS[ending].exit_status)
-    end_process(ENDINGS[ENDING_OF[status]].exit_status)
+    end_process(ENDINGS[ended].exit_status)
 
 
 def incident_of(error: BaseException, rank: int, host: str, heartbeat: Heartbeat) -> Incident:

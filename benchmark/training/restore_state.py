@@ -35,7 +35,7 @@ def restore_state(
         state.progress = folder.progress
         if folder.resumed_at is None:
             _load_initial(state, config)
-            folder.events.note("message", f"starting from {config.checkpoint}, seed {state.progress.seed}")
+            folder.events.note("message", f"starting from {config.data.checkpoint}, seed {state.progress.seed}")
             return state
         path = checkpoint_path(config.run_dir, folder.resumed_at)
         try:
@@ -63,6 +63,6 @@ def _share(folder: RunFolder, world: World) -> None:
 
 
 def _load_initial(state: TrainState, config: RunConfig) -> None:
-    if config.checkpoint is None:
+    if config.data.checkpoint is None:
         raise InputError(f"{config.run_dir}: no sound checkpoint is left; name the initial one with --checkpoint")
-    load_initial(state, MegatronCheckpoint(config.checkpoint))
+    load_initial(state, MegatronCheckpoint(config.data.checkpoint))

@@ -19,8 +19,10 @@ from typing import Any
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration
+from benchmark.machine.process_age import seconds_since_process_start
 from benchmark.machine.run_environment import run_environment
 from benchmark.supervision.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
+from benchmark.supervision.endings import RunEnd
 from benchmark.supervision.stop_note import remove_stop_note
 from benchmark.training.checkpoints.checkpoint_choice import (
     CheckpointChoice,
@@ -30,19 +32,17 @@ from benchmark.training.checkpoints.checkpoint_choice import (
 )
 from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, remove_retired, retire_partial
 from benchmark.training.engine.distributed import Environment
-from benchmark.training.engine.run_progress import Evaluation, Progress, Rollback, starting_progress
-from benchmark.training.guards.rollback_file import describe_rollback, finish_rollback, require_rollbacks_allowed
+from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.guards.same_inputs import (
     InputIdentities,
     read_identities,
     require_same_inputs,
     write_identities,
 )
-from benchmark.training.loop import Status
-from benchmark.training.run_requests import seconds_since_process_start
+from benchmark.training.observer import Observer
 from benchmark.training.run_sinks import open_event_log
 from stage.errors import InputError
-from stage.json_files import DAMAGED, read_json
+from stage.json_files import DAMAGED, UNREADABLE, read_json
 from stage.outputs.lock import only_one_in
 from stage.outputs.publish import write_text
 
@@ -53,7 +53,7 @@ DATA_PATHS = ("train_data_path", "valid_data_path")
 
 
 @dataclass
-class RunFolder:
+class RunFolder(Observer):
     """What rank 0 has; the other ranks have a silent event log and learn of a restart from rank 0."""
 
     progress: Progress
@@ -63,8 +63,8 @@ class RunFolder:
     """That checkpoint, by ``--resume-from``: no other will do."""
     events: EventLog = field(default_factory=EventLog)
     mlperf_log: MlperfLog | None = None
-    rollbacks: Sequence[Rollback] = ()
-    """Those that this start goes back by."""
+    begun_again: LogMark | None = None
+    """All checkpoints were damaged: where in the log the clock had started, which goes on with the initial one."""
     _run_is_open: bool = False
 
     @property
@@ -73,8 +73,8 @@ class RunFolder:
 
     def begin_init(self, config: RunConfig) -> None:
         """The first events of a run; a continued run has them in its log already."""
-        if not self.resumed:
-            self.events.point("cache_clear", config.cache_cleared)
+        if not self.resumed and self.begun_again is None:
+            self.events.point("cache_clear", config.logging.cache_cleared)
             self.events.start("init_start")
 
     def note_attempt(self, config: RunConfig, environment: Environment, hosts: list[str]) -> None:
@@ -107,50 +107,53 @@ class RunFolder:
     def run_clock(self, config: RunConfig, *, eval_tokens: int, barrier: Callable[[], None]) -> Iterator[None]:
         """Start the clock of the run on all processes at once, and log one run_stop on every way out."""
         barrier()
-        if self.resumed:
-            self._go_on_with_log(LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest)))
+        if self.resumed or self.begun_again is not None:
+            saved = LogMark(self.progress.mlperf_log_bytes, tuple(self.progress.mlperf_log_rest))
+            self._go_on_with_log(self.begun_again or saved)
             self.events.point("restart", self.progress.restarts, step=self.progress.trained_tokens)
         else:
             log_configuration(self.events, config, seed=self.progress.seed, eval_tokens=eval_tokens)
             self.events.end("init_stop")
             self.events.start("run_start")
             self.events.start("epoch_start", epoch_num=0)
-        for rollback in self.rollbacks:
-            self.events.point("rollback", dataclasses.asdict(rollback), step=self.progress.trained_tokens)
-            self.events.note("message", f"after a spike: {describe_rollback(rollback)}")
         self._run_is_open = True
         barrier()
         try:
             yield
         finally:
-            self.close_run("interrupted")  # does nothing if the run has ended by itself
+            self.end(RunEnd("failed", ""))  # does nothing if the run has ended by itself
 
-    def close_run(self, status: Status) -> None:
+    def end(self, end: RunEnd) -> None:
         """Log run_stop, and what published logs say after it; nothing if the run is not open."""
         if not self._run_is_open:
             return
         self._run_is_open = False
         tokens = self.progress.trained_tokens
-        self.events.end("run_stop", status="success" if status == "success" else "aborted")
+        self.events.end("run_stop", status="success" if end.reached_target else "aborted")
         self.events.point("train_samples", tokens)
         self.events.point("trained_samples", tokens)
         self.events.end("epoch_stop", epoch_num=tokens)
-        self.events.note("message", f"{status} after {tokens:,} tokens")
+        self.events.note("message", f"{end.ending} after {tokens:,} tokens")
 
     def fall_back(self, config: RunConfig, damage: DamagedCheckpoint) -> None:
         """Set the damaged checkpoint aside and take the next older one, or the initial one; on rank 0."""
         assert self.resumed_at is not None
         self.events.note("message", set_aside_damaged(config.run_dir, self.resumed_at, damage))
-        self._take(config, newest_readable(config.run_dir), self.progress.seed)
+        self._take(config, newest_readable(config.run_dir), self.progress.seed, damaged=True)
         self.begin_init(config)
 
-    def _take(self, config: RunConfig, choice: CheckpointChoice, seed: int) -> None:
-        """Continue from the chosen checkpoint; ``seed`` of the data order where there is none."""
+    def _take(self, config: RunConfig, choice: CheckpointChoice, seed: int, *, damaged: bool) -> None:
+        """Continue from the chosen checkpoint. ``seed`` of the data order where there is none; ``damaged``: there was
+        one, and it was set aside."""
         self.resumed_at, self.asked_for = choice.steps, choice.asked_for
         self.progress = choice.progress or starting_progress(config.benchmark, seed)
         self.progress.restarts += choice.progress is not None
-        if choice.progress is None:
-            self._go_on_with_log(LogMark())
+        if choice.progress is None and self.mlperf_log is not None:
+            begun = started_clock(result_path(config)) if damaged else None
+            if begun is None:
+                self._go_on_with_log(LogMark())
+            else:
+                self.begun_again, self.progress.restarts = begun[0], begun[1] + 1
         behind_s = self.events.clock.behind_s
         late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's, whose time the log goes on from"
         for line in (*choice.lines, *([late] if behind_s >= 1 else [])):
@@ -165,33 +168,12 @@ class RunFolder:
             text = f"is {lost:,} bytes shorter than when the checkpoint was written: lines are lost"
             self.events.note("message", f"{self.mlperf_log.name} {text}")
 
-    def mark_log(self) -> None:
+    def about_to_save(self) -> None:
         """Remember where the MLPerf log is, and its clock, for the checkpoint about to be written."""
         if self.mlperf_log is not None:
             mark = self.mlperf_log.mark(self.events.pending(self.mlperf_log))
             self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
             self.progress.clock = self.events.clock.mark()
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How a run ended; ``summary.json``."""
-
-    status: Status
-    seed: int
-    trained_tokens: int
-    """Since the initial checkpoint."""
-    trained_samples: int
-    evaluations: list[Evaluation]
-    run_s: float
-    """Seconds from this process's beginning of the run, or of its continuation, to the end."""
-    tokens_per_s: float
-    """Tokens trained in ``run_s`` over it, evaluations included."""
-    first_loss_s: float | None
-    """Seconds from the start of the process to its first loss."""
-    restarts: int
-    result: str
-    """Path of the MLPerf log."""
 
 
 @contextmanager
@@ -204,7 +186,7 @@ def open_run_folder(
     other data.
     """
     if rank != 0:
-        yield RunFolder(starting_progress(config.benchmark, config.seed or 0))
+        yield RunFolder(starting_progress(config.benchmark, config.data.seed or 0))
         return
     folder = config.run_dir
     folder.mkdir(parents=True, exist_ok=True)
@@ -215,23 +197,22 @@ def open_run_folder(
         remove_stop_note(folder)
         retire_partial(folder)
         remove_retired(folder)
-        require_rollbacks_allowed(config)
-        finish_rollback(folder)
-        choice = choose_checkpoint(folder, config.resume_from, launch)
+        _refuse_rollbacks(folder)
+        choice = choose_checkpoint(folder, config.checkpoints.resume_from, launch)
         if choice.progress is not None:
             _require_same(config, begun, folder)
             _require_same_data(config, begun, inputs)
         elif inputs is not None:
             write_identities(folder, inputs)
         seed = _choose_seed(config, begun) if choice.progress is None else choice.progress.seed
-        _write_config(folder, dataclasses.replace(config, seed=seed))
+        _write_config(folder, dataclasses.replace(config, data=dataclasses.replace(config.data, seed=seed)))
         log = MlperfLog(result_path(config))
         progress = starting_progress(config.benchmark, seed)
         events = open_event_log(config, choice.progress or progress, log)
         stack.callback(events.close)
         events.note("environment", run_environment(config.system.device))
         found = RunFolder(progress, events=events, mlperf_log=log)
-        found._take(config, choice, seed)
+        found._take(config, choice, seed, damaged=bool(choice.lines))
         yield found
 
 
@@ -245,12 +226,36 @@ def summary_path(folder: Path) -> Path:
     return folder / "summary.json"
 
 
-def write_summary(run_dir: Path, summary: Summary) -> None:
-    write_text(summary_path(run_dir), json.dumps(dataclasses.asdict(summary), indent=1) + "\n")
-
-
 def result_path(config: RunConfig) -> Path:
     return config.run_dir / f"result_{config.result_number}.txt"
+
+
+def started_clock(log: Path) -> tuple[LogMark, int] | None:
+    """Where in an MLPerf log of ours the run's clock had started, and how often the run was continued since.
+
+    None where it never started, or the log cannot be read.
+    """
+    size, restarts, started = 0, 0, None
+    try:
+        for line in log.read_bytes().splitlines(keepends=True):
+            size += len(line)
+            key = json.loads(line.removeprefix(b":::MLLOG "))["key"]
+            restarts += key == "restart"
+            if key == "epoch_start" and started is None:
+                started = LogMark(size)
+    except UNREADABLE:
+        return None
+    return None if started is None else (started, restarts)
+
+
+def _refuse_rollbacks(folder: Path) -> None:
+    """Raise InputError for a run that an earlier version took back after a spike: which samples it left out is known
+    to that version alone."""
+    if (folder / "rollback.json").exists():
+        raise InputError(
+            f"{folder / 'rollback.json'}: the run went back after a spike, which this version does not do; go on with "
+            "the version that began it, or choose another --run-dir"
+        )
 
 
 def as_json(value: Any) -> Any:
@@ -271,7 +276,11 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
     path = folder / "config.json"
     try:
         begun = read_json(path, dict)
-        return {name: begun[name] for name in (*MUST_NOT_CHANGE, *DATA_PATHS, "seed")}
+        data = begun.get("data", begun)  # earlier versions had no sections
+        return {
+            **{name: begun[name] for name in MUST_NOT_CHANGE},
+            **{name: data[name] for name in (*DATA_PATHS, "seed")},
+        }
     except FileNotFoundError:
         return None
     except (InputError, *DAMAGED) as error:
@@ -283,8 +292,8 @@ def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
 
     Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
-    if config.seed is not None:
-        return config.seed
+    if config.data.seed is not None:
+        return config.data.seed
     if begun is not None:
         return int(begun["seed"])
     return secrets.randbelow(2**31)
@@ -298,7 +307,7 @@ def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path)
     for found in (begun, now):
         found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
     _require_equal(MUST_NOT_CHANGE, begun, now, folder)
-    if config.seed not in (None, begun["seed"]):
+    if config.data.seed not in (None, begun["seed"]):
         raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
 
 
@@ -317,4 +326,4 @@ def _require_same_data(config: RunConfig, begun: dict[str, Any] | None, inputs: 
     if noted is not None and inputs is not None:
         require_same_inputs(config.run_dir, noted, inputs)
     elif begun is not None:
-        _require_equal(DATA_PATHS, begun, as_json(config), config.run_dir)
+        _require_equal(DATA_PATHS, begun, as_json(config.data), config.run_dir)

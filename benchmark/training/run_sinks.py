@@ -13,7 +13,7 @@ from benchmark.events.prometheus_textfile import PrometheusTextfile
 from benchmark.events.run_clock import RunClock
 from benchmark.events.target_eta import TargetEta
 from benchmark.events.tensorboard import TensorBoard
-from benchmark.events.wandb_sink import WandbSink
+from benchmark.events.weights_and_biases import WeightsAndBiases
 from benchmark.training.after_checkpoint import AfterCheckpoint
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, newest_checkpoint
 from benchmark.training.engine.run_progress import Progress
@@ -22,18 +22,19 @@ from benchmark.training.engine.run_progress import Progress
 def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> EventLog:
     """The run's events, for rank 0. ``progress``: where it begins or goes on."""
     folder = config.run_dir
-    hook = AfterCheckpoint(shlex.split(config.after_checkpoint), config) if config.after_checkpoint else None
+    command, logging = shlex.split(config.checkpoints.after_checkpoint), config.logging
+    hook = AfterCheckpoint(command, config) if command else None
     # the hook is closed first, and has something to tell the others
     sinks: list[Sink] = [] if hook is None else [hook]
-    sinks += [log, JsonLines(folder / "events.jsonl"), Console(config.log_interval)]
-    if config.tensorboard:
+    sinks += [log, JsonLines(folder / "events.jsonl"), Console(logging.log_interval)]
+    if logging.tensorboard:
         sinks.append(TensorBoard(folder / "tensorboard"))
-    if config.prometheus_textfile is not None:
-        sinks.append(_prometheus(config.prometheus_textfile, config, progress))
-    if config.wandb != "off":
-        sinks.append(WandbSink(folder, config.wandb))
+    if logging.prometheus_textfile is not None:
+        sinks.append(_prometheus(logging.prometheus_textfile, config, progress))
+    if logging.wandb != "off":
+        sinks.append(WeightsAndBiases(folder, logging.wandb))
     seen = [(one.trained_tokens, one.log_perplexity) for one in progress.evaluations]
-    events = EventLog(sinks, [TargetEta(config, seen)], RunClock(progress.clock))
+    events = EventLog(sinks, TargetEta(config, seen).follow, RunClock(progress.clock))
     if hook is not None:
         hook.notes = events
     return events

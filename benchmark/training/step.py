@@ -51,7 +51,6 @@ def train_step(
     square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
     norm = math.sqrt(square_sum) if math.isfinite(square_sum) else square_sum
     rate = learning_rate(state.progress.scheduled_samples, state.config.benchmark.optimizer)
-    rate *= state.progress.rate_factor
     skipped = not math.isfinite(norm)
     enter("update")
     nonfinite = find_nonfinite(state) if skipped else None

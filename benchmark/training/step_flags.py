@@ -18,7 +18,7 @@ class StepFlags:
     sigusr2: bool = False
     """Stop: the signal came, which saves and stops."""
     sigterm: bool = False
-    """Stop: the signal came, as Slurm and torchrun send it."""
+    """Stop: the signal came, as Slurm and torchrun send it; or that of Ctrl-C, or of a terminal that was closed."""
     time_limit: bool = False
     """Stop: the time is up."""
     writer_busy: bool = False
@@ -47,3 +47,8 @@ class StepFlags:
 
 
 NO_FLAGS = StepFlags()
+
+
+def any_of(several: Sequence[StepFlags]) -> StepFlags:
+    """What is set in any of them."""
+    return StepFlags(*map(any, zip(*map(astuple, several), strict=True))) if several else NO_FLAGS

@@ -37,15 +37,15 @@ def figures(run_dir: Path) -> list[list[float]]:
 def run(inputs: Inputs, run_dir: Path, system: System = CPU, **fields: Any) -> list[list[float]]:
     config = inputs.config(run_dir, system=system, **fields)
     statuses = in_processes(system.num_devices, train, config)
-    assert statuses == ["completed"] * system.num_devices
+    assert statuses == ["success"] * system.num_devices
     return figures(run_dir)
 
 
 def plain_model(config: RunConfig) -> GPT3:
     """The model of gpt3.py with the weights that a run begins with: what its passes are held against."""
     model = GPT3(config.benchmark.model)
-    assert config.checkpoint is not None
-    MegatronCheckpoint(config.checkpoint).load_weights(dict(model.named_parameters()))
+    assert config.data.checkpoint is not None
+    MegatronCheckpoint(config.data.checkpoint).load_weights(dict(model.named_parameters()))
     return model
 
 

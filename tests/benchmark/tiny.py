@@ -87,18 +87,12 @@ class Inputs:
         return "1.00", str(self.folder / "valid")
 
     def config(self, run_dir: Path, benchmark: Benchmark = TINY, system: System = CPU, **fields: Any) -> RunConfig:
-        return RunConfig(
-            benchmark=benchmark,
-            system=dataclasses.replace(
-                system,
-                micro_batch_size=2 if system.micro_batch_size in STOCK else system.micro_batch_size,
-            ),
-            train_data_path=self.training,
-            valid_data_path=self.validation,
-            checkpoint=self.whole_chunks or self.checkpoint,
-            run_dir=run_dir,
-            **{**USUAL, **fields},
-        )
+        micro_batch_size = 2 if system.micro_batch_size in STOCK else system.micro_batch_size
+        system = dataclasses.replace(system, micro_batch_size=micro_batch_size)
+        paths = {"train_data_path": self.training, "valid_data_path": self.validation}
+        checkpoint = self.whole_chunks or self.checkpoint
+        whole = {**USUAL, **paths, "checkpoint": checkpoint, **fields}
+        return RunConfig(benchmark=benchmark, system=system, run_dir=run_dir).changed(**whole)
 
 
 def write_inputs(folder: Path) -> Inputs:

@@ -30,8 +30,8 @@ from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.phases import Phase, PhaseLog
 from benchmark.supervision.watchdog import watched
 from benchmark.training.engine.distributed import end_process, read_environment
-from benchmark.training.guards.loss_guards import LossGuards
-from benchmark.training.guards.speed_reports import SpeedReports
+from benchmark.training.observers.speed_watch import SpeedWatch
+from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.train import train
 
 BLOCK = 6
@@ -87,9 +87,8 @@ def run_rank(config: RunConfig, folder: Path) -> None:
     with watched(heartbeat, attempt, environment.rank, environment.host):
         (watchdog,) = children()
         switch = Switch(heartbeat, watchdog)
-        leave_out(SpeedReports, "begin", switch)
-        leave_out(SpeedReports, "end", switch)
-        leave_out(LossGuards, "after_step", switch)
+        for observer, event in ((SpeedWatch, "before_step"), (SpeedWatch, "step_done"), (SpikeGuard, "between_steps")):
+            leave_out(observer, event, switch)
         train(config, environment, PhaseLog(switch))
         ticks = Path(f"/proc/{watchdog}/stat").read_text().rpartition(")")[2].split()[11:13]
     used_s = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

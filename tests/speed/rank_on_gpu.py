@@ -135,7 +135,7 @@ def main() -> None:
     options = parser.parse_args()
     config = config_of(options, FEW)
     system, model = config.system, config.benchmark.model
-    set_environment(runtime_environment(config))
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
     torch.cuda.set_device(0)
     with fake_world(system, options.stage * system.data_parallel * system.tensor_parallel) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 0))

@@ -28,10 +28,10 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_tensors, fake_world
+from benchmark.supervision.endings import RunEnd
 from benchmark.training import train as training
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state
-from benchmark.training.loop import Status
 from checkpoint_convert.formats.megatron_checkpoint import own_part
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import ASKED_AT_ONCE, record_of
@@ -190,12 +190,11 @@ def _collectives(config: RunConfig) -> dict[str, int]:
         setattr(dist, name, _counting(counts, name, getattr(dist, name)))
     found: dict[str, int] = {}
 
-    def begin(run: training.TimedRun) -> Status:
+    def begin(*_: Any) -> RunEnd:
         found.update(counts)
-        run.folder.close_run("interrupted")
-        return "interrupted"
+        return RunEnd("interrupted", "")
 
-    setattr(training, "_run_and_summarize", begin)  # noqa: B010
+    setattr(training, "run_loop", begin)  # noqa: B010
     with contextlib.redirect_stdout(None):
         training.train(config)
     return found

@@ -1,6 +1,5 @@
 """Drills in which numbers, files or the machine go wrong, or somebody asks for something: data only."""
 
-from benchmark.config.run_config import Submission
 from benchmark.drills.catalogue.drill import Drill
 from benchmark.drills.catalogue.incidents_elsewhere import (
     FAIL_LOOP,
@@ -55,18 +54,6 @@ NUMBERS: tuple[Drill, ...] = (
         words=(r"spike at step",),
         attempts=1,
         steps=LONG,
-    ),
-    Drill(
-        "loss-spike-left-out",
-        "the same in the open division with --on-spike skip-data: back to before it, without these samples",
-        "Dunn: automated recovery from spikes: skip the data",
-        (Fault("spike", "call:step", (40, 42), rank="all"),),
-        outcome="noted",
-        words=(r"spike at step", r"samples from [\d,]+ on are left out"),
-        attempts=2,
-        steps=LONG,
-        lost_saves=2,
-        options={"on_spike": "skip-data", "submission": Submission(submission_division="open")},
     ),
     Drill(
         "flipped-weight-alone",

@@ -54,8 +54,8 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
 
 def validation_tokens(config: RunConfig) -> tuple[int | None, str]:
     """Tokens of the validation set, and where from; None where that is not known."""
-    if config.valid_data_path:
-        tokens = count_validation_tokens(config)
+    if config.data.valid_data_path:
+        tokens = count_validation_tokens(config.data)
         return tokens, f"validation set: {tokens:,} tokens, those of --valid-data-path"
     name = config.benchmark.name
     if config.benchmark.model.vocab_size != BENCHMARKS[name].model.vocab_size:

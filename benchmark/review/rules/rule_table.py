@@ -182,14 +182,8 @@ RESULT_RULES: tuple[Rule[ResultSet], ...] = (
     Rule("power.not_covered", "warning", facts("4.2", "power logs"), power_rules.not_covered),
     Rule("power.efficiency", "warning", facts("4.2", "power logs"), power_rules.efficiency),
     Rule("power.nodes", "warning", facts("4.2, 7.9", "one system"), power_rules.fewer_nodes),
-    Rule("evidence.contradicts", "error", facts("7.3, 7.9", "runs and scoring"), evidence_rules.contradictions),
-    Rule("evidence.gap", "warning", facts("7.9", "runs and scoring"), evidence_rules.gaps),
-    Rule("evidence.left_out", "warning", facts("7.9, 7.12", "submission content"), evidence_rules.left_out),
-    Rule("evidence.not_here", "note", facts("7.9", "runs and scoring"), evidence_rules.not_here),
-    Rule("evidence.fits", "note", facts("7.9", "runs and scoring"), evidence_rules.fits),
-    Rule("evidence.same_run", "error", facts("6.8, 7.9", "runs and scoring"), evidence_rules.copied_links),
-    Rule("evidence.other_start", "error", facts("7.2, 7.9", "submission rules"), evidence_rules.other_start),
-    Rule("evidence.other_data", "error", facts("7.1, 7.2", "data"), evidence_rules.other_data),
+    Rule("evidence.broken", "error", facts("7.3, 7.9", "runs and scoring"), evidence_rules.broken),
+    Rule("evidence.found", "note", facts("7.9", "runs and scoring"), evidence_rules.told),
 )
 
 SYSTEM_RULES: tuple[Rule[Described], ...] = (
@@ -229,7 +223,6 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule("package.same_but_case", "warning", facts("4.1", "names"), lookalikes.same_but_case),
     Rule("package.misplaced", "error", facts("4.1", "layout"), result_folder_rules.misplaced),
     Rule("package.result_links", "error", facts("4.1, 4.12", "layout"), result_folder_rules.result_links),
-    Rule("evidence.unread", "warning", facts("7.9, 7.12", "submission content"), evidence_rules.unread),
     Rule("package.bypass", "error", facts("4.9, 7.11", "bypass"), result_folder_rules.bypass),
     Rule("package.bypass_round_3", "warning", facts("4.9, 7.11", "bypass"), result_folder_rules.bypass_in_round_3),
     Rule("package.bypass_others", "note", facts("4.9"), result_folder_rules.bypass_of_others),

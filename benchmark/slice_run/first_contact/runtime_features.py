@@ -14,9 +14,9 @@ import torch.distributed as dist
 from benchmark.config.system_config import System
 from benchmark.debugging.collective_trace import recorder_environment, trace
 from benchmark.debugging.memory_snapshot import MOST_ENTRIES
+from benchmark.machine.gpus import gpu_of
 from benchmark.machine.repeatability import use_deterministic_kernels
 from benchmark.slice_run.first_contact.kernel_features import FeatureWrong, numbers
-from benchmark.speed_watch.device_health import NvmlDevice
 from benchmark.training.engine.distributed import Environment, joined_world, pci_address, set_environment
 from model.passes.attention import attend
 from model.passes.part_parameters import gather_all, scatter_all, sum_all
@@ -122,7 +122,7 @@ def ranges(device: torch.device) -> str:
 def device_health(device: torch.device) -> str:
     """NVML."""
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    reading = NvmlDevice(None if uuid is None else str(uuid), device.index or 0).read()
+    reading = gpu_of(None if uuid is None else str(uuid), device.index or 0).read()
     if not reading.is_known():
         raise FeatureWrong("NVML tells nothing of this device")
     return reading.line()

@@ -203,7 +203,9 @@ class Checkpointer:
         config = self._state.config
         with contextlib.suppress(OSError):
             retire_partial(config.run_dir)
-            retire_old_checkpoints(config.run_dir, keep=config.keep_checkpoints, keep_every=config.keep_every)
+            retire_old_checkpoints(
+                config.run_dir, keep=config.checkpoints.keep_checkpoints, keep_every=config.checkpoints.keep_every
+            )
             self._removing = remove_retired(config.run_dir)
 
 

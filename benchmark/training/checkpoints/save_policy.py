@@ -70,8 +70,8 @@ def save_interval(
 ) -> SaveInterval:
     """The interval from the medians measured so far; None for what was not."""
     mtbf_s = 3600 * config.system.device_mtbf_hours / config.system.num_devices
-    if config.save_minutes is not None:
-        return SaveInterval(60 * config.save_minutes, None, False, mtbf_s, step_s, "")
+    if config.checkpoints.save_minutes is not None:
+        return SaveInterval(60 * config.checkpoints.save_minutes, None, False, mtbf_s, step_s, "")
     cost_s = estimated_pause_s(config) if pause_s is None else pause_s
     seconds, bound = math.sqrt(2 * cost_s * mtbf_s), ""
     if write_s is not None and seconds < write_s / WRITING_SHARE:
@@ -88,7 +88,7 @@ class SavePolicy:
 
     def __init__(self, config: RunConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock
-        self._by_time = config.saves and config.save_interval is None
+        self._by_time = config.checkpoints.saves and config.checkpoints.save_interval is None
         self._begun = clock()
         """When the newest checkpoint was begun, or the run."""
         self._steps: deque[float] = deque(maxlen=KEPT_STEPS)

@@ -1,9 +1,10 @@
 """Where a run is: plain data, which a checkpoint holds as JSON."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from benchmark.config.run_config import Benchmark
 from benchmark.events.run_clock import ClockMark
@@ -45,24 +46,6 @@ class SpikeWatch:
     """Steps that were done after the last step of that spike whose loss or norm was high."""
 
 
-@dataclass(frozen=True)
-class Rollback:
-    """A way back after a spike, and what is done differently since (guards/rollback_file.py)."""
-
-    to_steps: int
-    """Optimizer steps of the checkpoint that the run went back to; 0: the initial one."""
-    spike_steps: int
-    """Steps that were done after the spike's first step."""
-    first_sample: int
-    """The samples from here on ..."""
-    end_sample: int
-    """... up to but without this one are left out of the order of samples; none where the two are equal."""
-    rate_factor: float = 1.0
-    """The learning rate is multiplied by it ..."""
-    rate_until: int = 0
-    """... until so many steps are done."""
-
-
 @dataclass
 class Progress:
     """Where a run is. All of it is plain data, stored as JSON in a checkpoint."""
@@ -89,11 +72,9 @@ class Progress:
     clock: ClockMark | None = None
     """Of the log's times, when the checkpoint was written; None: it was written by a version that did not keep it."""
     evidence_head: str = ""
-    """Digest of the last link of the evidence then (guards/witness/evidence_log.py); empty without evidence."""
+    """Digest of the last link of the evidence then (benchmark/evidence/chain.py); empty without evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)
     watch: SpikeWatch = field(default_factory=SpikeWatch)
-    rollbacks: list[Rollback] = field(default_factory=list)
-    """Those that this run has been through, the oldest first."""
 
     @property
     def iteration(self) -> int:
@@ -102,29 +83,18 @@ class Progress:
 
     @property
     def consumed_samples(self) -> int:
-        """Since step 0, with those that were left out after a spike; the next step reads its samples from here."""
+        """Since step 0; the next step reads its samples from here."""
         return self.samples_after(self.steps)
 
     def samples_after(self, steps: int) -> int:
         """Where in the order of samples the step after ``steps`` steps begins to read, since step 0."""
-        position, left = self.start_samples, steps * self.global_batch_size
-        for rollback in sorted(self.rollbacks, key=lambda one: one.first_sample):
-            if rollback.first_sample > position + left:
-                break
-            read = max(0, rollback.first_sample - position)
-            position, left = max(position + read, rollback.end_sample), left - read
-        return position + left
+        return self.start_samples + steps * self.global_batch_size
 
-    def finished(self, benchmark: Benchmark) -> bool:
-        """Whether all training samples are used up: samples that were left out after a spike are not made up for."""
-        left_out = self.consumed_samples - self.start_samples - self.steps * self.global_batch_size
-        return self.iteration + left_out // self.global_batch_size >= benchmark.last_iteration
-
-    @property
-    def rate_factor(self) -> float:
-        """What the learning rate of the next step is multiplied by, after a spike."""
-        now = [one.rate_factor for one in self.rollbacks if one.to_steps <= self.steps < one.rate_until]
-        return math.prod(now)
+    def count_step(self, *, skipped: bool) -> None:
+        """A step was done; ``skipped``: without an update."""
+        self.steps += 1
+        self.skipped_steps += skipped
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if skipped else 0
 
     @property
     def scheduled_samples(self) -> int:
@@ -142,16 +112,11 @@ def starting_progress(benchmark: Benchmark, seed: int) -> Progress:
 
 
 def progress_of(fields: Mapping[str, Any]) -> Progress:
-    """What :func:`dataclasses.asdict` made of a progress, through JSON; also of before spikes were watched.
+    """What :func:`dataclasses.asdict` made of a progress, through JSON; an older one lacks fields that have defaults.
 
-    Raises KeyError or TypeError for other fields.
+    Raises ValueError for other fields.
     """
-    made: dict[str, Any] = {**fields, "evaluations": [Evaluation(**one) for one in fields["evaluations"]]}
-    if "watch" in fields:
-        watch = fields["watch"]
-        values = {name: WatchedValue(**watch[name]) for name in ("loss", "log_norm")}
-        made["watch"] = SpikeWatch(**{**watch, **values})
-    if fields.get("clock") is not None:
-        made["clock"] = ClockMark(**fields["clock"])
-    made["rollbacks"] = [Rollback(**one) for one in fields.get("rollbacks", ())]
-    return Progress(**made)
+    try:
+        return msgspec.convert(fields, Progress)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error

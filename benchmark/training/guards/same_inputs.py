@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.config.run_config import RunConfig
+from benchmark.config.run_sections import DataOptions
 from checksums.md5_list import MAY_DIFFER
 from data_prep.sample_order.blend import normalized
 from data_prep.sample_order.blend_file import is_blend_file
@@ -57,15 +57,15 @@ class InputIdentities:
     """None where the initial checkpoint was not given, or is no longer there."""
 
 
-def input_identities(config: RunConfig) -> InputIdentities:
+def input_identities(data: DataOptions) -> InputIdentities:
     """Reads document lengths, 16 MiB of each dataset's tokens and 4 MiB of the checkpoint: seconds at full size.
 
     Raises InputError for a dataset that cannot be opened.
     """
-    checkpoint = config.checkpoint
+    checkpoint = data.checkpoint
     return InputIdentities(
-        *_datasets(config.train_data_path),
-        *_datasets(config.valid_data_path),
+        *_datasets(data.train_data_path),
+        *_datasets(data.valid_data_path),
         _checkpoint(checkpoint) if checkpoint is not None and checkpoint.is_dir() else None,
     )
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.config.run_config import OnSpike, RunConfig, Submission
+from benchmark.config.run_config import RunConfig
+from benchmark.config.run_sections import DataOptions
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from stage.errors import InputError
 
@@ -15,9 +16,7 @@ DGX = dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1)
 
 
 def config(batch: dict[str, Any], topology: dict[str, Any]) -> RunConfig:
-    return RunConfig(
-        benchmark=dataclasses.replace(GPT3_175B, **batch), system=dataclasses.replace(DGX, **topology), seed=1
-    )
+    return RunConfig(dataclasses.replace(GPT3_175B, **batch), dataclasses.replace(DGX, **topology))
 
 
 def test_counts_of_a_batch_size_that_does_not_divide() -> None:
@@ -67,26 +66,10 @@ def test_benchmarks_that_are_refused(change: dict[str, Any], complaint: str) -> 
         dataclasses.replace(GPT3_175B, **change)
 
 
-@pytest.mark.parametrize("policy", ["skip-data", "lower-rate"])
-def test_closed_division_neither_skips_data_nor_changes_the_rate(policy: OnSpike) -> None:
-    with pytest.raises(InputError, match=f"on_spike {policy}: the closed division.*--submission-division open"):
-        RunConfig(benchmark=GPT3_175B, system=DGX, on_spike=policy)
-    RunConfig(benchmark=GPT3_175B, system=DGX, on_spike=policy, submission=Submission(submission_division="open"))
-    allowed_policies: tuple[OnSpike, ...] = ("note", "stop")
-    for allowed in allowed_policies:
-        RunConfig(benchmark=GPT3_175B, system=DGX, on_spike=allowed)
-
-
-@pytest.mark.parametrize("change", [{"spike_rate_factor": 0.0}, {"spike_rate_factor": 1.5}, {"spike_rate_steps": 0}])
-def test_lowered_rates_that_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=next(iter(change))):
-        RunConfig(benchmark=GPT3_175B, system=DGX, **change)
-
-
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_seeds_outside_the_range_are_refused(seed: int) -> None:
     with pytest.raises(InputError, match=f"seed {seed}: expected 0 to 4294967295; change --seed"):
-        RunConfig(benchmark=GPT3_175B, system=DGX, seed=seed)
+        DataOptions(seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +117,4 @@ def test_sizes_that_just_fill_a_pipeline() -> None:
 )
 def test_sinks_and_commands_that_are_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
-        RunConfig(benchmark=GPT3_175B, system=DGX, **change)
+        RunConfig(benchmark=GPT3_175B, system=DGX).changed(**change)

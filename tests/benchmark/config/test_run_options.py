@@ -30,8 +30,8 @@ def test_names_choose_what_the_overrides_change() -> None:
 def test_options_of_the_run_itself() -> None:
     config = parsed("rehearsal", "--system=cpu_p1", "--train-data-path", "0.5", "A", "0.5", "B", "--run-dir", "runs/7")
     assert config.system.name == "cpu_p1"
-    assert config.train_data_path == ("0.5", "A", "0.5", "B")
-    assert (config.run_dir, config.seed, config.benchmark.target_log_perplexity) == (Path("runs/7"), None, 2.44)
+    assert config.data.train_data_path == ("0.5", "A", "0.5", "B")
+    assert (config.run_dir, config.data.seed, config.benchmark.target_log_perplexity) == (Path("runs/7"), None, 2.44)
     assert parsed("rehearsal", "--target-log-perplexity", "None").benchmark.target_log_perplexity is None
     assert parse_run("prog", ["rehearsal", "--json"], EvaluateCommand, on_devices=True).json
 

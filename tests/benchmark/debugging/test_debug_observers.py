@@ -17,13 +17,13 @@ from tests.benchmark.tiny import CPU, SHORT, Inputs
 def test_logs_of_nccl_go_to_the_attempt(inputs: Inputs) -> None:
     attempt = Path("/run/attempts/0001")
     config = inputs.config(Path("/run"))
-    assert debug_environment(config, attempt) == {}
+    assert debug_environment(config.debug, config.system.device, attempt) == {}
     gpu = dataclasses.replace(CPU, device="cuda")
     config = inputs.config(Path("/run"), system=gpu, debug=DebugSwitches(nccl_debug="INFO"))
-    found = debug_environment(config, attempt)
+    found = debug_environment(config.debug, config.system.device, attempt)
     assert found["NCCL_DEBUG"] == "INFO"
     assert found["NCCL_DEBUG_FILE"] == "/run/attempts/0001/nccl.%h.%p.log"
-    assert "NCCL_DEBUG" not in debug_environment(inputs.config(Path("/run"), system=gpu), attempt)
+    assert "NCCL_DEBUG" not in debug_environment(DebugSwitches(), "cuda", attempt)
 
 
 def test_nobody_observes_where_nothing_is_switched_on(inputs: Inputs, tmp_path: Path) -> None:

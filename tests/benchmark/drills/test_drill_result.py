@@ -35,7 +35,7 @@ def _left(**changes: Any) -> Aftermath:
         struck=(Struck("kill", 1, 1, 6, 106.25),),
         evaluations=(4.5,),
         log=_log("init_start", "init_stop", "run_start", "restart", "run_stop"),
-        finished="completed",
+        finished="success",
         steps=8,
         arrays={"weight": "0a"},
         said="",

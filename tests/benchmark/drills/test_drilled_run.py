@@ -84,5 +84,5 @@ def test_options_of_the_first_attempt_and_damage_before_a_later_one(inputs: Inpu
     )
     ended = run_to_its_end(disturbed, tmp_path)
     assert [record.resumed_at for record in ended.aftermath.records] == [0, 0]
-    assert ended.aftermath.finished == "completed"
+    assert ended.aftermath.finished == "success"
     assert json.loads((tmp_path / "run" / "config.json").read_text())["log_interval"] == 1000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import benchmark.training.train as train_module
+import benchmark.training.loop as loop_module
 from benchmark.drills import injector as injector_module
 from benchmark.drills.acts import ACTS
 from benchmark.drills.faults import Fault
@@ -49,10 +49,10 @@ def test_strikes_at_the_first_such_moment_after_its_step(tmp_path: Path, struck:
 def test_strikes_in_calls_and_repeats_what_repeats(
     tmp_path: Path, struck: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train_module, "train_step", lambda *arguments: arguments)
+    monkeypatch.setattr(loop_module, "train_step", lambda *arguments: arguments)
     injector = _injector(tmp_path, Fault("kill", "call:step", (2, 2), 1), Fault("spike", "call:step", (3, 3), 1))
     injector.stand_at_seams()
-    called: Any = getattr(train_module, "train_step")  # noqa: B009
+    called: Any = getattr(loop_module, "train_step")  # noqa: B009
     for steps in range(5):
         injector.enter("data", steps)
         assert called("state", "batches") == ("state", "batches")
@@ -81,11 +81,11 @@ def test_strikes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slow_process_computes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     took: list[float] = []
     monkeypatch.setattr(injector_module, "_compute", took.append)
-    monkeypatch.setattr(train_module, "train_step", lambda: time.sleep(0.02))
+    monkeypatch.setattr(loop_module, "train_step", lambda: time.sleep(0.02))
     injector = _injector(tmp_path, Fault("slow", "call:step", (0, 0), 1, amount=0.5))
     injector.stand_at_seams()
     injector.enter("data", 0)
-    called: Any = getattr(train_module, "train_step")  # noqa: B009
+    called: Any = getattr(loop_module, "train_step")  # noqa: B009
     for _ in range(3):
         called()
     assert len(took) == 3

@@ -34,6 +34,10 @@ def test_command_line_gives_the_configuration(tmp_path: Path) -> None:
     assert isinstance(parsed, RunConfig)
     assert parsed.benchmark.model == config.benchmark.model
     assert parsed.system == config.system
-    assert parsed.train_data_path == config.train_data_path
-    assert (parsed.save_interval, parsed.seed, parsed.run_dir) == (config.save_interval, config.seed, config.run_dir)
-    assert parsed.evidence is config.evidence is True
+    assert parsed.data.train_data_path == config.data.train_data_path
+    assert (parsed.save_interval, parsed.seed, parsed.run_dir) == (
+        config.checkpoints.save_interval,
+        config.data.seed,
+        config.run_dir,
+    )
+    assert parsed.logging.evidence is config.logging.evidence is True

@@ -57,18 +57,16 @@ def test_kinds_of_events() -> None:
     assert [one.time_ms for one in seen] == sorted(one.time_ms for one in seen)
 
 
-class _Echo:
+def echo(event: Event) -> tuple[str, Mapping[str, Any]] | None:
     """Repeats what it hears of "a"; fails at "b"."""
-
-    def follow(self, event: Event) -> tuple[str, Mapping[str, Any]] | None:
-        if event.key == "b":
-            raise KeyError("unknown")
-        return ("echo", {"of": event.key}) if event.key == "a" else None
+    if event.key == "b":
+        raise KeyError("unknown")
+    return ("echo", {"of": event.key}) if event.key == "a" else None
 
 
-def test_followers_add_notes_and_one_that_fails_is_left_out() -> None:
+def test_who_follows_adds_notes_and_is_left_out_once_it_fails() -> None:
     seen: list[Event] = []
-    events = EventLog((Recorder(seen.append),), [_Echo()])
+    events = EventLog((Recorder(seen.append),), echo)
     for key in ("a", "b", "a"):
         events.point(key, 1, epoch_num=2)
     events.close()
@@ -79,7 +77,7 @@ def test_followers_add_notes_and_one_that_fails_is_left_out() -> None:
         False,
         seen[0].time_ms,
     )
-    assert seen[3].value == "_Echo is left out from now on: KeyError: 'unknown'"
+    assert seen[3].value == "echo is left out from now on: KeyError: 'unknown'"
 
 
 def test_without_sinks_it_is_silent(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,12 @@
-"""Gauges for Prometheus, read back by a parser of the text format."""
+"""Gauges for Prometheus, read back by its own parser."""
 
 import os
-import re
 import stat
 import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmark.events.background_sink import Background
 from benchmark.events.prometheus_textfile import GAUGES, PrometheusTextfile
@@ -26,25 +26,13 @@ STEP = {
     "memory_gib": 60.0,
     "skipped": False,
 }
-SAMPLE = re.compile(r'([a-z_:][a-z0-9_:]*)\{run="((?:[^"\\\n]|\\.)*)",system="((?:[^"\\\n]|\\.)*)"\} (\S+)')
-HELP = re.compile(r"# HELP ([a-z_:][a-z0-9_:]*) [^\\\n]+")
 
 
 def parsed(path: Path) -> dict[str, float]:
-    """Gauges by name. Fails at what is not the text format: https://prometheus.io/docs/instrumenting/exposition_formats"""
-    content = path.read_text()
-    assert content.endswith("\n")
-    lines = content.splitlines()
-    found: dict[str, float] = {}
-    for number in range(0, len(lines), 3):
-        told, sample = HELP.fullmatch(lines[number]), SAMPLE.fullmatch(lines[number + 2])
-        assert told is not None, lines[number]
-        assert sample is not None, lines[number + 2]
-        assert lines[number + 1] == f"# TYPE {sample[1]} gauge"
-        assert told[1] == sample[1]
-        assert sample[1] not in found
-        found[sample[1]] = float(sample[4])
-    return found
+    """Gauges by name."""
+    samples = [sample for family in text_string_to_metric_families(path.read_text()) for sample in family.samples]
+    assert all(set(sample.labels) == {"run", "system"} for sample in samples)
+    return {sample.name: sample.value for sample in samples}
 
 
 class Clock:

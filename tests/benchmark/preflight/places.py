@@ -15,4 +15,4 @@ def alone(config: RunConfig | None) -> Place:
 
 
 def large(run_dir: Path, system: str = "dgxh100_n64", **fields: Any) -> RunConfig:
-    return RunConfig(benchmark=GPT3_175B, system=SYSTEMS[system], run_dir=run_dir, **fields)
+    return RunConfig(benchmark=GPT3_175B, system=SYSTEMS[system], run_dir=run_dir).changed(**fields)

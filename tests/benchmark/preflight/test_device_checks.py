@@ -1,6 +1,7 @@
 """Checks of devices find what they are for."""
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmark.machine.gpus import DeviceReading
 from benchmark.preflight import device_checks
 from tests.benchmark.preflight.places import alone, large
 
@@ -47,12 +49,15 @@ def test_a_slow_device(slowest: float, outcome: str) -> None:
     assert (capped.outcome, "40% of the peak" in capped.found) == ("warning", True)
 
 
-def test_health() -> None:
-    assert device_checks.judge_health("0, 0, No, No\n1, [N/A], No, No\n").outcome == "ok"
-    finding = device_checks.judge_health("0, 0, No, No\n1, 3, Yes, No\n")
+def test_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound, unknown = DeviceReading(uncorrected=0, remap_pending=0, remap_failed=0), DeviceReading()
+    assert device_checks.judge_health([sound, unknown]).outcome == "ok"
+    finding = device_checks.judge_health([sound, DeviceReading(uncorrected=3, remap_pending=1)])
     assert finding.outcome == "FAILED"
-    assert "GPU 1: ecc.errors.uncorrected.volatile.total 3, GPU 1: remapped_rows.pending Yes" in finding.found
-    assert device_checks.judge_health("").outcome == "warning"
+    assert finding.found == "GPU 1: 3 uncorrected memory errors, GPU 1: rows of its memory wait to be replaced"
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
+    assert device_checks.health(place).outcome == "warning"
 
 
 def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Checks of one machine find what they are for."""
 
-import dataclasses
 import resource
 import shutil
 import socket
@@ -25,7 +24,7 @@ def test_inputs_as_train_would_check_them(inputs: Inputs, tmp_path: Path) -> Non
     finding = machine_checks.inputs(alone(Inputs(copies).config(tmp_path / "run")))
     assert (finding.outcome, "train_1.bin" in finding.found) == ("FAILED", True)
     assert machine_checks.inputs(alone(large(tmp_path))).outcome == "skipped"
-    half = dataclasses.replace(inputs.config(tmp_path / "run"), checkpoint=None)
+    half = inputs.config(tmp_path / "run").changed(checkpoint=None)
     assert "--checkpoint is missing" in machine_checks.inputs(alone(half)).found
 
 

@@ -12,7 +12,7 @@ def honest_run(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path
     """Six steps of the tiny benchmark in one process, with evidence and checkpoints after two, four and six."""
     run_dir = tmp_path_factory.mktemp("honest") / "run"
     config = inputs.config(run_dir, SHORT, evidence=True, save_interval=2, keep_checkpoints=3)
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     return run_dir
 
 

@@ -1,45 +1,48 @@
-"""Replays: an honest run holds to the bit, and whatever is falsified in another is found."""
+"""Replays: an honest run holds to the bit, and whatever was exchanged or made up is told with its link."""
 
 import dataclasses
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import msgspec
 import pytest
 
 import benchmark.replay.replay_run as replay_module
-from benchmark.evidence.chain_links import EVIDENCE
-from benchmark.evidence.link_contents import BeginLink, CheckpointLink, Content, EvaluationLink, StepLink
-from benchmark.evidence.tensor_prints import PRINT, as_text, from_text
-from benchmark.replay.recorded_config import Replacements
-from benchmark.replay.replay_ranks import replay_on_ranks
-from benchmark.replay.replay_result import ReplayResult
-from benchmark.replay.replay_run import ReplayOptions, replay
-from benchmark.replay.replayed_steps import ReplayedSteps
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import RunConfig
+from benchmark.config.systems import SYSTEMS
+from benchmark.evidence.chain import EVIDENCE, AnyRecord, Begin, Chain, Checkpoint, Evaluation, read_chain
+from benchmark.replay.replay_run import ReplayOptions, ReplayResult, replay
+from benchmark.replay.replayed_run import replay_on_ranks, require_room
 from benchmark.training.train import train
-from tests.benchmark.replay.forged import at_step, edit_log, forge, of_key
+from stage.errors import InputError
+from tests.benchmark.evidence.records import Edit, at_step, forge
+from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import SHORT, Inputs, in_processes
 
 Said = Callable[[], list[str]]
-Change = Callable[[dict[str, Any]], dict[str, Any] | None]
-ALL = ReplayOptions(Path(), "2:6", Replacements())
 
 
-def replay_here(options: ReplayOptions) -> ReplayResult:
-    found = replay(options)
+def replayed_here(run_dir: Path, steps: str = "2:6", **given: Any) -> ReplayResult:
+    found = replay(ReplayOptions(run_dir, steps, **given))
     assert found is not None
     return found
 
 
-@pytest.fixture(scope="module")
-def replayed(honest_run: Path) -> ReplayedSteps:
-    """What training steps 3 to 6 again gives, once for all tests whose checkpoint and data are sound."""
-    kept: list[ReplayedSteps] = []
+def texts(result: ReplayResult) -> list[str]:
+    return [fault.text() for fault in result.deviations]
 
-    def keeping(*arguments: Any) -> ReplayedSteps | None:
+
+@pytest.fixture(scope="module")
+def replayed(honest_run: Path) -> Chain:
+    """The chain of steps 3 to 6 trained again, once for all tests whose checkpoint and data are sound."""
+    kept: list[Chain] = []
+
+    def keeping(*arguments: Any) -> Chain | None:
         found = replay_on_ranks(*arguments)
         assert found is not None
         kept.append(found)
@@ -47,230 +50,179 @@ def replayed(honest_run: Path) -> ReplayedSteps:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replay_module, "replay_on_ranks", keeping)
-        result = replay_here(dataclasses.replace(ALL, run_dir=honest_run))
-    assert result.deviations == ()
-    assert (result.start, result.compared_steps, result.exact) == (2, 4, True)
+        result = replayed_here(honest_run)
+    assert result.text() == (
+        f"{honest_run}: steps 2 to 6: 4 steps again from the checkpoint after 2 steps, to the bit: every link holds"
+    )
     return kept[0]
 
 
 @pytest.fixture
-def lines(run_dir: Path, replayed: ReplayedSteps, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+def said(run_dir: Path, replayed: Chain, monkeypatch: pytest.MonkeyPatch) -> Said:
     """What a replay of the damaged run says."""
     monkeypatch.setattr(replay_module, "replay_on_ranks", lambda *_: replayed)
-
-    def said() -> list[str]:
-        return [one.line() for one in replay_here(dataclasses.replace(ALL, run_dir=run_dir)).deviations]
-
-    return said
+    return lambda: texts(replayed_here(run_dir))
 
 
-def scaled(factor: float) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda record: {**record, "value": record["value"] * factor}
+@pytest.mark.slow
+@pytest.mark.parametrize(("steps", "start", "compared"), [("0:2", 0, 2), ("3:5", 2, 3), ("6:6", 6, 0)])
+def test_beginning_middle_and_end(steps: str, start: int, compared: int, honest_run: Path) -> None:
+    result = replayed_here(honest_run, steps)
+    assert (texts(result), result.start, result.compared_steps) == ([], start, compared)
+    assert (result.why_not_exact, result.notes) == (None, [])
 
 
-def later(milliseconds: int) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda record: {**record, "time_ms": record["time_ms"] + milliseconds}
+def slower(record: AnyRecord) -> AnyRecord:
+    return msgspec.structs.replace(record, learning_rate=1e-5) if hasattr(record, "learning_rate") else record
 
 
-@pytest.mark.parametrize(
-    ("key", "change", "told"),
-    [
-        ("eval_accuracy", scaled(0.9), "step 3: log perplexity in the log: recorded 4.3"),
-        ("eval_accuracy", later(-5000), "step 3: time of the evaluation in the log"),
-        ("eval_accuracy", lambda record: None, "step 3: evaluation in the log: recorded none"),
-        ("run_start", later(60_000), "step 1: run_start in the log"),
-        ("run_stop", later(-60_000), "step 6: run_stop in the log"),
-        ("block_start", later(60_000), "step 1: time of its block in the log"),
-        ("seed", lambda record: {**record, "value": 18}, "seed in the log: recorded 18, found 17 in the chain"),
-        ("opt_base_learning_rate", scaled(2), "opt_base_learning_rate in the log: recorded 0.002"),
-        ("global_batch_size", scaled(2), "global_batch_size in the log: recorded 24, found 12"),
-        ("evidence", lambda record: {**record, "value": "0" * 64}, "evidence in the log: recorded '000"),
-        ("evidence", lambda record: None, "evidence in the log: recorded nothing"),
-        (
-            "tracked_stats",
-            lambda record: {**record, "value": {**record["value"], "reduced_train_loss": 1.0}},
-            "step 3: loss in the log: recorded 1.0",
-        ),
-        (
-            "run_stop",
-            lambda record: {**record, "metadata": {"status": "success"}},
-            "status in the log: recorded ['success'], found completed in the chain",
-        ),
-    ],
-)
-def test_a_falsified_log_does_not_fit_its_chain(
-    key: str,
-    change: Callable[[dict[str, Any]], dict[str, Any] | None],
-    told: str,
-    run_dir: Path,
-    lines: Said,
-) -> None:
-    edit_log(run_dir, of_key(key, change))
-    said = lines()
-    assert any(line.startswith(told) for line in said), said
-    assert any(line.startswith("SHA-256 of the log") for line in said)
-
-
-def other_tensor(text: str) -> str:
-    """Another fingerprint of the third tensor."""
-    prints = from_text(text, PRINT, len(text) * 3 // 4 // 8, "it").copy()
-    prints[2] ^= np.uint64(1)
-    return as_text(prints, PRINT)
-
-
-def slower_schedule(content: Content) -> Content:
-    if isinstance(content, StepLink):
-        return dataclasses.replace(content, learning_rate=content.learning_rate * 0.5)
-    return content
-
-
-def moved(content: Content) -> Content:
-    """Steps read other samples than are due."""
-    return (
-        dataclasses.replace(content, first_sample=content.first_sample + 12)
-        if isinstance(content, StepLink)
-        else content
-    )
-
-
-def without_step_4(content: Content) -> Content | None:
-    return None if isinstance(content, StepLink | CheckpointLink) and content.step == 4 else content
-
-
-def without_evaluation(content: Content) -> Content | None:
-    return None if isinstance(content, EvaluationLink) and content.step == 3 else content
-
-
-def other_weights(content: Content) -> Content:
-    if isinstance(content, StepLink) and content.step == 5:
-        return dataclasses.replace(content, weights=other_tensor(content.weights))
-    return content
-
-
-def other_state(content: Content) -> Content:
-    if isinstance(content, CheckpointLink) and content.step == 2:
-        state = dataclasses.replace(content.state, exp_avg=other_tensor(content.state.exp_avg))
-        return dataclasses.replace(content, state=state)
-    return content
-
-
-def other_seed(content: Content) -> Content:
-    return dataclasses.replace(content, seed=18) if isinstance(content, BeginLink) else content
-
-
-def better_evaluation(content: Content) -> Content:
-    if isinstance(content, EvaluationLink):
-        return dataclasses.replace(content, log_perplexity=content.log_perplexity * 0.9)
-    return content
+def better(record: AnyRecord) -> AnyRecord:
+    return msgspec.structs.replace(record, log_perplexity=2.0) if isinstance(record, Evaluation) else record
 
 
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
-        (at_step(4, loss=4.0), "step 4: loss: recorded 4.0, found 4.79"),
-        (at_step(4, grad_norm=1.0), "step 4: grad norm: recorded 1.0, found 1.17"),
-        (at_step(4, tokens="0" * 16), "step 4: tokens: recorded 0000000000000000"),
-        (at_step(4, samples="0" * 16), "step 4: samples: recorded 0000000000000000"),
-        (at_step(4, skipped=True), "step 4: skipped: recorded True, found False"),
-        (at_step(4, learning_rate=1e-5), "step 4: learning rate: recorded 1e-05"),
-        (slower_schedule, "step 1: learning rate: recorded 0.00049"),
-        (moved, "step 1: first sample: recorded 48012, found 48000 is due"),
-        (
-            other_weights,
-            "step 5: weights of 1 of 52 tensors: recorded others, found encoder.layers.0.input_layer",
-        ),
-        (other_state, "step 2: exp_avg of the checkpoint: recorded encoder.layers.0.input_layernorm.weight"),
-        (better_evaluation, "step 6: log perplexity: recorded 4.2"),
-        (without_step_4, "step 5: number of the step: recorded 5, found 4 is due"),
-        (without_evaluation, "step 3: evaluation: recorded none, found due every 3 steps"),
-        (other_seed, "seed of config.json: recorded 17, found 18 in the chain"),
-        (at_step(4, time_ms=1), "step 4: time: recorded 1 ms"),
-        (at_step(5, weights="AAAA"), "step 5: weights of 52 of 52 tensors"),
-        (at_step(5, projections="AAAA"), "step 5: projections: recorded others"),
+        (at_step(4, loss=4.0), "line 7, step 4: loss: recorded 4.0, found 4.79"),
+        (at_step(4, grad_norm=None), "line 7, step 4: grad norm: recorded None, found 1.17"),
+        (at_step(4, first_sample=0), "line 7, step 4: first sample: recorded 0, found 48036"),
+        (at_step(4, weights="0" * 16), "line 7, step 4: weights: recorded 0000000000000000, found "),
+        (slower, "line 5, step 3: learning rate: recorded 1e-05, found "),
+        (better, "line 6, step 3: log perplexity: recorded 2.0, found 4."),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_chain_that_was_made_anew_is_found_by_replay(edit: Any, told: str, run_dir: Path, lines: Said) -> None:
-    """Every link's digest holds, and log and chain have each other's: only training again, or the schedule, tells."""
-    better = of_key("eval_accuracy", scaled(0.9)) if edit is better_evaluation else lambda record: record
-    without = of_key("eval_accuracy", lambda r: None if r["metadata"]["epoch_num"] == 576 else r)
-    forge(run_dir, edit, without if edit is without_evaluation else better)
-    said = lines()
-    assert not any("SHA-256" in line or "the chain:" in line for line in said)
-    assert any(line.startswith(told) for line in said), said
+def test_a_chain_that_was_made_anew_is_found_by_training_again(
+    edit: Edit, told: str, run_dir: Path, said: Said
+) -> None:
+    """Every link's digest holds, and log and chain have each other's."""
+    forge(run_dir, edit)
+    _sign_checkpoints_anew(run_dir)
+    assert any(line.startswith(told) for line in said()), said()
 
 
-def test_an_honest_run_holds(lines: Said) -> None:
-    assert lines() == []
+def _sign_checkpoints_anew(run_dir: Path) -> None:
+    """Let the checkpoints know the digests of their records in the chain as it is."""
+    for link in read_chain(run_dir / EVIDENCE).links:
+        if isinstance(link.record, Checkpoint):
+            folder = run_dir / "checkpoints" / f"step_{link.record.step:08d}"
+            progress = json.loads((folder / "progress.json").read_text())
+            _replace_progress(folder, json.dumps(progress | {"evidence_head": link.digest}))
 
 
-def test_forging_nothing_changes_nothing(run_dir: Path, lines: Said) -> None:
-    forge(run_dir)
-    assert lines() == []
+def _replace_progress(folder: Path, text: str) -> None:
+    before, after = (folder / "progress.json").read_bytes(), text.encode()
+    (folder / "progress.json").write_bytes(after)
+    old, new = (hashlib.md5(content, usedforsecurity=False).hexdigest() for content in (before, after))
+    (folder / "digests.md5").write_text((folder / "digests.md5").read_text().replace(old, new))
 
 
-def test_a_link_that_was_edited_is_named_by_its_line(run_dir: Path, lines: Said) -> None:
+def test_an_honest_run_holds(said: Said) -> None:
+    assert said() == []
+
+
+def test_a_record_that_was_edited_is_named_by_its_line(run_dir: Path, said: Said) -> None:
     text = (run_dir / EVIDENCE).read_text()
-    (run_dir / EVIDENCE).write_text(text.replace('"status":"completed"', '"status":"success"'))
-    assert lines()[0].startswith("the chain: recorded 12 links that hold, found line 13: changed since it was written")
+    (run_dir / EVIDENCE).write_text(text.replace('"status":"success"', '"status":"failed"'))
+    assert said()[0].startswith("line 13: the line: recorded it was changed since it was written")
 
 
-def test_times_that_were_falsified_everywhere_alike_are_not_found(run_dir: Path, lines: Said) -> None:
-    """What docs/evidence.md says cannot be told: twice as fast, in every link and every line."""
+def test_an_edited_log_is_named(run_dir: Path, said: Said) -> None:
+    log = run_dir / "result_0.txt"
+    log.write_text(log.read_text().replace('"key": "seed", "value": 17', '"key": "seed", "value": 16'))
+    assert said()[0].startswith("line 13, step 6: SHA-256 of result_0.txt, the MLPerf log: recorded ")
 
-    def faster(content: Content) -> Content:
-        return dataclasses.replace(content, time_ms=10_000 + content.time_ms // 2)
 
-    forge(run_dir, faster, lambda record: {**record, "time_ms": 10_000 + record["time_ms"] // 2})
-    assert lines() == []
+@pytest.mark.slow
+def test_an_exchanged_checkpoint_is_named(run_dir: Path, inputs: Inputs, tmp_path: Path) -> None:
+    """One of other steps; another run's of the same steps; the weights of another run's with our progress.json."""
+    folder = run_dir / "checkpoints"
+    progress = (folder / "step_00000004" / "progress.json").read_text()
+    shutil.copytree(folder / "step_00000004", folder / "step_00000005")
+    result = replayed_here(run_dir, "5:6")
+    assert (result.start, len(result.deviations)) == (None, 1)
+    assert texts(result)[0].startswith("step 5: the checkpoint's progress.json: recorded seed 17, 5 steps")
+    config = inputs.config(tmp_path / "other", SHORT, seed=18, save_interval=2, keep_checkpoints=3, evidence=True)
+    assert in_processes(1, train, config) == ["success"]
+    for name in ("step_00000005", "step_00000004"):
+        shutil.rmtree(folder / name)
+    shutil.copytree(tmp_path / "other/checkpoints/step_00000004", folder / "step_00000004")
+    result = replayed_here(run_dir, "4:5")
+    assert texts(result)[0].startswith("step 4: the checkpoint's progress.json: recorded seed 17, 4 steps")
+    _replace_progress(folder / "step_00000004", progress)
+    said = texts(replayed_here(run_dir, "4:5"))
+    assert said[0].startswith("line 8, step 4: weights of the checkpoint: recorded ")
+    assert said[1].startswith("line 8, step 4: moments of the checkpoint: recorded ")
+    assert any(line.startswith("line 9, step 5: loss") for line in said)
+
+
+@pytest.mark.slow
+def test_another_input_is_named(run_dir: Path, inputs: Inputs) -> None:
+    result = replayed_here(run_dir, "4:6", train_data_path=inputs.training[1:2])
+    assert result.start is None
+    assert texts(result)[0].startswith("line 1: ")
+    assert any("of the input train 1" in line for line in texts(result))
+
+
+@pytest.mark.slow
+def test_another_layout_is_compared_with_tolerances(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = dataclasses.replace(system_of(2), micro_batch_size=2)
+    monkeypatch.setitem(SYSTEMS, "two", two)
+    result = replayed_here(run_dir, "4:6", system="two")
+    assert (texts(result), result.why_not_exact) == ([], "devices_per_node was 1, is 2")
+    assert "with tolerances (devices_per_node was 1, is 2): every link holds" in result.text()
+    forge(run_dir, at_step(5, loss=4.0))
+    _sign_checkpoints_anew(run_dir)
+    assert [line[:18] for line in texts(replayed_here(run_dir, "4:6", system="two"))] == ["line 9, step 5: lo"]
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("steps", "change", "told"),
     [
-        (lambda config: config["benchmark"]["optimizer"].update(lr=5e-4), "optimizer of config.json"),
-        (lambda config: config.update(seed=18), "seed of config.json: recorded 18, found 17"),
-        (lambda config: config["benchmark"].update(eval_interval_samples=72), "eval_interval_samples of config.json"),
+        ("6:4", {}, "expected FIRST:LAST, such as 176:192; change --steps"),
+        ("2:7", {}, "its evidence has steps 1 to 6, not 7; change --steps"),
+        ("2:4", {"system": "abacus"}, "system 'abacus': there are"),
+        ("2:4", {"system": "dgxh100_n64"}, "pipeline_parallel 8 x pipeline_chunks 6 are more"),
+        ("2:4", {"log": Path("none.txt")}, "none.txt: no MLPerf log, or several; give the run's with --log"),
+        ("2:4", {"train_data_path": ("none",)}, "none"),
     ],
 )
-def test_another_configuration_is_found(
-    change: Callable[[dict[str, Any]], None], told: str, run_dir: Path, lines: Said
-) -> None:
-    config = json.loads((run_dir / "config.json").read_text())
-    change(config)
-    (run_dir / "config.json").write_text(json.dumps(config))
-    said = lines()
-    assert any(line.startswith(told) for line in said), said
+def test_bad_input(steps: str, change: dict[str, Any], told: str, honest_run: Path) -> None:
+    with pytest.raises(InputError, match=told):
+        replayed_here(honest_run, steps, **change)
 
 
-@pytest.mark.slow
-def test_another_run_s_checkpoint_is_found(run_dir: Path, inputs: Inputs, tmp_path: Path) -> None:
-    """One that is whole, with digests of its own."""
-    config = inputs.config(tmp_path / "other", SHORT, seed=18, save_interval=2, keep_checkpoints=3)
-    assert in_processes(1, train, config) == ["completed"]
-    shutil.rmtree(run_dir / "checkpoints" / "step_00000004")
-    shutil.copytree(tmp_path / "other/checkpoints/step_00000004", run_dir / "checkpoints" / "step_00000004")
-    result = replay_here(ReplayOptions(run_dir, "4:5", Replacements()))
-    said = [one.line() for one in result.deviations]
-    assert said[0].startswith("seed of the checkpoint's progress.json: recorded 18, found 17")
-    assert said[1].startswith("step 4: weights of the checkpoint: recorded embedding.word_embeddings.weight")
-    assert any(line.startswith("step 5: loss") for line in said)
+@pytest.mark.parametrize(
+    ("system", "told"),
+    [("dgxh100_n64", "the layout takes 64 x 8 devices; PyTorch sees 0 GPUs here: start replay on"), ("cpu_p1", "GB")],
+)
+def test_machines_that_are_too_small(system: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        require_room(RunConfig(GPT3_175B, SYSTEMS[system]))
 
 
-@pytest.mark.slow
-def test_other_data_and_another_layout(run_dir: Path, inputs: Inputs) -> None:
-    """One of the two training sets; two devices instead of one."""
-    given = Replacements(train_data_path=inputs.training[1:2], layout={"devices_per_node": 2})
-    options = ReplayOptions(run_dir, "4:6", given)
-    result = replay_here(options)
-    assert (result.exact, result.why_not_exact) == (False, "devices was 1, is 2")
-    said = [one.line() for one in result.deviations]
-    for what in ("samples", "tokens", "loss"):
-        assert any(line.startswith(f"step 5: {what}") for line in said), said
-    alone = replay_here(dataclasses.replace(options, without_training=True))
-    assert [(one.step, one.what) for one in alone.deviations] == [
-        (step, what) for step in (4, 5, 6) for what in ("samples", "tokens")
-    ]
-    honest = replay_here(dataclasses.replace(options, given=Replacements(layout={"devices_per_node": 2})))
-    assert honest.deviations == ()
-    assert 0 < honest.largest_distances["weights"] < 1e-4
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": None},
+        {"benchmark": {}},
+        {"precision": "int8"},
+        {"system": {"device": "abacus"}},
+        {"train_data_path": "none"},
+        {"benchmark": {"model": {"num_layers": 10**30}}},
+    ],
+    ids=str,
+)
+def test_a_stranger_s_configuration(change: dict[str, Any], run_dir: Path) -> None:
+    def edit(record: AnyRecord) -> AnyRecord:
+        if not isinstance(record, Begin):
+            return record
+        merged = {
+            name: {**record.config[name], **value} if isinstance(value, dict) and value else value
+            for name, value in change.items()
+        }
+        return msgspec.structs.replace(record, config={**record.config, **merged})
+
+    forge(run_dir, edit)
+    with pytest.raises(InputError):
+        replayed_here(run_dir)

@@ -89,7 +89,7 @@ def test_what_was_measured_before_a_failure_is_kept(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(module, "run_ranks", ended)
     monkeypatch.setattr(module, "counted_memory", lambda *_: (CountedMemory(0, "every rank", 1 << 30),))
-    monkeypatch.setattr(module, "ClockWatch", lambda: ClockWatch(lambda: ""))
+    monkeypatch.setattr(module, "ClockWatch", lambda: ClockWatch(list))
     (tmp_path / "calibration.json").write_text("of another slice")
     result, calibration = run_slice(SliceOptions("gpt3_175b", layers=1, output=tmp_path))
     problem = "after the steps a process ended with status 1: RuntimeError: no such kernel"

@@ -28,7 +28,7 @@ def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp
     in_processes(1, train, config)
     evaluations = [event["log_perplexity"] for event in events(tmp_path / "run", "evaluation")]
     for steps, expected in zip((3, 6), evaluations, strict=True):
-        own = dataclasses.replace(config, checkpoint=checkpoint_path(config.run_dir, steps))
+        own = config.changed(checkpoint=checkpoint_path(config.run_dir, steps))
         (quality,) = in_processes(1, evaluate_checkpoint, own)
         assert quality.log_perplexity == pytest.approx(expected, rel=1e-6)
         assert quality.expected is None
@@ -50,10 +50,10 @@ def _bytes_read(config: RunConfig) -> tuple[int, int]:
     setattr(byte_ranges, "_read_exactly", counted)  # noqa: B010
     evaluate_checkpoint(config)
     evaluated, count = count, 0
-    assert config.checkpoint is not None
+    assert config.data.checkpoint is not None
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 0))
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
     return evaluated, count
 
 

@@ -30,23 +30,23 @@ from tests.benchmark.tiny import TINY, Inputs
     ],
 )
 def test_missing_inputs_are_named(change: dict[str, Any], complaint: str, inputs: Inputs, tmp_path: Path) -> None:
-    config = dataclasses.replace(inputs.config(tmp_path), **change)
+    config = inputs.config(tmp_path).changed(**change)
     with pytest.raises(InputError, match=complaint):
-        require_inputs(config)
+        require_inputs(config.data, config.benchmark.model.vocab_size)
 
 
 def test_data_of_another_tokenizer_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     model = dataclasses.replace(TINY.model, vocab_size=90)
     config = inputs.config(tmp_path, benchmark=dataclasses.replace(TINY, model=model))
     with pytest.raises(InputError, match="tokenised with a vocabulary of 100 pieces, but the model has 90"):
-        require_inputs(config)
+        require_inputs(config.data, config.benchmark.model.vocab_size)
 
 
 def test_what_a_command_does_not_need_may_be_missing(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path)
-    require_inputs(config)
-    require_inputs(dataclasses.replace(config, train_data_path=()), training=False)
-    require_inputs(dataclasses.replace(config, checkpoint=None), checkpoint=False)
+    require_inputs(config.data, config.benchmark.model.vocab_size)
+    require_inputs(config.changed(train_data_path=()).data, 100, training=False)
+    require_inputs(config.changed(checkpoint=None).data, 100, checkpoint=False)
 
 
 def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> None:
@@ -55,28 +55,28 @@ def test_no_run_trains_on_its_validation_set(inputs: Inputs, tmp_path: Path) -> 
         (tmp_path / f"more.{ending}").write_bytes((inputs.folder / f"valid.{ending}").read_bytes())
     config = inputs.config(tmp_path)
     for prefix in (inputs.folder / "valid", tmp_path / "more"):
-        blended = dataclasses.replace(config, train_data_path=(*inputs.training, "0.1", str(prefix)))
+        blended = config.changed(train_data_path=(*inputs.training, "0.1", str(prefix)))
         with pytest.raises(InputError, match=f"--train-data-path {prefix}: has the tokens of --valid-data-path"):
-            require_inputs(blended)
-        require_inputs(blended, training=False)
+            require_inputs(blended.data, blended.benchmark.model.vocab_size)
+        require_inputs(blended.data, 100, training=False)
     with (tmp_path / "more.bin").open("r+b") as file:
         file.write(b"\x01\x00\x02\x00")  # another one of the same size
-    require_inputs(blended)
+    require_inputs(blended.data, blended.benchmark.model.vocab_size)
 
 
 def test_changed_files_are_refused(inputs: Inputs, tmp_path: Path) -> None:
     for name in ("valid.bin", "valid.idx", "valid.manifest.json"):
         (tmp_path / name).write_bytes((inputs.folder / name).read_bytes())
-    config = dataclasses.replace(inputs.config(tmp_path), valid_data_path=(str(tmp_path / "valid"),))
-    require_inputs(config)
+    config = inputs.config(tmp_path).changed(valid_data_path=(str(tmp_path / "valid"),))
+    require_inputs(config.data, config.benchmark.model.vocab_size)
     with (tmp_path / "valid.bin").open("ab") as file:
         file.write(b"more")
     with pytest.raises(InputError, match=r"valid\.bin: .* bytes instead of .*, valid\.manifest\.json says otherwise"):
-        require_inputs(config)
+        require_inputs(config.data, config.benchmark.model.vocab_size)
 
 
 def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = dataclasses.replace(inputs.config(tmp_path), checkpoint=inputs.checkpoint)
+    config = inputs.config(tmp_path).changed(checkpoint=inputs.checkpoint)
     asked: list[str] = []
     ask = stage.outputs.manifest._stats_of
 
@@ -85,29 +85,31 @@ def test_each_file_is_asked_for_once(inputs: Inputs, tmp_path: Path, monkeypatch
         return ask(files)
 
     monkeypatch.setattr(stage.outputs.manifest, "_stats_of", counted)
-    require_inputs(config)
-    provenance(config)
+    require_inputs(config.data, config.benchmark.model.vocab_size)
+    provenance(config.data)
     assert sorted(asked) == sorted(str(path) for path in inputs.checkpoint.rglob("*") if path.is_file())
 
 
 def test_samples_of_a_run(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path)
-    data = open_data(config, seed=17)
+    data = open_data(config.data, TINY, seed=17)
     assert len(data.training) >= TINY.train_samples
     assert len(data.training.window(0)) == TINY.model.seq_length
     assert (
-        data.validation_tokens == count_validation_tokens(config) == (inputs.folder / "valid.bin").stat().st_size // 2
+        data.validation_tokens
+        == count_validation_tokens(config.data)
+        == (inputs.folder / "valid.bin").stat().st_size // 2
     )
     whole = sorted(map(tuple, (data.validation.window(number) for number in range(len(data.validation)))))
-    other = open_validation(config, seed=18)
+    other = open_validation(config.data, TINY, seed=18)
     assert sorted(map(tuple, (other.window(number) for number in range(len(other))))) == whole
 
 
 def test_provenance_names_each_input_with_its_sums(inputs: Inputs, tmp_path: Path) -> None:
-    config = dataclasses.replace(inputs.config(tmp_path), checkpoint=inputs.checkpoint)
+    config = inputs.config(tmp_path).changed(checkpoint=inputs.checkpoint)
     sets = [inputs.folder / name for name in ("train_0", "train_1", "valid")]
-    assert input_paths(config) == [*sets, inputs.checkpoint]
-    found = provenance(config)
+    assert input_paths(config.data) == [*sets, inputs.checkpoint]
+    found = provenance(config.data)
     assert list(found) == [str(path) for path in (*sets, inputs.checkpoint)]
     for path in (*sets, inputs.checkpoint):
         manifest = read_manifest(path)
@@ -115,5 +117,5 @@ def test_provenance_names_each_input_with_its_sums(inputs: Inputs, tmp_path: Pat
         assert found[str(path)]["manifest"] == str(manifest_path(path))
         assert found[str(path)]["md5"] == {record.name: record.md5 for record in manifest.outputs}
     without = inputs.whole_chunks
-    assert provenance(dataclasses.replace(config, checkpoint=without))[str(without)] is None
-    assert input_paths(dataclasses.replace(config, train_data_path=(), checkpoint=None)) == [sets[2]]
+    assert provenance(config.changed(checkpoint=without).data)[str(without)] is None
+    assert input_paths(config.changed(train_data_path=(), checkpoint=None).data) == [sets[2]]

@@ -26,7 +26,7 @@ def finished(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunCon
     """A run of two processes with checkpoints after 2, 4 and 6 of its 6 steps."""
     run_dir = tmp_path_factory.mktemp("finished") / "run"
     config = inputs.config(run_dir, SHORT, system=system_of(2), save_interval=2, keep_checkpoints=3)
-    assert in_processes(2, train, config) == ["completed"] * 2
+    assert in_processes(2, train, config) == ["success"] * 2
     return config
 
 
@@ -74,7 +74,7 @@ def test_damaged_checkpoint_is_set_aside_and_the_next_older_one_taken(
     name: str, damage: Callable[[Path], None], killed: RunConfig, finished: RunConfig
 ) -> None:
     damage(checkpoint_path(killed.run_dir, 4) / name)
-    assert in_processes(2, train, killed) == ["completed"] * 2
+    assert in_processes(2, train, killed) == ["success"] * 2
     the_same_in_the_end(killed, finished, 2)
     said = [event["value"] for event in events(killed.run_dir, "message")]
     (line,) = (line for line in said if "is damaged" in line)
@@ -89,18 +89,18 @@ def test_damaged_checkpoint_is_set_aside_and_the_next_older_one_taken(
 
 def test_folders_of_checkpoints_that_are_gone(killed: RunConfig, finished: RunConfig) -> None:
     shutil.rmtree(checkpoint_path(killed.run_dir, 4))
-    assert in_processes(2, train, killed) == ["completed"] * 2
+    assert in_processes(2, train, killed) == ["success"] * 2
     the_same_in_the_end(killed, finished, 2)
 
 
 def test_initial_checkpoint_is_taken_where_none_is_left(killed: RunConfig, finished: RunConfig) -> None:
     for steps in (2, 4):
         flip_a_bit(checkpoint_path(killed.run_dir, steps) / "__1_0.distcp")
-    without = dataclasses.replace(killed, run_dir=killed.run_dir.with_name("without"), checkpoint=None)
+    without = killed.changed(run_dir=killed.run_dir.with_name("without"), checkpoint=None)
     shutil.copytree(killed.run_dir, without.run_dir)
     with pytest.raises(RuntimeError, match=r"InputError: .*no sound checkpoint is left; name the initial one"):
         in_processes(2, train, without)
-    assert in_processes(2, train, dataclasses.replace(killed, seed=None)) == ["completed"] * 2
+    assert in_processes(2, train, killed.changed(seed=None)) == ["success"] * 2
     the_same_in_the_end(killed, finished, 0)
 
 
@@ -124,14 +124,14 @@ def _train_in_launch(config: RunConfig, launch: str | None) -> str:
 
 
 def test_an_older_checkpoint_is_gone_back_to_once_in_a_launch(killed: RunConfig, finished: RunConfig) -> None:
-    config = dataclasses.replace(killed, resume_from=2)
-    assert in_processes(2, _train_in_launch, config, "job 7") == ["completed"] * 2
+    config = killed.changed(resume_from=2)
+    assert in_processes(2, _train_in_launch, config, "job 7") == ["success"] * 2
     the_same_in_the_end(config, finished, 2)
     aside = [path.relative_to(config.run_dir).as_posix() for path in config.run_dir.rglob("set_aside/*/*")]
     assert aside == ["checkpoints/set_aside/001_back_to_2/step_00000004"]
     (config.run_dir / "summary.json").unlink()
     shutil.rmtree(checkpoint_path(config.run_dir, 6))
-    assert in_processes(2, _train_in_launch, config, "job 7") == ["completed"] * 2
+    assert in_processes(2, _train_in_launch, config, "job 7") == ["success"] * 2
     assert [event["resumed_at"] for event in events(config.run_dir, "attempt")][-2:] == [2, 4]
 
 
@@ -139,9 +139,9 @@ def test_one_that_was_asked_for_is_not_replaced_by_another(killed: RunConfig) ->
     flip_a_bit(checkpoint_path(killed.run_dir, 2) / "__1_0.distcp")
     log = (killed.run_dir / "result_0.txt").read_bytes()
     with pytest.raises(RuntimeError, match=r"step_00000002: __1_0\.distcp damaged or missing"):
-        in_processes(2, train, dataclasses.replace(killed, resume_from=2))
+        in_processes(2, train, killed.changed(resume_from=2))
     with pytest.raises(RuntimeError, match="no checkpoint of 3 steps; there are: 2, 4"):
-        in_processes(1, train, dataclasses.replace(killed, resume_from=3))
+        in_processes(1, train, killed.changed(resume_from=3))
     assert whole_checkpoints(killed.run_dir) == [2, 4]
     assert (killed.run_dir / "result_0.txt").read_bytes().startswith(log)
 
@@ -150,7 +150,7 @@ def test_what_a_killed_attempt_left_is_removed(killed: RunConfig) -> None:
     partial = killed.run_dir / "checkpoints" / "step_00000006.partial"
     partial.mkdir()
     (partial / "__0_0.distcp").write_bytes(b"half")
-    some: Any = dataclasses.replace(killed, save_interval=0)
-    assert in_processes(2, train, some) == ["completed"] * 2
+    some: Any = killed.changed(save_interval=0)
+    assert in_processes(2, train, some) == ["success"] * 2
     assert not partial.exists()
     assert whole_checkpoints(killed.run_dir) == [2, 4]

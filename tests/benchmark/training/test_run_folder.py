@@ -16,12 +16,12 @@ from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
 from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.supervision.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
 from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities, read_identities
-from benchmark.training.loop import Status
-from benchmark.training.run_folder import RunFolder, Summary, as_json, open_run_folder, write_summary
+from benchmark.training.run_folder import RunFolder, as_json, open_run_folder, summary_path
 from stage.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT
@@ -29,7 +29,7 @@ from tests.benchmark.tiny import CPU, SHORT
 
 def configured(run_dir: Path, **fields: Any) -> RunConfig:
     system = dataclasses.replace(CPU, micro_batch_size=2)
-    return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir, **{"seed": 17, **fields})
+    return RunConfig(benchmark=SHORT, system=system, run_dir=run_dir).changed(**{"seed": 17, **fields})
 
 
 def clock(folder: RunFolder, config: RunConfig) -> Any:
@@ -45,7 +45,7 @@ def run_to_checkpoint(config: RunConfig, *, steps: int, lost_steps: int, inputs:
                 folder.progress.steps += 1
                 folder.events.point("tracked_stats", step=folder.progress.steps)
             folder.progress.evaluations.append(Evaluation(folder.progress.trained_tokens, 4.5))
-            folder.mark_log()
+            folder.about_to_save()
             _write_checkpoint(config.run_dir, folder)
             for number in range(lost_steps):
                 folder.events.point("tracked_stats", step=steps + 1 + number)
@@ -66,7 +66,7 @@ def test_new_run_writes_its_configuration_with_the_seed(tmp_path: Path) -> None:
         assert (folder.progress.steps, folder.progress.seed, folder.progress.start_samples) == (0, 17, 48_000)
     written = json.loads((config.run_dir / "config.json").read_text())
     assert written == as_json(config)
-    assert written["train_data_path"] == ["a", "b"]
+    assert written["data"]["train_data_path"] == ["a", "b"]
     assert written["benchmark"]["model"]["num_layers"] == 4
     assert written["run_dir"] == str(config.run_dir)
     assert (config.run_dir / "result_3.txt").read_text() == ""
@@ -77,8 +77,8 @@ def test_other_ranks_write_nothing(tmp_path: Path) -> None:
     config = configured(tmp_path / "run", seed=None)
     with open_run_folder(config, rank=1) as folder, clock(folder, config):
         folder.begin_init(config)
-        folder.mark_log()
-        folder.close_run("completed")
+        folder.about_to_save()
+        folder.end(RunEnd("success", ""))
     assert not config.run_dir.exists()
 
 
@@ -87,7 +87,7 @@ def test_seed_is_drawn_anew_and_in_range(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         with open_run_folder(configured(tmp_path / name, seed=None), rank=0) as folder:
             seeds.append(folder.progress.seed)
-        assert json.loads((tmp_path / name / "config.json").read_text())["seed"] == seeds[-1]
+        assert json.loads((tmp_path / name / "config.json").read_text())["data"]["seed"] == seeds[-1]
     assert len(set(seeds)) == 3
     assert all(0 <= seed < 2**31 for seed in seeds)
 
@@ -107,24 +107,11 @@ def test_finished_run_is_refused(tmp_path: Path) -> None:
     config = configured(tmp_path)
     with open_run_folder(config, rank=0):
         pass
-    evaluations = [Evaluation(1152, 4.5)]
-    write_summary(tmp_path, Summary("success", 17, 6 * 12 * 16, 72, evaluations, 2.0, 576.0, 1.5, 1, "result_0.txt"))
+    summary_path(tmp_path).write_text("{}")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(InputError, match="holds a finished run; choose another --run-dir"), open_run_folder(config, 0):
         pass
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert json.loads((tmp_path / "summary.json").read_text()) == {
-        "status": "success",
-        "seed": 17,
-        "trained_tokens": 6 * 12 * 16,
-        "trained_samples": 72,
-        "evaluations": [{"trained_tokens": 1152, "log_perplexity": 4.5}],
-        "run_s": 2.0,
-        "tokens_per_s": 576.0,
-        "first_loss_s": 1.5,
-        "restarts": 1,
-        "result": "result_0.txt",
-    }
 
 
 def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,10 +137,10 @@ def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0)
-    with pytest.raises(InputError, match=complaint), open_run_folder(dataclasses.replace(config, **change), rank=0):
+    with pytest.raises(InputError, match=complaint), open_run_folder(config.changed(**change), rank=0):
         pass
     system = dataclasses.replace(config.system, micro_batch_size=1)
-    with open_run_folder(dataclasses.replace(config, system=system, save_interval=7, seed=None), rank=0) as folder:
+    with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as folder:
         assert folder.resumed
 
 
@@ -163,7 +150,7 @@ def test_what_it_reads_is_compared_by_contents_once_that_is_noted(tmp_path: Path
 
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0, inputs=reading("1"))
-    moved = dataclasses.replace(config, train_data_path=("elsewhere/a",))
+    moved = config.changed(train_data_path=("elsewhere/a",))
     with open_run_folder(moved, rank=0, inputs=reading("1")) as folder:
         assert folder.resumed
     changed = pytest.raises(InputError, match=r"--train-data-path a: not the contents .* \(lengths_md5 1, now 2\)")
@@ -191,7 +178,7 @@ def test_continued_run_has_the_log_of_its_checkpoint(tmp_path: Path) -> None:
     killed = mlperf(tmp_path)
     assert [event["key"] for event in killed].count("run_stop") == 1
     steps_logged = len(events(tmp_path, "tracked_stats"))
-    with open_run_folder(dataclasses.replace(config, seed=None), rank=0) as folder:
+    with open_run_folder(config.changed(seed=None), rank=0) as folder:
         assert folder.resumed
         assert (folder.progress.steps, folder.progress.restarts, folder.progress.seed) == (2, 1, 17)
         assert folder.progress.evaluations == [Evaluation(384, 4.5)]
@@ -231,7 +218,7 @@ def test_a_disk_that_fails_at_a_checkpoint_loses_no_line_of_the_log(
         run_to_checkpoint(config, steps=2, lost_steps=1)
     assert "tracked_stats" not in [event["key"] for event in mlperf(tmp_path)]
     with open_run_folder(config, rank=0) as folder, clock(folder, config):
-        folder.mark_log()  # before anything of the rest may have been written
+        folder.about_to_save()  # before anything of the rest may have been written
         assert len(folder.progress.mlperf_log_rest) >= 2
     log = mlperf(tmp_path)
     steps = [event["metadata"]["step"] for event in log if event["key"] == "tracked_stats"]
@@ -245,7 +232,7 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
         for step in range(40):
             folder.events.point("tracked_stats", step=step)
         assert folder.mlperf_log is not None and folder.events.drain(folder.mlperf_log)
-        folder.mark_log()
+        folder.about_to_save()
         kept = folder.progress.mlperf_log_bytes
         assert kept > 1000
         _write_checkpoint(config.run_dir, folder)
@@ -258,22 +245,27 @@ def test_a_log_that_lost_lines_since_its_checkpoint_is_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("status", "logged"),
-    [("success", "success"), ("completed", "aborted"), ("target not reached", "aborted"), ("diverged", "aborted")],
+    ("end", "logged"),
+    [
+        (RunEnd("success", "", reached_target=True), "success"),
+        (RunEnd("success", ""), "aborted"),
+        (RunEnd("target not reached", ""), "aborted"),
+        (RunEnd("failed", ""), "aborted"),
+    ],
 )
-def test_run_that_ends_by_itself_has_one_run_stop(status: Status, logged: str, tmp_path: Path) -> None:
+def test_run_that_ends_by_itself_has_one_run_stop(end: RunEnd, logged: str, tmp_path: Path) -> None:
     config = configured(tmp_path)
     with open_run_folder(config, rank=0) as folder:
         folder.begin_init(config)
         with clock(folder, config):
             folder.progress.steps = 3
-            folder.close_run(status)
-            folder.close_run("interrupted")
+            folder.end(end)
+            folder.end(RunEnd("interrupted", ""))
     log = mlperf(tmp_path)
     assert [event["key"] for event in log][-4:] == ["run_stop", "train_samples", "trained_samples", "epoch_stop"]
     assert [event["metadata"]["status"] for event in log if event["key"] == "run_stop"] == [logged]
     assert log[-2]["value"] == log[-1]["metadata"]["epoch_num"] == 576
-    assert [event["value"] for event in events(tmp_path, "message")] == [f"{status} after 576 tokens"]
+    assert [event["value"] for event in events(tmp_path, "message")] == [f"{end.ending} after 576 tokens"]
 
 
 @pytest.mark.parametrize("failure", [ZeroDivisionError, KeyboardInterrupt, SystemExit])

@@ -38,9 +38,9 @@ def _step_and_evaluate(config: RunConfig) -> Seen:
     """An evaluation; then a step, one for which the last process asks to stop, and one with a bad gradient."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
-        data = open_data(config, 17)
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        data = open_data(config.data, config.benchmark, 17)
         quality = evaluate(state, world, data.validation)
         by_hand = _losses_by_hand(config, data.validation) if world.size == 1 else None
         batches = TrainingBatches(data.training, config, rank=world.data_rank)

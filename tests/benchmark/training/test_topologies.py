@@ -1,6 +1,5 @@
 """Whole runs of the tiny benchmark, half as long, in many topologies: the numbers do not depend on it."""
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +65,8 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 def _weights(config: RunConfig) -> dict[str, "np.ndarray[Any, Any]"]:
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         return {name: whole(value).numpy() for name, value in state.tensors().items()}
 
 
@@ -76,7 +75,7 @@ def test_every_topology_starts_from_the_same_weights(inputs: Inputs, tmp_path: P
     """Of a checkpoint in many chunks, as conversion writes it."""
 
     def config(system: System) -> RunConfig:
-        return dataclasses.replace(inputs.config(tmp_path, system=system), checkpoint=inputs.checkpoint)
+        return inputs.config(tmp_path, system=system).changed(checkpoint=inputs.checkpoint)
 
     expected = in_processes(1, _weights, config(system_of(1)))[0]
     assert len(expected) == 3 * 52

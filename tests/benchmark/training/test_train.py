@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
-import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.adam import Adam
+from benchmark.training.observers import run_summary
 from benchmark.training.train import train
 from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
@@ -74,7 +75,7 @@ def _train_and_ask_to_stop(config: RunConfig, after: int) -> str:
             os.kill(os.getpid(), signal.SIGTERM)
         return step(*arguments, **keywords)
 
-    setattr(train_module, "train_step", counted)  # noqa: B010
+    setattr(loop_module, "train_step", counted)  # noqa: B010
     return train(config)
 
 
@@ -90,14 +91,9 @@ def test_interrupted_run_continues_where_it_was(
     ]
     assert mlperf(tmp_path / "run")[-4]["metadata"]["status"] == "aborted"
     system = system_of(continued_on)
-    again = dataclasses.replace(
-        interrupted,
-        run_dir=tmp_path / "run",
-        system=inputs.config(tmp_path, system=system).system,
-        seed=None,
-        checkpoint=None,
-    )
-    assert in_processes(continued_on, train, again) == ["completed"] * continued_on
+    system = inputs.config(tmp_path, system=system).system
+    again = interrupted.changed(run_dir=tmp_path / "run", system=system, seed=None, checkpoint=None)
+    assert in_processes(continued_on, train, again) == ["success"] * continued_on
     found = figures(tmp_path / "run")
     assert [len(part) for part in found] == [len(part) for part in whole]
     if continued_on == 2:
@@ -122,7 +118,7 @@ def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: I
     begun = {"seed": 99, "benchmark": {}, "precision": "", "train_data_path": [], "valid_data_path": []}
     (tmp_path / "run" / "config.json").write_text(json.dumps(begun))
     (tmp_path / "run" / "result_0.txt").write_text("half a li")
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["seed"] == 99
     assert mlperf(tmp_path / "run")[0]["key"] == "cache_clear"
 
@@ -153,7 +149,7 @@ def _train_with_bad_gradients(config: RunConfig, bad_steps: list[int]) -> str:
 @pytest.mark.slow
 def test_step_without_finite_gradients_is_skipped(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), precision="bf16")
-    assert in_processes(2, _train_with_bad_gradients, config, [3]) == ["completed"] * 2
+    assert in_processes(2, _train_with_bad_gradients, config, [3]) == ["success"] * 2
     steps = events(tmp_path / "run", "step")
     assert [step["skipped"] for step in steps] == [False, False, True] + [False] * 3
     assert steps[2]["consumed_samples"] == 48036  # its samples are consumed ...
@@ -163,7 +159,8 @@ def test_step_without_finite_gradients_is_skipped(inputs: Inputs, tmp_path: Path
 @pytest.mark.slow
 def test_run_gives_up_when_no_gradient_is_finite(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", system=system_of(2))
-    assert in_processes(2, _train_with_bad_gradients, config, list(range(1, 13))) == ["diverged"] * 2
+    with pytest.raises(RuntimeError, match="10 steps in a row without finite gradients, from step 4001 on"):
+        in_processes(2, _train_with_bad_gradients, config, list(range(1, 13)))
     stops = [event["metadata"]["status"] for event in mlperf(tmp_path / "run") if event["key"] == "run_stop"]
     assert stops == ["aborted"]
 
@@ -172,7 +169,7 @@ def _fail(config: RunConfig) -> str:
     def broken(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("a bug")
 
-    setattr(train_module, "train_step", broken)  # noqa: B010
+    setattr(loop_module, "train_step", broken)  # noqa: B010
     return train(config)
 
 
@@ -236,8 +233,8 @@ def test_finished_run_whose_end_is_lost_continues_from_its_checkpoint(finished: 
     shutil.copytree(finished.run_dir, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     shutil.rmtree(checkpoint_path(tmp_path / "run", 12))
-    again = dataclasses.replace(finished, run_dir=tmp_path / "run", checkpoint=None)
-    assert in_processes(1, train, again) == ["completed"]
+    again = finished.changed(run_dir=tmp_path / "run", checkpoint=None)
+    assert in_processes(1, train, again) == ["success"]
     assert figures(tmp_path / "run")[0][-4:] == figures(finished.run_dir)[0][-4:]
     assert [event["key"] for event in mlperf(tmp_path / "run")].count("run_stop") == 1
 
@@ -250,15 +247,15 @@ def test_continuing_with_other_options_is_refused(interrupted: RunConfig, tmp_pa
     for changed, complaint in (
         (dataclasses.replace(config, benchmark=slower), "the run began with benchmark"),
         (dataclasses.replace(config, precision="fp32"), "the run began with precision bf16, now it is fp32"),
-        (dataclasses.replace(config, seed=18), "the run began with seed 17"),
-        (dataclasses.replace(config, train_data_path=config.train_data_path[1:2]), "began with --train-data-path"),
+        (config.changed(seed=18), "the run began with seed 17"),
+        (config.changed(train_data_path=config.data.train_data_path[1:2]), "began with --train-data-path"),
     ):
         with pytest.raises(RuntimeError, match=complaint):
             in_processes(2, train, changed)
 
 
 def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
-    write, count = getattr(train_module, "write_summary"), 0  # noqa: B009
+    write, count = getattr(run_summary, "write_text"), 0  # noqa: B009
 
     def refusing(*arguments: Any) -> None:
         nonlocal count
@@ -267,14 +264,14 @@ def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
             raise OSError(errno.EROFS, "Read-only file system", "summary.json")
         write(*arguments)
 
-    setattr(train_module, "write_summary", refusing)  # noqa: B010
+    setattr(run_summary, "write_text", refusing)  # noqa: B010
     return train(config)
 
 
 @pytest.mark.slow
 def test_end_of_a_run_waits_for_a_disk(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT)
-    assert in_processes(1, _train_on_a_disk_that_fails, config, 2) == ["completed"]
+    assert in_processes(1, _train_on_a_disk_that_fails, config, 2) == ["success"]
     assert (tmp_path / "run" / "summary.json").exists()
     told = [event["value"] for event in events(tmp_path / "run", "message")]
     assert sum("summary.json could not be written: Read-only file system" in text for text in told) == 1

@@ -68,7 +68,7 @@ def _train_recording(config: RunConfig) -> Recorded:
         return status
 
     setattr(train_module, "run_loop", run_and_look)  # noqa: B010
-    assert train_module.train(config) == "completed"
+    assert train_module.train(config) == "success"
     return recorded
 
 

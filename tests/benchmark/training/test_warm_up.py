@@ -57,8 +57,8 @@ class _Heard:
 def _traces(config: RunConfig) -> Traces:
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         before = {name: local(tensor).clone() for name, tensor in state.tensors().items()}
         progress = dataclasses.replace(state.progress)
         heard = _Heard()

@@ -138,7 +138,7 @@ def test_a_run_to_the_last_step() -> None:
 
 
 def test_evaluations_cost_what_the_validation_set_given_has(inputs: Inputs) -> None:
-    given = dataclasses.replace(config(REHEARSAL, "cpu_p2"), valid_data_path=inputs.validation)
+    given = config(REHEARSAL, "cpu_p2").changed(valid_data_path=inputs.validation)
     own, other = plan(config(REHEARSAL, "cpu_p2"), tflops=0.02).estimate, plan(given, tflops=0.02).estimate
     assert own is not None
     assert other is not None

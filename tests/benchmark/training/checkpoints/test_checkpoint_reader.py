@@ -34,7 +34,7 @@ def begun(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> RunConfig
     """A run of tensor and pipeline parallelism with a checkpoint after 4 of its 6 steps, and no later one."""
     folder = tmp_path_factory.mktemp("begun")
     config = inputs.config(folder / "run", SHORT, system=TENSOR_PIPELINE, save_interval=2, keep_checkpoints=1)
-    assert in_processes(4, train, config) == ["completed"] * 4
+    assert in_processes(4, train, config) == ["success"] * 4
     whole = figures(config.run_dir)
     shutil.copytree(config.run_dir, folder / "whole")
     (config.run_dir / "summary.json").unlink()
@@ -63,7 +63,7 @@ def continue_from(begun: RunConfig, steps: int, run_dir: Path, **fields: Any) ->
     for path in (run_dir / "checkpoints").iterdir():
         if path.name > checkpoint_path(run_dir, steps).name:
             shutil.rmtree(path)
-    return dataclasses.replace(begun, run_dir=run_dir, checkpoint=None, **fields)
+    return begun.changed(run_dir=run_dir, checkpoint=None, **fields)
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_any_topology_continues(system: Any, begun: RunConfig, inputs: Inputs, t
     uninterrupted = figures(begun.run_dir.with_name("whole"))
     fitted = inputs.config(tmp_path, system=system).system
     config = continue_from(begun, 4, tmp_path / "run", system=fitted)
-    assert in_processes(system.num_devices, train, config) == ["completed"] * system.num_devices
+    assert in_processes(system.num_devices, train, config) == ["success"] * system.num_devices
     found = [part[-len(expected) :] for part, expected in zip(figures(config.run_dir), uninterrupted, strict=True)]
     last_two = [found[0][-2:], found[1][-2:], found[2][-1:]]
     expected_two = [uninterrupted[0][-2:], uninterrupted[1][-2:], uninterrupted[2][-1:]]
@@ -114,8 +114,8 @@ def _save(config: RunConfig) -> float:
     """Save the initial state; the sum of this process's parts of it."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         writer = Checkpointer(state, world.device)
         writer.save()
         written = writer.wait()

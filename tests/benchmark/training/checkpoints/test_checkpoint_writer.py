@@ -58,7 +58,7 @@ def test_kill_while_saving_leaves_the_one_before(
     with pytest.raises(RuntimeError, match="died with signal 9"):
         in_processes(1, _train_and_kill_in_save, config, moment)
     assert newest_checkpoint(config.run_dir) == 2
-    assert in_processes(1, train, config) == ["completed"]
+    assert in_processes(1, train, config) == ["success"]
     assert figures(config.run_dir)[0][-4:] == whole[0][-4:]
     assert sorted(path.name for path in (config.run_dir / "checkpoints").iterdir()) == [
         "step_00000004",
@@ -88,7 +88,7 @@ def _train_with_full_disk(config: RunConfig, at_step: int) -> str:
 @pytest.mark.slow
 def test_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, system=system_of(2), save_interval=2)
-    assert in_processes(2, _train_with_full_disk, config, 4) == ["completed"] * 2
+    assert in_processes(2, _train_with_full_disk, config, 4) == ["success"] * 2
     messages = [event["value"] for event in events(config.run_dir, "message")]
     assert any("the checkpoint after 4 steps could not be written: OSError: [Errno 28]" in line for line in messages)
     assert [event["steps"] for event in events(config.run_dir, "checkpoint_written")] == [2, 6]
@@ -100,8 +100,8 @@ def _save_and_change_weights(config: RunConfig) -> tuple[str, str, dict[str, str
     """Digests of the weights when saved and after they were changed; and those that are loaded back."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         checkpoints = Checkpointer(state, world.device)
         saved = _digest(state)
         checkpoints.save()

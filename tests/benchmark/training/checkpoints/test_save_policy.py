@@ -15,7 +15,7 @@ from tests.benchmark.tiny import CPU, SHORT
 
 def large(system: str = "dgxh100_n64", batch_size: int = 1536, **fields: Any) -> RunConfig:
     benchmark = dataclasses.replace(GPT3_175B, global_batch_size=batch_size)
-    return RunConfig(benchmark=benchmark, system=SYSTEMS[system], **fields)
+    return RunConfig(benchmark=benchmark, system=SYSTEMS[system]).changed(**fields)
 
 
 def test_interval_is_youngs_for_512_devices() -> None:

@@ -42,7 +42,7 @@ SYSTEMS = {
 
 def _batches(config: RunConfig, rank: int, parts: int, number: int) -> list[MicroBatch]:
     """Of a data-parallel rank: some of the same samples on every topology."""
-    windows = open_data(config, 17).training
+    windows = open_data(config.data, config.benchmark, 17).training
     size = config.system.micro_batch_size
     ids = np.arange(48_000, 48_000 + number * size * parts).reshape(number, parts, size)[:, rank]
     return [read_micro_batch(windows, row, 100) for row in ids]
@@ -52,8 +52,8 @@ def _passes(config: RunConfig) -> dict[str, Any]:
     """Twice the loss and the gradients of a step, and an evaluation of an odd number of micro-batches."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         passes, found = state.pipeline, dict[str, Any]()
         for repeat in range(2):  # what is left of the first step must not reach into the second
             batches = _batches(config, world.data_rank, world.data_parallel, config.num_microbatches)
@@ -129,8 +129,8 @@ def _most_alive(config: RunConfig) -> tuple[int, int, int]:
     """Most bytes of tensors made by passes and alive at once in a step; in an evaluation; and left after both."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         number = config.num_microbatches
         batches = _batches(config, world.data_rank, world.data_parallel, number)
         with _Living() as living:

@@ -43,8 +43,8 @@ SHAPES = OTHERS | {f"encoder.layers.{n}.{name}": shape for n in range(LAYERS) fo
 def _look(config: RunConfig) -> dict[str, Any]:
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         tensors = state.tensors()
         shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         types = {tensor.dtype for tensor in tensors.values()}

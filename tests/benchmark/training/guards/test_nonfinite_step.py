@@ -29,9 +29,9 @@ def _steps(config: RunConfig) -> list[StepResult]:
     rank 1, on which the others' gradients depend; a good one."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
-        batches = TrainingBatches(open_data(config, 17).training, config, rank=world.data_rank)
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
+        batches = TrainingBatches(open_data(config.data, config.benchmark, 17).training, config, rank=world.data_rank)
         results = []
         for number in range(4):
             if number == 1 and world.rank == 1:

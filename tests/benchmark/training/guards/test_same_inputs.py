@@ -36,7 +36,7 @@ def config(inputs: Inputs, tmp_path: Path) -> RunConfig:
 
 
 def continued(config: RunConfig, begun: InputIdentities) -> None:
-    require_same_inputs(config.run_dir, begun, input_identities(config))
+    require_same_inputs(config.run_dir, begun, input_identities(config.data))
 
 
 def elsewhere(config: RunConfig, folder: Path) -> RunConfig:
@@ -47,22 +47,22 @@ def elsewhere(config: RunConfig, folder: Path) -> RunConfig:
 
     return dataclasses.replace(
         config,
-        train_data_path=moved(config.train_data_path),
-        valid_data_path=moved(config.valid_data_path),
+        train_data_path=moved(config.data.train_data_path),
+        valid_data_path=moved(config.data.valid_data_path),
         checkpoint=folder / "checkpoint",
     )
 
 
 def test_moved_linked_and_copied_data_are_the_same(config: RunConfig, tmp_path: Path) -> None:
-    begun = input_identities(config)
-    here = Path(config.valid_data_path[1]).parent
+    begun = input_identities(config.data)
+    here = Path(config.data.valid_data_path[1]).parent
     (tmp_path / "link").symlink_to(here, target_is_directory=True)
     continued(elsewhere(config, tmp_path / "link"), begun)
     shutil.copytree(here, tmp_path / "copy", ignore=shutil.ignore_patterns("copy", "link", "*.manifest.json"))
     continued(elsewhere(config, tmp_path / "copy"), begun)
-    gone = dataclasses.replace(config, checkpoint=tmp_path / "gone")
+    gone = config.changed(checkpoint=tmp_path / "gone")
     continued(gone, begun)  # it goes on from its own
-    continued(dataclasses.replace(config, checkpoint=None), begun)
+    continued(config.changed(checkpoint=None), begun)
 
 
 def flip(path: Path) -> None:
@@ -93,17 +93,17 @@ def tell_other_md5(folder: Path) -> None:
 def test_other_contents_in_the_same_place_are_refused(
     change: Callable[[Path], None], complaint: str, config: RunConfig
 ) -> None:
-    begun = input_identities(config)
-    change(Path(config.valid_data_path[1]).parent)
+    begun = input_identities(config.data)
+    change(Path(config.data.valid_data_path[1]).parent)
     with pytest.raises(InputError, match=complaint) as error:
         continued(config, begun)
     assert "choose another --run-dir" in str(error.value)
 
 
 def test_manifests_that_tell_different_sums_are_enough(config: RunConfig) -> None:
-    folder = Path(config.valid_data_path[1]).parent
+    folder = Path(config.data.valid_data_path[1]).parent
     tell_other_md5(folder)
-    begun = input_identities(config)
+    begun = input_identities(config.data)
     path = manifest_path(folder / "train_1")
     path.write_text(path.read_text().replace(32 * "0", 32 * "1"))
     with pytest.raises(InputError, match=f"train_1: not the contents .*md5 {32 * '0'}, now {32 * '1'}"):
@@ -111,9 +111,9 @@ def test_manifests_that_tell_different_sums_are_enough(config: RunConfig) -> Non
 
 
 def test_small_files_of_the_checkpoint_may_differ(config: RunConfig) -> None:
-    begun = input_identities(config)
-    assert config.checkpoint is not None
-    flip(config.checkpoint / "metadata.json")
+    begun = input_identities(config.data)
+    assert config.data.checkpoint is not None
+    flip(config.data.checkpoint / "metadata.json")
     continued(config, begun)
 
 
@@ -122,9 +122,9 @@ def test_small_files_of_the_checkpoint_may_differ(config: RunConfig) -> None:
     [(("1", "1"), True), (("3", "3.0"), True), (("0.5", "0.25"), False)],
 )
 def test_weights_count_by_their_ratio(weights: tuple[str, str], same: bool, config: RunConfig) -> None:
-    begun = input_identities(config)
-    first, second = config.train_data_path[1::2]
-    changed = dataclasses.replace(config, train_data_path=(weights[0], first, weights[1], second))
+    begun = input_identities(config.data)
+    first, second = config.data.train_data_path[1::2]
+    changed = config.changed(train_data_path=(weights[0], first, weights[1], second))
     if same:
         continued(changed, begun)
     else:
@@ -133,22 +133,22 @@ def test_weights_count_by_their_ratio(weights: tuple[str, str], same: bool, conf
 
 
 def test_order_number_and_kind_of_the_datasets_count(config: RunConfig, tmp_path: Path) -> None:
-    begun = input_identities(config)
-    first, second = config.train_data_path[1::2]
+    begun = input_identities(config.data)
+    first, second = config.data.train_data_path[1::2]
     for other in (("0.5", second, "0.5", first), ("1.0", first), (first,), ("1", first, "1", second, "1", second)):
         with pytest.raises(InputError, match="--train-data-path"):
-            continued(dataclasses.replace(config, train_data_path=other), begun)
-    alone = dataclasses.replace(config, valid_data_path=config.valid_data_path[1:])
+            continued(config.changed(train_data_path=other), begun)
+    alone = config.changed(valid_data_path=config.data.valid_data_path[1:])
     with pytest.raises(InputError, match="--valid-data-path"):  # a blend of one has a margin, and another order
         continued(alone, begun)
     blend = tmp_path / "both.blend.json"
     write_blend(blend, [Path(first), Path(second)], [0.5, 0.5], [1, 1])
-    continued(dataclasses.replace(config, train_data_path=(str(blend),)), begun)
+    continued(config.changed(train_data_path=(str(blend),)), begun)
 
 
 def test_it_is_written_and_read(config: RunConfig) -> None:
     assert read_identities(config.run_dir.parent) is None
-    found = input_identities(config)
+    found = input_identities(config.data)
     config.run_dir.mkdir()
     write_identities(config.run_dir, found)
     again = read_identities(config.run_dir)

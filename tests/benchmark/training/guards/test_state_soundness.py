@@ -20,8 +20,8 @@ def _checks(config: RunConfig) -> list[StateSoundness]:
     """As it is; with a flipped bit of a weight on rank 1; then also with a moment that is not a number on rank 0."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 17))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         found = [check_state(state)]
         if world.rank == 1:
             local(state.parameters[NAME].detach())[0, 0] = -1.7e38

@@ -1,0 +1,62 @@
+"""What turns bad on a GPU while a run goes on, by readings that a thread of its own takes: NVML can hang."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from benchmark.machine.gpus import DeviceReading
+
+INTERVAL_S = 30.0
+TOO_OLD_S = 300.0
+"""A reading older than this is none: NVML hangs."""
+MANY_CORRECTED = 1000
+"""Corrected memory errors between two readings; a few are nothing."""
+
+
+def turned_bad(before: DeviceReading | None, now: DeviceReading) -> dict[str, str]:
+    """What is wrong now that was not in the reading before, by its kind; all that is wrong where there was none."""
+    start = before or replace(now, uncorrected=0.0, remap_pending=0.0, remap_failed=0.0)
+    had = before.slowdowns() if before else []
+    found = {reason: f"{reason}: {now.line()}" for reason in now.slowdowns() if reason not in had}
+    if now.uncorrected > start.uncorrected:
+        found["uncorrected"] = f"{now.uncorrected - start.uncorrected:.0f} uncorrected memory errors"
+    if now.corrected - start.corrected >= MANY_CORRECTED:
+        found["corrected"] = f"{now.corrected - start.corrected:,.0f} corrected memory errors in a short time"
+    if now.remap_pending > start.remap_pending:
+        found["remap pending"] = "rows of its memory wait to be replaced; reset the GPU after the run"
+    if now.remap_failed > start.remap_failed:
+        found["remap failed"] = "rows of its memory could not be replaced; have the GPU exchanged"
+    if now.link_errors > start.link_errors:
+        found["links"] = f"{now.link_errors - start.link_errors:.0f} errors on its NVLinks"
+    return found
+
+
+class DeviceHealth:
+    """Reads a device every ``interval_s`` seconds, for whoever asks for the newest reading; never waits for it."""
+
+    def __init__(self, connect: Callable[[], Callable[[], DeviceReading]], *, interval_s: float = INTERVAL_S) -> None:
+        """``connect`` is called in the thread, for it can hang, too; what it gives reads the device."""
+        self._connect, self._interval_s = connect, interval_s
+        self._ended = threading.Event()
+        self._newest: tuple[float, DeviceReading] | None = None
+        self.problem: str | None = None
+        """Why there are no readings."""
+        threading.Thread(target=self._work, name="device health", daemon=True).start()
+
+    def newest(self) -> DeviceReading | None:
+        """None before the first, and where NVML hangs."""
+        newest = self._newest
+        return newest[1] if newest is not None and time.monotonic() - newest[0] < TOO_OLD_S else None
+
+    def close(self) -> None:
+        self._ended.set()
+
+    def _work(self) -> None:
+        try:
+            read = self._connect()
+            while not self._ended.is_set():
+                self._newest = time.monotonic(), read()
+                self._ended.wait(self._interval_s)
+        except Exception as error:  # a run does without
+            self.problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,230 @@
+"""The GPUs of this machine by NVIDIA's library NVML (package nvidia-ml-py): the one place that asks them.
+
+What a device, a driver or a version of the package does not say is unknown; only that there is no NVML at all, or no
+GPU, is an error. NVML can hang with the device that it is asked about.
+"""
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+from stage.errors import InputError
+from stage.optional_packages import import_optional
+
+REASONS = {
+    0x08: "hardware slowdown",
+    0x20: "thermal slowdown by software",
+    0x40: "thermal slowdown",
+    0x80: "power brake",
+}
+"""Bits of NVML's reasons for lower clocks that mean something is wrong …"""
+POWER_CAP = 0x04
+"""… and one that a GPU at work often has."""
+MOST_LINKS = 18
+LINK_SPEED = 90
+"""NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: of each NVLink, in MB/s."""
+P2P_NVLINK = 2
+"""NVML_P2P_CAPS_INDEX_NVLINK."""
+ANCESTORS = {0: "one board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+"""NVML's levels of what two GPUs have in common on PCIe, as nvidia-smi calls them."""
+UNKNOWN = math.nan
+
+
+@dataclass(frozen=True)
+class DeviceReading:
+    """The state of a GPU at some moment; NaN where the device does not say."""
+
+    busy_percent: float = UNKNOWN
+    clock_mhz: float = UNKNOWN
+    """Of the multiprocessors."""
+    most_clock_mhz: float = UNKNOWN
+    power_w: float = UNKNOWN
+    most_power_w: float = UNKNOWN
+    """The limit that is in force."""
+    temperature_c: float = UNKNOWN
+    reasons: float = UNKNOWN
+    """For lower clocks: NVML's bits."""
+    corrected: float = UNKNOWN
+    """Memory errors since the driver was loaded."""
+    uncorrected: float = UNKNOWN
+    remap_pending: float = UNKNOWN
+    """1: rows of memory wait for a reset of the GPU to be replaced."""
+    remap_failed: float = UNKNOWN
+    """1: rows could not be replaced."""
+    link_errors: float = UNKNOWN
+    """NVLink replays, recoveries and checksum errors of all links, since the driver was loaded."""
+
+    def row(self) -> list[float]:
+        """Return its figures, for :meth:`of_row` on another process; -1 for what is not known."""
+        return [-1.0 if math.isnan(figure) else figure for figure in astuple(self)]
+
+    @staticmethod
+    def of_row(row: Sequence[float]) -> "DeviceReading":
+        return DeviceReading(*(UNKNOWN if figure < 0 else figure for figure in row))
+
+    def is_known(self) -> bool:
+        return any(figure >= 0 for figure in self.row())
+
+    def line(self) -> str:
+        """Return for people what could explain that it is slow; empty where nothing is known."""
+        parts = []
+        if not math.isnan(self.clock_mhz):
+            of = "" if math.isnan(self.most_clock_mhz) else f" of {self.most_clock_mhz:,.0f}"
+            parts.append(f"clocks {self.clock_mhz:,.0f}{of} MHz")
+        parts += self.slowdowns()
+        if not math.isnan(self.reasons) and int(self.reasons) & POWER_CAP:
+            parts.append("at its power limit")
+        if not math.isnan(self.temperature_c):
+            parts.append(f"{self.temperature_c:.0f} °C")
+        if not math.isnan(self.power_w):
+            of = "" if math.isnan(self.most_power_w) else f" of {self.most_power_w:.0f}"
+            parts.append(f"{self.power_w:.0f}{of} W")
+        return ", ".join(parts)
+
+    def slowdowns(self) -> list[str]:
+        """Return the reasons for lower clocks that should not be."""
+        bits = 0 if math.isnan(self.reasons) else int(self.reasons)
+        return [name for bit, name in REASONS.items() if bits & bit]
+
+
+FIGURES = len(fields(DeviceReading))
+"""Length of a row."""
+TROUBLE = slice(6, FIGURES)
+"""Where in a row the figures are that tell of trouble: as long as they stay, nothing turned bad."""
+
+
+class Gpu:
+    """One GPU."""
+
+    def __init__(self, nvml: Any, handle: Any, number: int) -> None:
+        self._nvml, self._handle, self.number = nvml, handle, number
+
+    def read(self) -> DeviceReading:
+        """Take a reading. Takes some milliseconds, or for ever."""
+        busy, remapped = self._ask("nvmlDeviceGetUtilizationRates"), self._ask("nvmlDeviceGetRemappedRows")
+        reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
+        if math.isnan(reasons):  # its name in older drivers and packages
+            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return DeviceReading(
+            busy_percent=UNKNOWN if busy is None else float(busy.gpu),
+            clock_mhz=self._number("nvmlDeviceGetClockInfo", 1),
+            most_clock_mhz=self._number("nvmlDeviceGetMaxClockInfo", 1),
+            power_w=self._number("nvmlDeviceGetPowerUsage") / 1000,
+            most_power_w=self._number("nvmlDeviceGetEnforcedPowerLimit") / 1000,
+            temperature_c=self._number("nvmlDeviceGetTemperature", 0),
+            reasons=reasons,
+            corrected=self._number("nvmlDeviceGetTotalEccErrors", 0, 0),
+            uncorrected=self._number("nvmlDeviceGetTotalEccErrors", 1, 0),
+            remap_pending=UNKNOWN if remapped is None else float(remapped[2]),
+            remap_failed=UNKNOWN if remapped is None else float(remapped[3]),
+            link_errors=self._link_errors(),
+        )
+
+    @property
+    def name(self) -> str:
+        return str(self._ask("nvmlDeviceGetName") or "unknown")
+
+    @property
+    def memory_bytes(self) -> float:
+        found = self._ask("nvmlDeviceGetMemoryInfo")
+        return UNKNOWN if found is None else float(found.total)
+
+    def pcie(self) -> str:
+        """Return generation and width of its slot at most; empty where it does not say."""
+        generation, width = (self._number(f"nvmlDeviceGetMaxPcieLink{what}") for what in ("Generation", "Width"))
+        return "" if math.isnan(generation + width) else f"PCIe Gen{generation:.0f} x{width:.0f}"
+
+    def nvlinks(self) -> tuple[int, float]:
+        """Return the number of NVLinks that are up, and GB/s of each in one direction, NaN where it does not say."""
+        found = self._ask("nvmlDeviceGetFieldValues", [LINK_SPEED])
+        known = found is not None and found[0].nvmlReturn == 0
+        return len(self._links()), found[0].value.uiVal / 1000 if known else UNKNOWN
+
+    def connection(self, other: "Gpu") -> str:
+        """Return how it reaches another GPU of the machine: NVLink, or what they have in common on PCIe."""
+        if self._ask("nvmlDeviceGetP2PStatus", other._handle, P2P_NVLINK) == 0:
+            return "NVLink"
+        level = self._ask("nvmlDeviceGetTopologyCommonAncestor", other._handle)
+        return ANCESTORS.get(-1 if level is None else int(level), "unknown")
+
+    def _links(self) -> list[int]:
+        return [link for link in range(MOST_LINKS) if self._ask("nvmlDeviceGetNvLinkState", link)]
+
+    def _link_errors(self) -> float:
+        counts = [
+            self._number("nvmlDeviceGetNvLinkErrorCounter", link, counter)
+            for link in self._links()
+            for counter in range(4)
+        ]
+        known = [count for count in counts if not math.isnan(count)]
+        return sum(known) if known else UNKNOWN
+
+    def _number(self, name: str, *arguments: int) -> float:
+        found = self._ask(name, *arguments)
+        return UNKNOWN if found is None else float(found)
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        """None for what this device, driver or package does not have."""
+        with contextlib.suppress(self._nvml.NVMLError, AttributeError):
+            return getattr(self._nvml, name)(self._handle, *arguments)
+        return None
+
+
+def all_gpus() -> list[Gpu]:
+    """Return the GPUs of this machine. Raises InputError where nvidia-ml-py is missing, or NVML finds no driver."""
+    nvml = _nvml()
+    return [Gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(number), number) for number in range(nvml.nvmlDeviceGetCount())]
+
+
+def gpu_of(uuid: str | None, number: int) -> Gpu:
+    """Return one GPU; ``uuid`` as CUDA has it, for the order of devices is another one there; None: by its number.
+
+    Raises InputError likewise, NVML's own error for a GPU that it has not.
+    """
+    nvml = _nvml()
+    by_number = nvml.nvmlDeviceGetHandleByIndex
+    return Gpu(nvml, by_number(number) if uuid is None else nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"), number)
+
+
+def driver_version() -> str:
+    """Return the version of the driver. Raises InputError likewise."""
+    return str(_nvml().nvmlSystemGetDriverVersion())
+
+
+def gpu_facts() -> dict[str, Any]:
+    """Return what describes the GPUs, by name; of the first one where they differ in more than the model.
+
+    What they do not say is left out; empty where there is none, or nobody to ask.
+    """
+    try:
+        gpus, driver = all_gpus(), driver_version()
+    except InputError:
+        return {}
+    if not gpus:
+        return {}
+    links, speed = gpus[0].nvlinks()
+    pairs = Counter(one.connection(other) for one in gpus for other in gpus[one.number + 1 :])
+    found = {
+        "driver": driver,
+        "models": dict(Counter(gpu.name for gpu in gpus)),
+        "memory_mib": gpus[0].memory_bytes / 2**20,
+        "most_clock_mhz": gpus[0].read().most_clock_mhz,
+        "pcie": gpus[0].pcie(),
+        "nvlinks": links,
+        "gb_per_s_of_a_link": speed,
+        "connections_of_pairs": dict(pairs),
+        "now": [gpu.read().line() for gpu in gpus],
+    }
+    return {name: value for name, value in found.items() if value == value and value not in ("", 0, {})}  # no NaN
+
+
+def _nvml() -> Any:
+    nvml = import_optional("pynvml", "nvidia-ml-py", "asking the GPUs")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise InputError(f"NVML finds no GPU: {error}; see that the driver is there") from error
+    return nvml

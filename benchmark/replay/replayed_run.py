@@ -1,0 +1,150 @@
+"""The processes of a replay: the run's steps again, by the code that trains, written down as the run's were."""
+
+import os
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.config.runtime_variables import runtime_environment
+from benchmark.evidence.chain import EVIDENCE, Chain, read_chain
+from benchmark.machine.repeatability import use_deterministic_kernels
+from benchmark.rehearsal.forked_ranks import run_ranks
+from benchmark.supervision.endings import RunEnd
+from benchmark.training.checkpoints.checkpoint_folder import progress_from_json
+from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
+from benchmark.training.engine.distributed import (
+    Environment,
+    World,
+    end_process,
+    joined_world,
+    read_environment,
+    set_environment,
+)
+from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.settled_attention import settle_attention
+from benchmark.training.engine.train_state import TrainState, empty_state, load_initial
+from benchmark.training.inputs import Data, open_data
+from benchmark.training.observer import StepDone
+from benchmark.training.observers.evidence import Evidence
+from benchmark.training.run_folder import RunFolder
+from benchmark.training.step import evaluate, train_step
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from model.flops import num_parameters
+from stage.errors import InputError
+
+BYTES_PER_PARAMETER = 16
+"""FP32 weights, gradients and two moments."""
+ATTEMPT = "replay"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What is to be trained again."""
+
+    config: RunConfig
+    """Its run folder is the replay's own."""
+    start: Path | None
+    """The run's checkpoint to start from; None: the initial one."""
+    progress: str
+    """Where the run was then, as JSON."""
+    last: int
+    """Steps after which it ends."""
+    evaluations: Collection[int]
+    """Steps after which the run evaluated."""
+
+
+def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) -> Chain | None:
+    """Train it and return the chain that it writes into ``folder``; None on ranks other than 0.
+
+    The processes are those that a launcher started, else new ones on this machine. Raises InputError for what these
+    devices cannot do, and where a process fails.
+    """
+    stretch = replace(stretch, config=replace(stretch.config, run_dir=folder))
+    if environment.world_size > 1:
+        _train(stretch, environment)
+        return read_chain(folder / EVIDENCE) if environment.rank == 0 else None
+    require_room(stretch.config)
+    log = folder / "log.txt"
+    status = run_ranks(_rank, [stretch], processes=stretch.config.system.num_devices, environment={}, log=log)
+    if status:
+        said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        told = [line.removeprefix("error: ") for line in said if line.startswith("error: ")]
+        last = said[-1] if said else "it said nothing"
+        raise InputError(told[0] if told else f"a process of the replay ended with status {status}: {last}")
+    return read_chain(folder / EVIDENCE)
+
+
+def require_room(config: RunConfig) -> None:
+    """Raise InputError where this machine has not the devices, or not the memory."""
+    system, parameters = config.system, num_parameters(config.benchmark.model)
+    mend = "start replay on each device, as train is started, or choose another layout with --system"
+    on_gpus = system.device == "cuda"
+    if system.nodes > 1 or (on_gpus and torch.cuda.device_count() < system.devices_per_node):
+        gpus = f"; PyTorch sees {torch.cuda.device_count()} GPUs here" if on_gpus else ""
+        raise InputError(f"the layout takes {system.nodes} x {system.devices_per_node} devices{gpus}: {mend}")
+    needed = BYTES_PER_PARAMETER * parameters * system.replicas
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if on_gpus:
+        there = sum(torch.cuda.get_device_properties(one).total_memory for one in range(system.devices_per_node))
+    if needed > there:
+        raise InputError(
+            f"{parameters / 1e9:.1f}e9 parameters take {needed / 1e9:,.0f} GB; this machine has {there / 1e9:,.0f}: "
+            f"{mend}"
+        )
+
+
+def _rank(stretch: Stretch) -> None:
+    """One process of several; what is wrong with the input is told in one line."""
+    status = 0
+    try:
+        _train(stretch, read_environment())
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        status = 2
+    end_process(status)
+
+
+def _train(stretch: Stretch, environment: Environment) -> None:
+    """Load, train and evaluate. Raises InputError for a checkpoint or data that do not belong to the run."""
+    config = stretch.config
+    set_environment(runtime_environment(config.system, deterministic=config.deterministic))
+    if config.deterministic:
+        use_deterministic_kernels()
+    with joined_world(config.system, environment) as world:
+        settle_attention(config, world)
+        progress = progress_from_json(stretch.progress)
+        state = empty_state(config, world, progress)
+        _load(state, stretch, world)
+        data = open_data(config.data, config.benchmark, progress.seed)
+        folder = RunFolder(progress, resumed_at=progress.steps if stretch.start is not None else None)
+        evidence = Evidence(config, state, folder, None, ATTEMPT)
+        evidence.begin()
+        _steps(state, world, data, evidence, stretch)
+        evidence.end(RunEnd("interrupted", "end of the stretch"))
+
+
+def _load(state: TrainState, stretch: Stretch, world: World) -> None:
+    if stretch.start is not None:
+        load_checkpoint(state, stretch.start, world)
+        return
+    initial = stretch.config.data.checkpoint
+    if initial is None or not initial.is_dir():
+        raise InputError(f"{initial}: no such folder; name the initial checkpoint with --checkpoint")
+    load_initial(state, MegatronCheckpoint(initial))
+
+
+def _steps(state: TrainState, world: World, data: Data, evidence: Evidence, stretch: Stretch) -> None:
+    batches = TrainingBatches(data.training, stretch.config, rank=world.data_rank, reads=world.reads_tokens)
+    progress = state.progress
+    while progress.steps < stretch.last:
+        began, first_sample = time.perf_counter(), progress.consumed_samples
+        result = train_step(state, batches.at(first_sample))
+        progress.count_step(skipped=result.skipped)
+        evidence.step_done(StepDone(result, first_sample, began))
+        if progress.steps in stretch.evaluations:
+            evidence.evaluated(evaluate(state, world, data.validation))

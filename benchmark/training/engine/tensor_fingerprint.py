@@ -1,0 +1,129 @@
+"""Fingerprints of tensors that do not depend on how they are sharded, and one of all weights together.
+
+A fingerprint is a sum over all values, modulo 2^64: of a value's bits as a whole number times one odd factor of 64 bits
+for each axis, which follows from its place along that axis in the whole tensor. So the parts of several processes add
+up to that of the whole, in any order and exactly: the same bits have the same fingerprint in every topology. Any single
+value that changes changes it; two changes cancel each other in one of 2^32 cases at most. It finds accidents and
+exchanged files; somebody who constructs weights can meet it, so what proves a run is training it again.
+
+It takes 20 bytes of memory traffic for each value, in two kernels for each axis.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from benchmark.training.engine.adam import MOMENTS
+from benchmark.training.engine.train_state import TrainState
+from checkpoint_convert.formats.boxes import Box
+from checkpoint_convert.formats.megatron_checkpoint import own_part
+from model.gpt3 import GPT3
+from model.gpt3_config import GPT3Config
+from model.sharding import WORDS
+
+AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 24}
+"""Values at once, by kind of device, which take 8 bytes each: what a core's cache holds, ten times as fast as memory;
+on a GPU few kernels, with a bound on the memory."""
+MIX = (-0x61C8864680B583EB, -0x40A7B892E31B1A47)
+"""Odd multipliers of a well-known mixing function (SplitMix64), as signed numbers of 64 bits."""
+
+
+Factors = tuple[Tensor, Tensor]
+"""Of the rows, and of the places in a row: int64."""
+
+
+def fingerprint(values: Tensor, factors: Factors) -> Tensor:
+    """Return the fingerprint of a part of an FP32 tensor, with the factors of its place: a scalar, int64, which wraps
+    around."""
+    rows, places = factors
+    bits = values.detach().contiguous().view(torch.int32).reshape(len(rows), len(places))
+    at_once = max(1, AT_ONCE[values.device.type] // max(1, len(places)))
+    products = torch.empty((min(at_once, len(rows)), len(places)), dtype=torch.int64, device=values.device)
+    total = torch.zeros((), dtype=torch.int64, device=values.device)
+    for first in range(0, len(rows), at_once):
+        some = bits[first : first + at_once]
+        torch.mul(some, places, out=products[: len(some)])
+        total += (products[: len(some)].sum(-1) * rows[first : first + at_once]).sum()
+    return total
+
+
+def place_factors(box: Box, number: int, device: torch.device) -> Factors:
+    """Return odd numbers that follow from the places along each axis of ``box``.
+
+    ``number``: the tensor's own, so that exchanged tensors do not cancel each other in a sum.
+    """
+    rows, *others = (_mixed(part, axis, device) for axis, part in enumerate((slice(number, number + 1), *box)))
+    if len(others) > 1:
+        rows = rows * others.pop(0)
+    places = others[0]
+    for factor in others[1:]:
+        places = (places[:, None] * factor).flatten()
+    return rows, places
+
+
+def _mixed(part: slice, axis: int, device: torch.device) -> Tensor:
+    keys = torch.arange(part.start + 1, part.stop + 1, device=device) + (axis << 48)
+    keys *= MIX[0]
+    keys ^= keys >> 32
+    keys *= MIX[1]
+    keys ^= keys >> 29
+    return keys | 1
+
+
+class StateFingerprints:
+    """Fingerprints of what this process has of the weights and moments, which are to be summed up over all processes.
+
+    What several processes hold counts on one of them.
+    """
+
+    def __init__(self, state: TrainState) -> None:
+        self._state = state
+        self._device = next(iter(state.parameters.values())).to_local().device
+        elsewhere = (WORDS,) if state.tied_table.is_second_copy else ()
+        self._factors: dict[str, Factors] = {}
+        for number, name in enumerate(parameter_names(state.config.benchmark.model)):
+            if name in state.parameters and name not in elsewhere and is_first_copy(state.parameters[name]):
+                _, box = own_part(state.parameters[name])
+                self._factors[name] = place_factors(box, number, self._device)
+
+    def weights(self) -> Tensor:
+        """[2], int64: the upper and the lower 32 bits, which any number of processes can add up."""
+        return _halves(self._sum(self._state.parameters))
+
+    def moments(self) -> Tensor:
+        """Likewise, of both moments together."""
+        first, second = (self._sum(self._state.optimizer.moments()[moment]) for moment in MOMENTS)
+        return _halves(first * MIX[0] + second)
+
+    def _sum(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        total = torch.zeros((), dtype=torch.int64, device=self._device)
+        for name, factors in self._factors.items():
+            local, _ = own_part(tensors[name].detach())
+            total += fingerprint(local, factors)
+        return total
+
+
+def _halves(total: Tensor) -> Tensor:
+    return torch.stack([(total >> 32) & 0xFFFFFFFF, total & 0xFFFFFFFF])
+
+
+def as_text(halves: list[int]) -> str:
+    """Return what all processes' halves add up to, as 16 hexadecimal digits."""
+    upper, lower = halves
+    return f"{((upper << 32) + lower) % (1 << 64):016x}"
+
+
+def parameter_names(model: GPT3Config) -> list[str]:
+    """Return the names of all parameters in the model's own order, which is the same on all processes."""
+    with torch.device("meta"):
+        return [name for name, _ in GPT3(model).named_parameters()]
+
+
+def is_first_copy(parameter: DTensor) -> bool:
+    """Return whether of the processes that hold the same part of the parameter this is the first."""
+    coordinate = parameter.device_mesh.get_coordinate()
+    assert coordinate is not None
+    pairs = zip(coordinate, parameter.placements, strict=True)
+    return all(place == 0 for place, placement in pairs if placement.is_replicate())

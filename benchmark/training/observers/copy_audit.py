@@ -1,0 +1,130 @@
+"""Whether all copies of what several devices hold agree, to the bit.
+
+LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, the word
+table on the first and on the last stage. Nothing sends their values again after the start: they stay equal because
+every copy gets the same update. BLOOM trained for weeks with LayerNorms that had drifted apart, since clipping left
+some copies out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
+"""
+
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from benchmark.events.event_log import EventLog
+from benchmark.supervision.endings import RunEnd
+from benchmark.supervision.phases import PhaseLog
+from benchmark.training.engine.adam import MOMENTS
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.observer import Observer, StepDone
+from checkpoint_convert.formats.boxes import whole_box
+from model.sharding import AXES, WORDS
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Tensors of which every process of ``group`` must have the same part."""
+
+    group: dist.ProcessGroup
+    tensors: dict[str, Tensor]
+    only_ends: bool = False
+    """The first and the last of the group have them, those between have nothing."""
+
+
+class CopyAudit(Observer):
+    """Compares the copies at an interval, before each checkpoint, and when a guard asks."""
+
+    def __init__(self, interval: int, state: TrainState, events: EventLog, phases: PhaseLog) -> None:
+        """``interval``: steps between audits; 0: none but those that are asked for."""
+        self._interval, self._state, self._events, self._phases = interval, state, events, phases
+        self._audited_after = -1
+        """Steps that were done at the last audit."""
+
+    def between_steps(self, step: StepDone) -> RunEnd | None:
+        """Collective."""
+        due = self._interval > 0 and self._state.progress.steps % self._interval == 0
+        return self.compare() if due else None
+
+    def about_to_save(self) -> RunEnd | None:
+        """Collective: nothing is saved unaudited."""
+        return self.compare()
+
+    def compare(self) -> RunEnd | None:
+        """Compare all copies after this step, once. A run whose copies differ is not worth continuing or saving.
+        Collective."""
+        progress = self._state.progress
+        if progress.steps == self._audited_after:
+            return None
+        self._audited_after = progress.steps
+        self._phases.enter("audit", progress.steps)
+        started = time.perf_counter()
+        found = audit_replicas(self._state, self._state.pipeline.world)
+        seconds = time.perf_counter() - started
+        self._events.note("audit", steps=progress.steps, differences=found, seconds=seconds)
+        for line in found:
+            self._events.note("message", f"after step {progress.iteration}: {line}")
+        if not found:
+            return None
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return RunEnd("failed", f"copies differ between devices, {found[0]}{more}; nothing of it was saved")
+
+
+def audit_replicas(state: TrainState, world: World) -> list[str]:
+    """What differs between copies, on any process: "NAME: ranks 1, 3 differ from rank 0". Collective.
+
+    Costs one pass over the tensors that have copies, and 8 bytes for each of them between the processes.
+    """
+    found = [line for copies in _copies(state, world) for line in _differences(copies, world)]
+    number = torch.tensor(len(found), device=world.device)
+    dist.all_reduce(number, dist.ReduceOp.MAX)
+    if number.item() == 0:
+        return []
+    everywhere: list[list[str] | None] = [None] * world.size
+    dist.all_gather_object(everywhere, found)
+    return sorted({line for lines in everywhere for line in lines or ()})
+
+
+def _copies(state: TrainState, world: World) -> list[Copies]:
+    """By axis of the mesh along which there are copies, and the two ends of the pipeline."""
+    tensors = {name: value for name, value in state.tensors().items() if isinstance(value, DTensor)}
+    found = []
+    for axis in ("replicate", "tensor"):
+        if world.mesh[axis].size() > 1:
+            copied = {name: value.to_local() for name, value in tensors.items() if _is_copied_along(value, axis)}
+            found.append(Copies(world.mesh[axis].get_group(), copied))
+    if state.tied_table.group is not None:
+        names = [f"{kind}/{WORDS}" for kind in ("model", *MOMENTS)]
+        nothing = torch.zeros(0, device=world.device)
+        table = {name: tensors[name].to_local() if name in tensors else nothing for name in names}
+        found.append(Copies(state.tied_table.group, table, only_ends=True))
+    return found
+
+
+def _is_copied_along(tensor: DTensor, axis: str) -> bool:
+    return tensor.placements[AXES[1:].index(axis)].is_replicate()
+
+
+def _differences(copies: Copies, world: World) -> list[str]:
+    own = torch.stack(
+        [
+            fingerprint(tensor, place_factors(whole_box(tensor.shape), 0, tensor.device))
+            for tensor in copies.tensors.values()
+        ]
+    )
+    ranks = dist.get_process_group_ranks(copies.group)
+    every = [torch.empty_like(own) for _ in ranks]
+    dist.all_gather(every, own, group=copies.group)
+    table = torch.stack(every).cpu()
+    lines = []
+    for column, name in enumerate(copies.tensors):
+        values = list(zip(ranks, table[:, column], strict=True))
+        compared = [values[0], values[-1]] if copies.only_ends else values
+        others = [rank for rank, value in compared if value != table[0, column]]
+        if others:
+            lines.append(f"{name}: ranks {', '.join(map(str, others))} differ from rank {ranks[0]}")
+    return lines

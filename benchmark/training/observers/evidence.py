@@ -1,0 +1,180 @@
+"""The evidence of a run (--evidence): its chain of records, from the state it starts with to the digest of its log.
+
+The design is in benchmark/evidence/chain.py. Lines are written by a thread: neither an error nor a slow disk reaches
+training.
+"""
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from benchmark.config.run_config import RunConfig
+from benchmark.events.background_sink import Background
+from benchmark.events.event import Event
+from benchmark.events.line_files import LineFile
+from benchmark.evidence.chain import (
+    EVIDENCE,
+    NOTHING,
+    VERSION,
+    AnyRecord,
+    Begin,
+    Checkpoint,
+    End,
+    Evaluation,
+    Step,
+    encode,
+    read_chain,
+)
+from benchmark.machine.kernel_facts import kernel_facts
+from benchmark.supervision.endings import RunEnd
+from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities
+from benchmark.training.observer import Observer, StepDone
+from benchmark.training.run_folder import RunFolder
+from benchmark.training.step import EvaluationResult
+from stage.errors import InputError
+
+
+class Evidence(Observer):
+    """Rank 0 writes."""
+
+    def __init__(
+        self, config: RunConfig, state: TrainState, folder: RunFolder, inputs: InputIdentities | None, attempt: str
+    ) -> None:
+        """``inputs``: rank 0's. ``attempt``: its name."""
+        self._config, self._state, self._folder = config, state, folder
+        self._inputs, self._attempt = inputs, attempt
+        self._fingerprints = StateFingerprints(state)
+        self._background: Background | None = None
+        self._head = NOTHING
+        """Digest of the last record."""
+
+    def begin(self) -> None:
+        """Record the state that training starts with. Collective."""
+        weights, moments = self._state_fingerprints()
+        progress, world = self._state.progress, self._state.pipeline.world
+        if world.rank != 0:
+            return
+        file = _ChainFile(self._config.run_dir / EVIDENCE)
+        self._background, self._head = Background(file), file.head
+        self._add(
+            Begin(
+                attempt=self._attempt,
+                step=progress.steps,
+                version=VERSION,
+                continues=progress.evidence_head if self._folder.resumed else "",
+                config=recorded_config(self._config, progress.seed),
+                kernels=kernel_facts(world.device, deterministic=self._config.deterministic),
+                inputs=input_digests(self._inputs) if self._inputs is not None else {},
+                weights=weights,
+                moments=moments,
+            )
+        )
+
+    def step_done(self, step: StepDone) -> None:
+        """Record a step. Collective."""
+        result, weights = step.result, self._summed(self._fingerprints.weights())
+        figures = (result.loss, result.grad_norm, result.learning_rate)
+        self._add(Step(self._attempt, self._state.progress.steps, step.first_sample, *figures, weights))
+
+    def evaluated(self, result: EvaluationResult) -> None:
+        self._add(Evaluation(self._attempt, self._state.progress.steps, result.log_perplexity))
+
+    def about_to_save(self) -> None:
+        """Record the checkpoint, which will know the digest of this record. Collective."""
+        self._add(Checkpoint(self._attempt, self._state.progress.steps, *self._state_fingerprints()))
+        if self._background is not None:
+            self._state.progress.evidence_head = self._head
+
+    def end(self, end: RunEnd) -> None:
+        """Give the MLPerf log the digest of the last record, end it, and record its own digest.
+
+        The digest of a part of it would accuse an honest run: where its disk has refused lines until now there is no
+        such record, which is a gap.
+        """
+        if self._background is None:
+            return
+        events, log = self._folder.events, self._folder.mlperf_log
+        events.point("evidence", self._head, step=self._state.progress.trained_tokens)
+        self._folder.end(end)
+        if log is not None and events.drain(log):
+            with (self._config.run_dir / log.name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            self._add(End(self._attempt, self._state.progress.steps, end.ending, digest))
+        elif log is not None:
+            events.note("message", f"the evidence has no end: lines of {log.name} could not be written")
+        self._background.close()
+
+    def _state_fingerprints(self) -> tuple[str, str]:
+        """Of weights and moments as they are. Collective."""
+        return self._summed(self._fingerprints.weights()), self._summed(self._fingerprints.moments())
+
+    def _summed(self, own: Tensor) -> str:
+        """Waits for the device. Collective."""
+        dist.all_reduce(own)
+        return as_text(own.tolist())
+
+    def _add(self, record: AnyRecord) -> None:
+        """Append a record, on rank 0; returns at once."""
+        if self._background is not None:
+            line, self._head = encode(record, self._head)
+            self._background.write(Event("record", "POINT_IN_TIME", line, {}, 0, "", 0, mlperf=False))
+
+
+class _ChainFile:
+    """The chain's file, a sink of lines that is only appended to."""
+
+    name = EVIDENCE
+
+    def __init__(self, path: Path) -> None:
+        """Go on behind the last whole line of what is there; what is no chain is set aside, never deleted."""
+        kept, self.head = 0, NOTHING
+        try:
+            chain = read_chain(path)
+            if chain.problem is not None:
+                raise InputError(chain.problem.text())
+            if chain.links:
+                kept, self.head = chain.links[-1].end, chain.head
+        except InputError:
+            number = 1
+            while (aside := path.with_name(f"{path.name}.set_aside_{number}")).exists():
+                number += 1
+            if path.exists():
+                path.rename(aside)
+        self._file = LineFile(path)
+        self._file.cut(kept)
+
+    def write(self, event: Event) -> None:
+        self._file.write(event.value)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def recorded_config(config: RunConfig, seed: int) -> dict[str, Any]:
+    """Return what a replay needs, and nothing that could run a program, write a file or open a connection."""
+    return {
+        "benchmark": asdict(config.benchmark),
+        "system": asdict(config.system),
+        "precision": config.precision,
+        "deterministic": config.deterministic,
+        "seed": seed,
+        "train_data_path": config.data.train_data_path,
+        "valid_data_path": config.data.valid_data_path,
+        "checkpoint": None if config.data.checkpoint is None else str(config.data.checkpoint),
+    }
+
+
+def input_digests(inputs: InputIdentities) -> dict[str, Any]:
+    """Return the digests of what is read, by what it is for: "train 0", "valid 0", "checkpoint"; without paths."""
+    found: dict[str, ContentIdentity] = {f"train {number}": one for number, one in enumerate(inputs.train)}
+    found |= {f"valid {number}": one for number, one in enumerate(inputs.valid)}
+    if inputs.checkpoint is not None:
+        found["checkpoint"] = inputs.checkpoint
+    weights = {"train weights": inputs.train_weights, "valid weights": inputs.valid_weights}
+    return {name: {**one.facts, "md5": one.md5} for name, one in found.items()} | weights

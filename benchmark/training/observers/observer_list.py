@@ -1,0 +1,61 @@
+"""The observers of a run, in the order in which they are told."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from benchmark.config.run_config import RunConfig
+from benchmark.supervision.phases import PhaseLog
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.guards.finding_words import samples_command
+from benchmark.training.observer import Observer
+from benchmark.training.observers.copy_audit import CopyAudit
+from benchmark.training.observers.evidence import Evidence
+from benchmark.training.observers.garbage_pauses import GarbagePauses
+from benchmark.training.observers.run_requests import RunRequests
+from benchmark.training.observers.run_summary import RunSummary
+from benchmark.training.observers.saves import Saves
+from benchmark.training.observers.skipped_steps import SkipGuard
+from benchmark.training.observers.speed_watch import SpeedWatch
+from benchmark.training.observers.spikes import SpikeGuard
+from benchmark.training.observers.step_record import StepRecord
+from benchmark.training.run_folder import RunFolder, result_path
+
+
+def observers_of(
+    config: RunConfig,
+    state: TrainState,
+    folder: RunFolder,
+    phases: PhaseLog,
+    hosts: Sequence[str],
+    requests: RunRequests,
+    evidence: Evidence | None,
+) -> list[Observer]:
+    """The same on all processes but for the last. ``hosts``: by rank. Collective."""
+    benchmark, system, events, progress = config.benchmark, config.system, folder.events, state.progress
+    samples = partial(samples_command, config.data.train_data_path, benchmark, progress.seed)
+    copies = CopyAudit(config.guards.audit_interval, state, events, phases)
+    observers: list[Observer] = [
+        SpeedWatch(config.guards.speed_interval, system, state, hosts, events),
+        GarbagePauses(),
+        requests,
+        SkipGuard(state, events, phases, samples),
+        SpikeGuard(state, events, phases, copies.compare, samples),
+        copies,
+        *([evidence] if evidence is not None else []),
+        StepRecord(benchmark, system, state.pipeline.world, progress, events),
+        folder,
+    ]
+    observers.append(Saves(config, state, events, phases, told=tuple(observers)))
+    if state.pipeline.world.rank == 0:
+        observers.append(
+            RunSummary(
+                config.run_dir,
+                result_path(config),
+                progress,
+                events,
+                lambda phase: phases.enter(phase, progress.steps),
+                saves=config.checkpoints.saves,
+                patience_s=system.start_limit_s / 2,  # less than the watchdog's
+            )
+        )
+    return observers

@@ -1,0 +1,117 @@
+"""What a run leaves when it ends: ``summary.json``, whose presence means finished, or why it was interrupted."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmark.events.event_log import EventLog
+from benchmark.machine.process_age import seconds_since_process_start
+from benchmark.supervision.endings import Ending, RunEnd
+from benchmark.supervision.phases import Phase
+from benchmark.supervision.stop_note import StopNote, write_stop_note
+from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
+from benchmark.training.engine.run_progress import Evaluation, Progress
+from benchmark.training.observer import Observer, StepDone
+from benchmark.training.run_folder import summary_path
+from stage.outputs.publish import write_text
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended; ``summary.json``."""
+
+    status: Ending
+    seed: int
+    trained_tokens: int
+    """Since the initial checkpoint."""
+    trained_samples: int
+    evaluations: list[Evaluation]
+    run_s: float
+    """Seconds from this process's beginning of the run, or of its continuation, to the end."""
+    tokens_per_s: float
+    """Tokens trained in ``run_s`` over it, evaluations included."""
+    first_loss_s: float | None
+    """Seconds from the start of the process to its first loss."""
+    restarts: int
+    result: str
+    """Path of the MLPerf log."""
+
+
+class RunSummary(Observer):
+    """Rank 0's last word, after the checkpoint being written is finished."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        result: Path,
+        progress: Progress,
+        events: EventLog,
+        enter: Callable[[Phase], None],
+        *,
+        saves: bool,
+        patience_s: float,
+    ) -> None:
+        """``result``: the MLPerf log. ``saves``: the run writes checkpoints. ``patience_s``: how long a disk that fails
+        is tried again; less than the watchdog's limit."""
+        self._run_dir, self._result, self._progress = run_dir, result, progress
+        self._events, self._enter, self._saves, self._patience_s = events, enter, saves, patience_s
+        self._first_loss_s: float | None = None
+
+    def begin(self) -> None:
+        self._started, self._tokens_before = time.perf_counter(), self._progress.trained_tokens
+
+    def step_done(self, step: StepDone) -> None:
+        if self._first_loss_s is None:
+            self._first_loss_s = seconds_since_process_start()
+
+    def end(self, end: RunEnd) -> None:
+        if end.ending == "interrupted":
+            self._note_stop(end)
+        self._enter("end")
+        if end.ending in ("success", "target not reached"):
+            self._write(self._summary(end.ending))
+
+    def _summary(self, ending: Ending) -> Summary:
+        progress, run_s = self._progress, time.perf_counter() - self._started
+        return Summary(
+            status=ending,
+            seed=progress.seed,
+            trained_tokens=progress.trained_tokens,
+            trained_samples=progress.steps * progress.global_batch_size,
+            evaluations=progress.evaluations,
+            run_s=run_s,
+            tokens_per_s=(progress.trained_tokens - self._tokens_before) / run_s,
+            first_loss_s=self._first_loss_s,
+            restarts=progress.restarts,
+            result=str(self._result),
+        )
+
+    def _write(self, summary: Summary) -> None:
+        """Write what says that the run has ended, patiently: without it the run would be done again."""
+        deadline, told = time.monotonic() + self._patience_s, False
+        while True:
+            try:
+                return write_text(summary_path(self._run_dir), json.dumps(asdict(summary), indent=1) + "\n")
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise
+                if not told:
+                    text = (
+                        f"summary.json could not be written: {error.strerror}; tried again for {self._patience_s:.0f} s"
+                    )
+                    self._events.note("message", text)
+                told = True
+                time.sleep(1)
+
+    def _note_stop(self, end: RunEnd) -> None:
+        """Leave why the run stopped, for its launcher."""
+        steps = self._progress.steps
+        saved = newest_checkpoint(self._run_dir) == steps
+        try:
+            write_stop_note(self._run_dir, StopNote(end.why, steps, saved))
+        except OSError as error:
+            self._events.note("message", f"stopped.json could not be written: {error}")
+        if self._saves and not saved:
+            self._events.note("message", f"step {self._progress.iteration} is not saved: an older one goes on")

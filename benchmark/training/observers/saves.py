@@ -1,0 +1,174 @@
+"""The checkpoints of a run while it trains: whether one is wanted, whether it can be begun, what became of it."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from benchmark.config.run_config import RunConfig
+from benchmark.events.event_log import EventLog
+from benchmark.supervision.endings import RunEnd
+from benchmark.supervision.phases import PhaseLog
+from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
+from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.observer import Observer, StepDone
+from benchmark.training.step_flags import StepFlags
+
+BEAT_S = 2.0
+"""Between signs of life while the main thread waits."""
+STEP_PATIENCE_S = 10.0
+"""How long training waits for the checkpoint being written where the next was wanted after just this step."""
+STOP_PATIENCE_S = 600.0
+"""How long the end of a run waits; run_gpt3.sh begins it 15 minutes before the job's time is up."""
+REMOVAL_S = 2.0
+"""How long the end of a run waits for old checkpoints to be removed."""
+
+
+class Saves(Observer):
+    """Rank 0's clock says when; all processes save at the same step."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        state: TrainState,
+        events: EventLog,
+        phases: PhaseLog,
+        told: Sequence[Observer],
+    ) -> None:
+        """``told``: the observers to which it says that it is about to save. Collective."""
+        self._options, self._told = config.checkpoints, told
+        self._state, self._events, self._phases = state, events, phases
+        world = self._world = state.pipeline.world
+        self._policy = SavePolicy(config) if world.rank == 0 else None
+        self._checkpointer = Checkpointer(state, world.device)
+        self._owes_save = False
+        """A checkpoint was due after some step, and could not be begun yet."""
+        self._told_late = self._waited = False
+        """Of the checkpoint being written: a message was given that the next one is late; training waited for it."""
+
+    def before_step(self) -> StepFlags:
+        """What this process brings to the next step."""
+        self._report(self._checkpointer.poll())
+        busy = self._checkpointer.busy
+        return StepFlags(
+            save=self._policy is not None and self._policy.due(),
+            writer_busy=busy,
+            writer_broken=not busy and self._checkpointer.broken,
+        )
+
+    def step_done(self, step: StepDone) -> None:
+        if self._policy is None:
+            return
+        first = self._policy.interval() is None
+        self._policy.stepped(step.seconds())
+        interval = self._policy.news()
+        if interval is not None:
+            self._note(interval, say=first)
+
+    def between_steps(self, step: StepDone) -> RunEnd | None:
+        """Begin a checkpoint where one is due or asked for. Collective."""
+        steps, flags = self._state.progress.steps, step.result.flags
+        stops, interval = flags.stop_by is not None, self._options.save_interval or 0
+        self._owes_save |= (interval > 0 and steps % interval == 0) or steps in self._options.save_at
+        patience_s = STOP_PATIENCE_S if stops else STEP_PATIENCE_S if self._owes_save else 0.0
+        wanted = self._options.saves and (self._owes_save or stops or flags.save)
+        if not (wanted and self._ready(flags, patience_s)):
+            return None
+        since = time.perf_counter()
+        for observer in self._told:
+            if (end := observer.about_to_save()) is not None:
+                return end
+        self._save(since)
+        self._owes_save = False
+        return None
+
+    def end(self, end: RunEnd) -> None:
+        """Wait for the checkpoint being written."""
+        self._wait(STOP_PATIENCE_S)
+        if self._checkpointer.writing is not None:
+            steps, seconds = self._checkpointer.writing
+            text = f"the checkpoint after {steps} steps is still being written after {seconds:.0f} s: not waited for"
+            self._events.note("message", text)
+            return
+        self._checkpointer.close(REMOVAL_S)
+
+    def _ready(self, flags: StepFlags, patience_s: float) -> bool:
+        """Whether a checkpoint can be begun now: not while one is being written, which is waited for so long at most.
+
+        Training waits for each checkpoint once. ``flags``: of all processes, of the step before. Collective.
+        """
+        broken = flags.writer_broken
+        if flags.writer_busy:
+            if patience_s <= 0 or (self._waited and patience_s < STOP_PATIENCE_S):
+                self._tell_late()
+                return False
+            self._wait(patience_s)
+            busy, broken = self._any_of(self._checkpointer.busy, self._checkpointer.broken)
+            if busy:
+                self._waited = True
+                self._tell_late()
+                return False
+        self._report(self._checkpointer.poll())
+        if broken:
+            self._checkpointer.renew()
+        return True
+
+    def _save(self, since: float) -> None:
+        """Begin to write a checkpoint; :meth:`_ready` said yes. Collective.
+
+        ``since``: when training paused for it, by time.perf_counter; what came before is part of what it costs.
+        """
+        self._enter()
+        pause_s = self._checkpointer.save()
+        self._told_late = self._waited = False
+        self._events.note("checkpoint", steps=self._state.progress.steps, seconds=pause_s)
+        if self._policy is not None:
+            self._policy.saved(time.perf_counter() - since)
+
+    def _enter(self) -> None:
+        self._phases.enter("save", self._state.progress.steps)
+
+    def _wait(self, limit_s: float) -> None:
+        end = time.monotonic() + limit_s
+        while self._checkpointer.busy and (left := end - time.monotonic()) > 0:
+            self._enter()
+            self._report(self._checkpointer.wait(min(BEAT_S, left)))
+        self._report(self._checkpointer.poll())
+
+    def _any_of(self, *values: bool) -> list[bool]:
+        """Each value: whether it is true on any process."""
+        together = torch.tensor(values, dtype=torch.int32, device=self._world.device)
+        dist.all_reduce(together, dist.ReduceOp.MAX)
+        return [value > 0 for value in together.tolist()]
+
+    def _tell_late(self) -> None:
+        if self._told_late:
+            return
+        self._told_late = True
+        last = self._policy.last_write_s if self._policy is not None else None
+        usual = "" if last is None else f" (the last one took {last:.0f} s)"
+        writing = self._checkpointer.writing
+        which = "the one before is still being written by another process"
+        if writing is not None:
+            which = f"the one after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
+        self._events.note("message", f"a checkpoint is due, but {which}{usual}: it comes when that is done")
+
+    def _report(self, written: Written | None) -> None:
+        """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
+        if written is None:
+            return
+        if written.failure:
+            text = f"the checkpoint after {written.steps} steps could not be written: {written.failure}"
+            self._events.note("message", text)
+            return
+        if self._policy is not None:
+            self._policy.written(written.seconds)
+        self._events.note("checkpoint_written", steps=written.steps, seconds=written.seconds, bytes=written.bytes)
+
+    def _note(self, interval: SaveInterval, *, say: bool) -> None:
+        self._events.note("save_interval", round(interval.seconds, 3), **dataclasses.asdict(interval))
+        if say:
+            self._events.note("message", interval.line())

@@ -1,0 +1,80 @@
+"""Steps whose gradients are not finite, which are skipped: what was not finite and where, and when it is too much.
+
+Every process decides for itself and all decide the same, for a step's figures are equal on all of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from benchmark.events.event_log import EventLog
+from benchmark.supervision.endings import RunEnd
+from benchmark.supervision.phases import PhaseLog
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.guards.finding_words import describe_state, describe_step, suspected_samples
+from benchmark.training.guards.nonfinite_step import NonFiniteStep
+from benchmark.training.guards.state_soundness import check_state
+from benchmark.training.observer import Observer, StepDone
+
+MOST_SKIPPED_IN_A_ROW = 10
+"""After that many steps without finite gradients a run will not recover by itself."""
+MOST_RANKS_IN_EVENT = 16
+
+
+class SkipGuard(Observer):
+    """Looks at each step that was skipped, and ends a run that skips all of them."""
+
+    def __init__(
+        self, state: TrainState, events: EventLog, phases: PhaseLog, samples_command: Callable[[int, int], str]
+    ) -> None:
+        """``samples_command``: the command that writes so many samples from the given one on."""
+        self._state, self._events, self._phases, self._samples_command = state, events, phases, samples_command
+        self._in_a_row = 0
+        """Steps that this process saw skipped up to now, in a row."""
+
+    def between_steps(self, step: StepDone) -> RunEnd | None:
+        """Collective after the first and after the last step in a row that may be skipped."""
+        if step.result.nonfinite is None:
+            if self._in_a_row > 1:
+                self._say(f"gradients are finite again, after {self._in_a_row} skipped steps")
+            self._in_a_row = 0
+            return None
+        self._in_a_row += 1
+        found = self._note(step.result.nonfinite)
+        in_a_row = self._state.progress.skipped_in_a_row
+        if 1 < in_a_row < MOST_SKIPPED_IN_A_ROW:
+            return None
+        self._phases.enter("audit", self._state.progress.steps)
+        state = check_state(self._state)
+        if in_a_row == 1 and not state.tensors:
+            return None
+        iteration = self._state.progress.iteration
+        steps = "a step" if in_a_row == 1 else f"{in_a_row} steps in a row"
+        text = f"{steps} without finite gradients, from step {iteration - in_a_row + 1} on: {describe_state(state)}"
+        text += f"; in the last of them, {found}; nothing of it was saved"
+        damaged = [asdict(one) for one in state.tensors[:MOST_RANKS_IN_EVENT]]
+        self._events.note("diagnosis", text, iteration=iteration, skipped_in_a_row=in_a_row, damaged=damaged)
+        self._say(text)
+        return RunEnd("failed", text)
+
+    def _note(self, found: NonFiniteStep) -> str:
+        """An event for each, one line for the first in a row; what was found, in words."""
+        progress = self._state.progress
+        text = describe_step(found)
+        command = self._samples_command(*suspected_samples(found))
+        self._events.note(
+            "nonfinite",
+            text,
+            iteration=progress.iteration,
+            first_sample=found.first_sample,
+            num_samples=found.num_samples,
+            losses_finite=found.losses_finite,
+            num_ranks=len(found.ranks),
+            ranks=[asdict(one) for one in found.ranks[:MOST_RANKS_IN_EVENT]],
+            samples_command=command,
+        )
+        if progress.skipped_in_a_row == 1:
+            self._say(f"step {progress.iteration} skipped: {text}. Its samples: {command}")
+        return text
+
+    def _say(self, text: str) -> None:
+        self._events.note("message", text)

@@ -1,0 +1,187 @@
+"""What a run says of its speed: ranks that compute slower than others, devices that turn bad, throughput that drops.
+
+Every few steps each rank times some of its blocks (engine/own_compute.py) and sends the figure, with what its GPU says
+of itself, to all (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. Nothing waits for it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+
+from benchmark.config.system_config import System
+from benchmark.events.event_log import EventLog
+from benchmark.machine.gpu_health import DeviceHealth, turned_bad
+from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
+from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
+from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
+from benchmark.supervision.endings import RunEnd
+from benchmark.training.engine.own_compute import OwnCompute
+from benchmark.training.engine.rank_table import RankTable
+from benchmark.training.engine.train_state import TrainState
+from benchmark.training.observer import Observer, StepDone
+
+WARM_UP = 2
+"""First steps of a process, which allocate and connect."""
+MOST_NAMED = 8
+"""Ranks in one message; events have all."""
+
+
+class SpeedWatch(Observer):
+    """Times the steps of its process; rank 0 judges."""
+
+    def __init__(
+        self, interval: int, system: System, state: TrainState, hosts: Sequence[str], events: EventLog
+    ) -> None:
+        """``interval``: steps between comparisons of the ranks; 0: none. ``hosts``: by rank."""
+        world = state.pipeline.world
+        self._interval, self._world, self._hosts, self._events = interval, world, hosts, events
+        self._progress = state.progress
+        self._devices_per_node = system.devices_per_node
+        self._steps_seen, self._is_due = 0, False
+        ranks_of_a_part = world.size // system.pipeline_parallel
+        self._slow_ranks = SlowRankDetector([rank // ranks_of_a_part for rank in range(world.size)])
+        # on a CPU other programs take cores as they like: an alarm would be about them
+        self._throughput = ThroughputDropDetector() if world.device.type == "cuda" else None
+        self._device_rows = [DeviceReading().row() for _ in range(world.size)]
+        self._told: set[tuple[int, str]] = set()
+        if self._interval:
+            self._own = OwnCompute(world.device)
+            state.pipeline.watch(self._own)
+            self._table = RankTable(world, 1 + FIGURES)
+            self._health = watch_device(world.device)
+
+    def before_step(self) -> None:
+        self._is_due = self._interval > 0 and self._progress.steps % self._interval == 0
+        if self._is_due and self._steps_seen >= WARM_UP:
+            self._own.start()
+
+    def step_done(self, step: StepDone) -> None:
+        """Collective."""
+        step_s, iteration = step.seconds(), self._progress.iteration
+        self._steps_seen += 1
+        if self._interval:
+            self._exchange(iteration)
+        disturbed = step.result.flags.writer_busy  # a checkpoint that is written beside the step is known to slow it
+        judges = self._world.rank == 0 and self._steps_seen > WARM_UP and not disturbed
+        if judges and self._throughput is not None and (change := self._throughput.add(iteration, step_s)) is not None:
+            self._tell_of_change(change)
+
+    def end(self, end: RunEnd) -> None:
+        """No message stays under way, for whose memory nobody would care any more. Collective."""
+        if not self._interval:
+            return
+        self._table.receive()
+        if self._health is not None:
+            self._health.close()
+
+    def _exchange(self, iteration: int) -> None:
+        """Judge what was sent a step ago, and send what was measured in this one."""
+        rows = self._table.receive()
+        if rows is not None and self._world.rank == 0:
+            self._tell_of_devices(rows)
+            self._tell_of_ranks(iteration, [row[0] for row in rows])
+        if self._is_due:
+            seconds = self._own.stop()
+            reading = self._health.newest() if self._health is not None else None
+            self._table.send([0.0 if seconds is None else seconds, *(reading or DeviceReading()).row()])
+
+    def _tell_of_ranks(self, iteration: int, seconds: Sequence[float]) -> None:
+        verdict = self._slow_ranks.add(seconds)
+        if not (verdict.slow or verdict.recovered):
+            return
+        self._events.note(
+            "slow_ranks",
+            iteration=iteration,
+            slow=[
+                {
+                    "rank": one.rank,
+                    "host": self._hosts[one.rank],
+                    "device": self._device(one.rank),
+                    "excess": round(one.excess, 4),
+                    "block_s": one.seconds,
+                    "peers_block_s": one.peers_s,
+                    "health": self._health_of(one.rank),
+                }
+                for one in verdict.slow
+            ],
+            recovered=list(verdict.recovered),
+            block_us=[round(one * 1e6) for one in seconds],
+        )
+        for slow in verdict.slow[:MOST_NAMED]:
+            self._events.note("message", f"after step {iteration}: {self._slow_line(slow)}")
+        if len(verdict.slow) > MOST_NAMED:
+            self._events.note("message", f"and {len(verdict.slow) - MOST_NAMED} more ranks, in events.jsonl")
+        for rank in verdict.recovered[:MOST_NAMED]:
+            line = f"after step {iteration}: {self._place(rank)} computes as fast as the others again"
+            self._events.note("message", line)
+
+    def _tell_of_devices(self, rows: Sequence[Sequence[float]]) -> None:
+        """Each kind of trouble of a device is told once."""
+        for rank, row in enumerate(rows):
+            before, now = self._device_rows[rank], row[1:]
+            self._device_rows[rank] = list(now)
+            if before[TROUBLE] == now[TROUBLE]:  # as a rule; 2,048 ranks must not take long
+                continue
+            known = DeviceReading.of_row(before)
+            found = turned_bad(known if known.is_known() else None, DeviceReading.of_row(now))
+            for kind, text in found.items():
+                if (rank, kind) not in self._told:
+                    self._told.add((rank, kind))
+                    place = {"rank": rank, "host": self._hosts[rank], "device": self._device(rank)}
+                    self._events.note("device_health", **place, trouble=kind, found=text)
+                    self._events.note("message", f"{self._place(rank)}: {text}")
+
+    def _tell_of_change(self, change: SpeedChange) -> None:
+        self._events.note(
+            "speed_change",
+            kind_of_change=change.kind,
+            since=change.since,
+            before_s=change.before_s,
+            now_s=change.now_s,
+            slow=sorted(self._slow_ranks.slow),
+        )
+        if change.kind == "recovery":
+            self._events.note("message", f"since step {change.since} steps take {change.now_s:.4g} s again")
+            return
+        line = f"since step {change.since} steps take {change.now_s:.4g} s, not {change.before_s:.4g} s: "
+        line += f"{change.loss:.1%} of the throughput is lost; "
+        slowest = self._slow_ranks.slowest()
+        if slowest is not None:
+            line += self._slow_line(slowest)
+        elif self._interval and self._world.size > 1:
+            line += "no rank computes slower than the others, so see network, data and what all of them share"
+        else:
+            line += "ranks are not compared"
+        self._events.note("message", line)
+
+    def _slow_line(self, slow: SlowRank) -> str:
+        health = self._health_of(slow.rank)
+        times = f"{slow.seconds * 1000:.3g} ms a block, its peers {slow.peers_s * 1000:.3g} ms"
+        return f"{self._place(slow.rank)} computes {slow.excess:.0%} slower: {times}" + (
+            f"; {health}" if health else ""
+        )
+
+    def _health_of(self, rank: int) -> str:
+        return DeviceReading.of_row(self._device_rows[rank]).line()
+
+    def _place(self, rank: int) -> str:
+        """For people: "rank 12 on n2 GPU 4"."""
+        device = self._device(rank)
+        return f"rank {rank} on {self._hosts[rank]}" + ("" if device is None else f" GPU {device}")
+
+    def _device(self, rank: int) -> int | None:
+        """Number of its GPU among those of its machine; None on a CPU."""
+        return rank % self._devices_per_node if self._world.device.type == "cuda" else None
+
+
+def watch_device(device: torch.device) -> DeviceHealth | None:
+    """The health of this process's GPU; None for a CPU."""
+    if device.type != "cuda":
+        return None
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return DeviceHealth(partial(_connected, None if uuid is None else str(uuid), device.index))
+
+
+def _connected(uuid: str | None, number: int) -> Callable[[], DeviceReading]:
+    return gpu_of(uuid, number).read

@@ -1,0 +1,42 @@
+"""The event ``step``, from which console, TensorBoard and reports have what they show of a step."""
+
+from benchmark.config.run_config import Benchmark
+from benchmark.config.system_config import System
+from benchmark.events.event_log import EventLog
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.run_progress import Progress
+from benchmark.training.observer import Observer, StepDone
+from model.flops import train_flops_per_token
+
+
+class StepRecord(Observer):
+    """Notes each step. Its time includes what the observers listed before this one did with it."""
+
+    def __init__(
+        self, benchmark: Benchmark, system: System, world: World, progress: Progress, events: EventLog
+    ) -> None:
+        self._world, self._progress, self._events = world, progress, events
+        self._tokens = benchmark.tokens_per_step
+        self._device_flops = self._tokens * train_flops_per_token(benchmark.model) / system.num_devices
+        """Of a step."""
+        self._peak_tflops = system.peak_tflops
+
+    def step_done(self, step: StepDone) -> None:
+        progress, result, seconds = self._progress, step.result, step.seconds()
+        tflops = self._device_flops / seconds / 1e12
+        self._events.note(
+            "step",
+            iteration=progress.iteration,
+            consumed_samples=progress.consumed_samples,
+            trained_tokens=progress.trained_tokens,
+            loss=result.loss,
+            grad_norm=result.grad_norm,
+            learning_rate=result.learning_rate,
+            skipped=result.skipped,
+            skipped_in_a_row=progress.skipped_in_a_row,
+            step_s=seconds,
+            tokens_per_s=self._tokens / seconds,
+            tflops_per_device=tflops,
+            mfu=None if self._peak_tflops is None else tflops / self._peak_tflops,
+            memory_gib=self._world.peak_memory_bytes() / 2**30,
+        )

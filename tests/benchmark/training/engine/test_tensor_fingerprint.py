@@ -1,0 +1,141 @@
+"""Fingerprints: what they are, and that they do not depend on how tensors are cut."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from benchmark.config.benchmarks import GPT3_175B
+from benchmark.config.run_config import RunConfig
+from benchmark.training.engine import tensor_fingerprint
+from benchmark.training.engine.distributed import joined_world, read_environment
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.tensor_fingerprint import (
+    StateFingerprints,
+    as_text,
+    fingerprint,
+    parameter_names,
+    place_factors,
+)
+from benchmark.training.engine.train_state import empty_state, load_initial
+from checkpoint_convert.formats.boxes import Box, whole_box
+from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
+from tests.benchmark.runs import system_of
+from tests.benchmark.tiny import Inputs, in_processes
+from tests.benchmark.training.test_topologies import whole
+
+WHOLE = 1 << 64
+
+
+def of(tensor: Tensor, number: int = 0) -> int:
+    return int(fingerprint(tensor, place_factors(whole_box(tensor.shape), number, tensor.device))) % WHOLE
+
+
+def by_hand(tensor: Tensor, number: int) -> int:
+    """The definition, value by value, in Python's own numbers."""
+
+    def factor(place: int, axis: int) -> int:
+        key = (place + 1 + (axis << 48)) * 0x9E3779B97F4A7C15 % WHOLE
+        key = (key ^ _shifted(key, 32)) * 0xBF58476D1CE4E5B9 % WHOLE
+        return (key ^ _shifted(key, 29)) | 1
+
+    total = 0
+    for places, value in np.ndenumerate(tensor.numpy()):
+        term = int(np.float32(value).view(np.int32))
+        for axis, place in enumerate((number, *places)):
+            term *= factor(place, axis)
+        total += term
+    return total % WHOLE
+
+
+def _shifted(number: int, places: int) -> int:
+    """A signed shift: the sign fills what is left free."""
+    return (number >> places) | ((WHOLE - (1 << (64 - places))) if number >> 63 else 0)
+
+
+@pytest.mark.parametrize("shape", [(1,), (257,), (9, 31), (3, 5, 7), (0, 4)])
+def test_definition(shape: tuple[int, ...]) -> None:
+    tensor = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    assert of(tensor, 5) == by_hand(tensor, 5)
+
+
+@pytest.mark.parametrize("at_once", [1, 70, 1 << 22])
+def test_parts_add_up_to_the_whole(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_fingerprint, "AT_ONCE", {"cpu": at_once})
+    tensor = torch.randn(12, 10, generator=torch.Generator().manual_seed(1))
+    boxes: list[Box] = [
+        (slice(0, 5), slice(0, 4)),
+        (slice(5, 12), slice(0, 4)),
+        (slice(0, 1), slice(4, 10)),
+        (slice(1, 12), slice(4, 10)),
+        (slice(12, 12), slice(0, 10)),
+    ]
+    parts = [int(fingerprint(tensor[box], place_factors(box, 3, tensor.device))) for box in boxes]
+    assert sum(parts) % WHOLE == by_hand(tensor, 3)
+
+
+def test_values_and_places_are_told_apart() -> None:
+    random = torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    assert of(random) == of(random.clone())
+    swapped, last_bit, signs = random.clone(), random.clone(), random.clone()
+    swapped[[3, 900]] = random[[900, 3]]
+    last_bit.view(torch.int32)[500] ^= 1
+    signs[[1, 2]] *= -1
+    others = (random, swapped, last_bit, signs, -random, random.reshape(10, 100), random.reshape(10, 100).T)
+    assert len({of(tensor) for tensor in others}) == len(others)
+    assert of(random, 1) != of(random, 2)
+    assert of(torch.tensor([0.0])) != of(torch.tensor([-0.0]))
+
+
+def test_random_pairs_of_changes_do_not_cancel_each_other() -> None:
+    """2,000 exchanges of rows, columns and values of a matrix of few different values, as biases have."""
+    random = np.random.default_rng(1)
+    tensor = torch.from_numpy(random.choice([0.0, 1.0, -1.0, 0.5], size=(40, 50)).astype(np.float32))
+    before = of(tensor)
+    for _ in range(2000):
+        other = tensor.clone()
+        rows, columns = random.choice(40, 2, replace=False), random.choice(50, 2, replace=False)
+        match random.integers(3):
+            case 0:
+                other[rows] = tensor[rows[::-1].copy()]
+            case 1:
+                other[:, columns] = tensor[:, columns[::-1].copy()]
+            case _:
+                other[rows[0], columns[0]], other[rows[1], columns[1]] = tensor[rows[1], columns[1]], -1.0
+        assert (of(other) == before) == torch.equal(other, tensor)
+
+
+def test_names_of_the_whole_model() -> None:
+    assert len(parameter_names(GPT3_175B.model)) == 4 + 96 * 12
+
+
+def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
+    """Of weights and moments as all processes have them; of the weights as one process computes them alone."""
+    with joined_world(config.system, read_environment()) as world:
+        state = empty_state(config, world, starting_progress(config.benchmark, 1))
+        assert config.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        own = StateFingerprints(state)
+        sums = [own.weights(), own.moments()]
+        for one in sums:
+            torch.distributed.all_reduce(one)
+        alone = 0
+        for number, name in enumerate(parameter_names(config.benchmark.model)) if world.size == 1 else ():
+            alone += of(whole(state.parameters[name].detach()), number)
+        weights, moments = (as_text(one.tolist()) for one in sums)
+        return weights, moments, f"{alone % WHOLE:016x}"
+
+
+@pytest.mark.slow
+def test_every_topology_gives_the_same(inputs: Inputs, tmp_path: Path) -> None:
+    ((weights, moments, alone),) = in_processes(1, _fingerprints, inputs.config(tmp_path))
+    assert weights == alone
+    assert moments not in (weights, "0" * 16)
+    for system in (
+        system_of(4, replicas=2, tensor_parallel=2, micro_batch_size=3),
+        system_of(3, pipeline_parallel=3),
+    ):
+        for found in in_processes(system.num_devices, _fingerprints, inputs.config(tmp_path, system=system)):
+            assert found[:2] == (weights, moments), system

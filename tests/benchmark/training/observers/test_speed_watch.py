@@ -1,0 +1,197 @@
+"""What a run says of its speed: a rank that computes slower is named with its host; an undisturbed run names none."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from benchmark.config.run_config import RunConfig
+from benchmark.config.system_config import System
+from benchmark.events.event import Event
+from benchmark.events.event_log import EventLog
+from benchmark.machine.gpus import DeviceReading
+from benchmark.speed_watch.slow_ranks import WINDOW
+from benchmark.supervision.endings import Ending
+from benchmark.training import train as training
+from benchmark.training.engine.distributed import read_environment
+from benchmark.training.engine.own_compute import HostTimer
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.observer import StepDone
+from benchmark.training.observers.speed_watch import SpeedWatch
+from benchmark.training.step import StepResult
+from benchmark.training.step_flags import StepFlags
+from model.passes.block_pass import BlockPass
+from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.runs import events, figures, run, system_of
+from tests.benchmark.tiny import CPU, TINY, Inputs, in_processes
+
+NORMAL = DeviceReading(99, 1980, 1980, 650, 700, 61, 0, 0, 0, 0, 0, 0)
+HOT = dataclasses.replace(NORMAL, clock_mhz=1095, reasons=0x40, temperature_c=91)
+
+
+class Reports:
+    """SpeedWatch of rank 0 among ``ranks`` GPUs, eight to a node, without a GPU: rows are given to it."""
+
+    def __init__(self, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[Event] = []
+        self._log = EventLog([Recorder(self.seen.append)])
+        system = dataclasses.replace(CPU, nodes=ranks // 8, devices_per_node=8)
+        monkeypatch.setattr("benchmark.training.observers.speed_watch.RankTable", lambda *_: None)
+        monkeypatch.setattr("benchmark.training.observers.speed_watch.OwnCompute", lambda *_, **__: None)
+        monkeypatch.setattr("benchmark.training.observers.speed_watch.watch_device", lambda _: None)
+        world: Any = SimpleNamespace(rank=0, size=ranks, device=torch.device("cuda"))
+        hosts = [f"n{rank // 8 + 1}" for rank in range(ranks)]
+        self._progress = starting_progress(TINY, 1)
+        passes = SimpleNamespace(world=world, watch=lambda _: None)
+        state: Any = SimpleNamespace(pipeline=passes, progress=self._progress)
+        self.reports = SpeedWatch(2, system, state, hosts, self._log)
+        self.rows: list[list[float]] | None = None
+        table = SimpleNamespace(receive=lambda: self.rows, send=lambda row: None)
+        setattr(self.reports, "_table", table)  # noqa: B010
+        setattr(self.reports, "_own", SimpleNamespace(start=lambda: None, stop=lambda: None))  # noqa: B010
+
+    def steps(
+        self, first: int, count: int, step_s: float, rows: list[list[float]] | None, *, disturbed: bool = False
+    ) -> None:
+        """Steps that take ``step_s``, at each of which ``rows`` arrive."""
+        self.rows = rows
+        for iteration in range(first, first + count):
+            self._progress.steps = iteration - 1 - self._progress.start_samples // self._progress.global_batch_size
+            self.reports.before_step()
+            self._progress.steps += 1
+            result = StepResult(3.5, 0.25, 1e-3, False, StepFlags(writer_busy=disturbed))
+            self.reports.step_done(StepDone(result, 0, time.perf_counter() - step_s))
+
+    def messages(self) -> list[str]:
+        self._log.close()
+        return [str(event.value) for event in self.seen if event.key == "message"]
+
+    def of(self, key: str) -> list[Any]:
+        return [event.metadata for event in self.seen if event.key == key]
+
+
+def rows_of(ranks: int, slow: dict[int, float] | None = None, hot: Sequence[int] = ()) -> list[list[float]]:
+    return [
+        [0.0023 * (1 + (slow or {}).get(rank, 0.0)), *(HOT if rank in hot else NORMAL).row()] for rank in range(ranks)
+    ]
+
+
+def test_a_slow_gpu_is_named_with_what_it_says_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Reports(16, monkeypatch)
+    made.steps(1, 5, 2.0, rows_of(16))
+    made.steps(6, 2 * WINDOW, 2.0, rows_of(16, {12: 0.31}, hot=[12]))
+    health = "clocks 1,095 of 1,980 MHz, thermal slowdown, 91 °C, 650 of 700 W"
+    slow = "rank 12 on n2 GPU 4 computes 31% slower: 3.01 ms a block, its peers 2.3 ms"
+    assert made.messages() == [
+        f"rank 12 on n2 GPU 4: thermal slowdown: {health}",
+        f"after step 14: {slow}; {health}",
+    ]
+    (noted,) = made.of("slow_ranks")
+    assert noted["block_us"] == [3013 if rank == 12 else 2300 for rank in range(16)]
+    (one,) = noted["slow"]
+    assert (one["rank"], one["host"], one["device"], one["health"]) == (12, "n2", 4, health)
+    (device,) = made.of("device_health")
+    assert (device["rank"], device["host"], device["trouble"]) == (12, "n2", "thermal slowdown")
+
+
+def test_trouble_of_a_device_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Reports(8, monkeypatch)
+    for number in range(5):
+        made.steps(1 + 4 * number, 2, 2.0, rows_of(8))
+        made.steps(3 + 4 * number, 2, 2.0, rows_of(8, hot=[3]))
+    assert len(made.messages()) == 1
+
+
+def test_a_rank_that_recovers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Reports(8, monkeypatch)
+    made.steps(1, WINDOW, 2.0, rows_of(8, {2: 0.5}))
+    made.steps(WINDOW + 1, WINDOW, 2.0, rows_of(8))
+    assert made.messages()[-1].endswith("rank 2 on n1 GPU 2 computes as fast as the others again")
+    assert made.of("slow_ranks")[-1]["recovered"] == [2]
+
+
+def test_a_drop_of_throughput_names_the_slow_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Reports(8, monkeypatch)
+    made.steps(1, 40, 105.2, rows_of(8))
+    made.steps(41, 20, 111.0, rows_of(8, {5: 0.31}))
+    told = [line for line in made.messages() if line.startswith("since")]
+    assert len(told) == 1
+    assert told[0].startswith("since step 41 steps take 111 s, not 105.2 s: 5.2% of the throughput is lost; ")
+    (noted,) = made.of("speed_change")
+    assert (noted["kind_of_change"], noted["since"]) == ("drop", 41)
+
+
+def test_a_drop_that_no_rank_explains_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Reports(8, monkeypatch)
+    made.steps(1, 40, 10.0, rows_of(8))
+    made.steps(41, 20, 11.0, rows_of(8))
+    made.steps(61, 40, 10.0, rows_of(8))
+    drop, recovery = made.messages()
+    assert drop.endswith("no rank computes slower than the others, so see network, data and what all of them share")
+    assert recovery == "since step 61 steps take 10 s again"
+
+
+def test_steps_beside_a_checkpoint_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Reports(8, monkeypatch)
+    made.steps(1, 40, 10.0, None)
+    made.steps(41, 40, 13.0, None, disturbed=True)
+    made.steps(81, 40, 10.0, None)
+    assert made.messages() == []
+
+
+BLOCK_S, SLOWED_BY = 0.001, 0.3
+
+
+def _train_with_a_slow_rank(config: RunConfig, slow_rank: int) -> Ending:
+    """Train, by a clock that tells of nothing but blocks; on that rank each takes 30 % longer."""
+    now_s, forward = 0.0, BlockPass._whole_forward
+    block_s = BLOCK_S * (1 + SLOWED_BY) if read_environment().rank == slow_rank else BLOCK_S
+
+    def timed(*arguments: Any, **named: Any) -> Any:
+        nonlocal now_s
+        now_s += block_s
+        return (yield from forward(*arguments, **named))
+
+    setattr(BlockPass, "_whole_forward", timed)  # noqa: B010
+    setattr(HostTimer, "mark", lambda _: now_s)  # noqa: B010
+    return training.train(config)
+
+
+def slow_run(inputs: Inputs, run_dir: Path, system: System, slow_rank: int, steps: int) -> list[dict[str, Any]]:
+    """What the run notes of slow ranks; -1: none is."""
+    benchmark = dataclasses.replace(TINY, train_samples=(4000 + steps) * 12, eval_interval_samples=12 * 20)
+    config = inputs.config(run_dir, benchmark=benchmark, system=system, audit_interval=0)
+    statuses = in_processes(system.num_devices, _train_with_a_slow_rank, config, slow_rank)
+    assert statuses == ["success"] * system.num_devices
+    return events(run_dir, "slow_ranks")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "slow_rank"), [("two processes", 1), ("two processes", -1), ("tensor parallel in a pipeline", 2)]
+)
+def test_a_rank_that_is_30_percent_slower_is_named(name: str, slow_rank: int, inputs: Inputs, tmp_path: Path) -> None:
+    """How well that goes by a real clock, python -m tests.speed.slow_rank tells."""
+    system = {
+        "two processes": system_of(2, micro_batch_size=1),
+        "tensor parallel in a pipeline": system_of(4, tensor_parallel=2, pipeline_parallel=2, micro_batch_size=3),
+    }[name]
+    noted = slow_run(inputs, tmp_path / "run", system, slow_rank, steps=3 * WINDOW)
+    named = [one["rank"] for event in noted for one in event["slow"]]
+    assert named == ([] if slow_rank < 0 else [slow_rank])
+    told = [event["value"] for event in events(tmp_path / "run", "message") if event["value"].startswith("after step")]
+    assert len(told) == len(named)
+    assert all(f": rank {slow_rank} on " in line and " 30% slower: 1.3 ms a block" in line for line in told)
+
+
+@pytest.mark.slow
+def test_numbers_do_not_depend_on_whether_speed_is_watched(inputs: Inputs, tmp_path: Path) -> None:
+    system = system_of(2)
+    watched = run(inputs, tmp_path / "watched", system)
+    assert run(inputs, tmp_path / "not", system, speed_interval=0) == watched
+    assert figures(tmp_path / "watched") == watched

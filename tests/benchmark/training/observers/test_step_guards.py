@@ -1,0 +1,172 @@
+"""The guards of loss and gradients with made-up steps: what they say, what they look at, how the run ends."""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmark.events.event import Event
+from benchmark.events.event_log import EventLog
+from benchmark.supervision.endings import RunEnd
+from benchmark.supervision.phases import PhaseLog
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.guards.finding_words import samples_command
+from benchmark.training.guards.nonfinite_step import NonFiniteStep
+from benchmark.training.guards.state_soundness import StateSoundness, UnsoundTensor
+from benchmark.training.observer import StepDone
+from benchmark.training.observers import skipped_steps, spikes
+from benchmark.training.step import StepResult
+from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.tiny import TINY
+from tests.benchmark.training.guards.findings import on_rank, skipped
+from tests.benchmark.training.guards.test_spike_detector import quiet
+
+SOUND = StateSoundness(())
+DAMAGED = StateSoundness((UnsoundTensor("model/x", 3, "n3", 12, 0.5),))
+DIFFER = RunEnd("failed", "copies differ")
+
+
+class GuardedSteps:
+    """Both guards, what they are shown and what they say."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, found: StateSoundness = SOUND, copies: RunEnd | None = None
+    ) -> None:
+        self.progress = starting_progress(TINY, 7)
+        self.calls: list[str] = []
+        self.seen: list[Event] = []
+        self.log = EventLog([Recorder(self.seen.append)])
+        state: Any = SimpleNamespace(progress=self.progress)
+        samples = partial(samples_command, ("data",), TINY, 7)
+
+        def check_state(_: Any) -> StateSoundness:
+            self.calls.append("check_state")
+            return found
+
+        def compare() -> RunEnd | None:
+            self.calls.append("audit")
+            return copies
+
+        for module in (skipped_steps, spikes):
+            monkeypatch.setattr(module, "check_state", check_state)
+        self.guards = (
+            skipped_steps.SkipGuard(state, self.log, PhaseLog(), samples),
+            spikes.SpikeGuard(state, self.log, PhaseLog(), compare, samples),
+        )
+
+    def step(self, loss: float, norm: float, nonfinite: NonFiniteStep | None = None) -> RunEnd | None:
+        self.progress.count_step(skipped=nonfinite is not None)
+        result = StepResult(loss, norm, 3e-4, nonfinite is not None, nonfinite=nonfinite)
+        ends = [guard.between_steps(StepDone(result, 0, 0.0)) for guard in self.guards]
+        return next((end for end in ends if end is not None), None)
+
+    def quiet_then(self, *figures: tuple[float, float]) -> RunEnd | None:
+        """How the run ends after 60 quiet steps and these; nothing ends it before."""
+        ends = [self.step(*one) for one in [*quiet(60), *figures]]
+        assert not any(ends[:-1])
+        return ends[-1]
+
+    def of(self, key: str) -> list[Event]:
+        self.log.close()
+        return [event for event in self.seen if event.key == key]
+
+    def said(self) -> list[str]:
+        return [str(event.value) for event in self.of("message")]
+
+
+def test_quiet_steps_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    assert run.quiet_then((2.2, 0.25)) is None
+    assert (run.calls, run.of("spike"), run.said()) == ([], [], [])
+
+
+def test_spike_is_noted_and_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    assert run.quiet_then((2.22, 0.947), (2.6, 2.39)) is None
+    assert run.calls == ["audit", "check_state"]
+    (line,) = run.said()
+    assert line.startswith("spike at step 4062, since step 4061: loss 2.600 where 2.20")
+    assert "gradient norm 2.39, 10" in line or "gradient norm 2.39, 9" in line
+    assert "python -m data_prep samples --data-path data" in line
+    assert "--first 48720 --count 24" in line
+    (event,) = run.of("spike")
+    assert (event.metadata["steps"], event.metadata["began"]) == (62, 61)
+    assert event.metadata["samples"] == [48_720, 48_744]
+    assert not event.mlperf
+
+
+def test_sudden_jump_of_both_is_told_with_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    assert run.quiet_then((9.0, 60.0)) is None
+    first, second = run.said()
+    assert "both jumped in one step, as a flipped bit in a weight makes them: an audit compares all copies now" in first
+    assert second == "audit: all copies agree, and weights and moments are of normal size"
+    assert run.of("spike")[0].metadata["sudden"] is True
+
+
+def test_copies_that_differ_at_a_spike_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch, copies=DIFFER)
+    assert run.quiet_then((9.0, 60.0)) == DIFFER
+    assert run.calls == ["audit"]
+
+
+def test_spike_of_a_damaged_state_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch, found=DAMAGED)
+    end = run.quiet_then((9.0, 60.0))
+    assert end is not None and end.ending == "failed"
+    assert "model/x on rank 3 (n3): 12 values not finite" in end.why
+    assert "model/x on rank 3 (n3): 12 values not finite" in run.said()[-1]
+
+
+def test_ten_skipped_steps_in_a_row_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    ends = [run.step(2.2, float("nan"), skipped(on_rank(1))) for _ in range(10)]
+    assert ends[:-1] == [None] * 9
+    end = ends[-1]
+    assert end is not None and end.ending == "failed"
+    assert end.why.startswith("10 steps in a row without finite gradients, from step 4001 on: weights and moments are ")
+    assert "held by rank 1 (n1)" in end.why
+    assert run.calls == ["check_state", "check_state"]  # at the first and at the last
+    assert [event.value for event in run.of("diagnosis")] == [end.why]
+    first, last = run.said()
+    assert run.of("nonfinite")[0].metadata["samples_command"] in first
+    assert last == end.why
+
+
+def test_damaged_state_ends_the_run_at_the_first_skipped_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch, found=DAMAGED)
+    end = run.step(2.2, float("nan"), skipped())
+    assert end is not None and end.ending == "failed"
+    assert run.calls == ["check_state"]
+    assert run.of("diagnosis")[0].metadata["damaged"][0]["name"] == "model/x"
+
+
+def test_wall_that_ends_by_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    for _ in range(3):
+        run.step(2.2, float("inf"), skipped(on_rank(0)))
+    run.step(2.2, 0.25)
+    run.step(2.2, float("inf"), skipped(on_rank(0)))
+    run.step(2.2, 0.25)
+    first, second, third = run.said()
+    assert first.startswith("step 4001 skipped") and third.startswith("step 4005 skipped")
+    assert second == "gradients are finite again, after 3 skipped steps"
+
+
+def test_skipped_steps_are_not_judged_as_spikes(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = GuardedSteps(monkeypatch)
+    run.quiet_then((2.2, 0.25))
+    assert run.step(float("nan"), float("nan"), skipped(on_rank(0))) is None
+    assert run.of("spike") == []
+
+
+def test_event_of_all_ranks_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks = 2048
+    run = GuardedSteps(monkeypatch)
+    names = tuple(f"transformer.layers.{number}.attention.query_key_value.weight" for number in range(8))
+    run.step(2.2, float("nan"), skipped(*[on_rank(rank, names, tuple(range(8))) for rank in range(ranks)]))
+    (event,) = run.of("nonfinite")
+    assert event.metadata["num_ranks"] == ranks
+    assert len(repr(event.metadata)) < 50_000
+    assert len(run.said()[0]) < 2000
