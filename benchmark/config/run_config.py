@@ -181,7 +181,7 @@ class RunConfig:
     log_interval: int = 1
     """Steps between lines on the console; events.jsonl has every step."""
     watchdog: bool = True
-    """Have every process watched: one that hangs is killed, and says where (benchmark/supervision/watchdog.py)."""
+    """Have every process watched: one that hangs is killed, and says where (benchmark/launch/watchdog.py)."""
     speed_interval: int = 2
     """Steps between comparisons of how fast the ranks compute; 0: none."""
     tensorboard: bool = False

@@ -15,7 +15,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.typed_json import dataclass_from_json
 from benchmark.evidence.chain_links import NOTHING, encode_link
 from benchmark.evidence.link_contents import KINDS, Machinery, StatePrint
-from benchmark.rehearsal.forked_ranks import run_ranks
+from benchmark.launch.forked_ranks import run_ranks
 from benchmark.replay.replayed_steps import ReplayedSteps, Stretch, replay_steps
 from benchmark.training.engine.distributed import Environment, end_process, read_environment
 from model.flops import num_parameters

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.debugging.debug_observers import debug_environment, debugging
+from benchmark.launch.attempt_folder import attempt_path
+from benchmark.launch.phases import Phase, PhaseLog
+from benchmark.launch.stop_note import StopNote, write_stop_note
 from benchmark.machine.garbage import GarbageBetweenSteps
 from benchmark.machine.repeatability import use_deterministic_kernels
-from benchmark.supervision.attempt_folder import attempt_path
-from benchmark.supervision.phases import Phase, PhaseLog
-from benchmark.supervision.stop_note import StopNote, write_stop_note
 from benchmark.training.audit_replicas import audit_replicas
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.checkpoints.run_saves import STOP_PATIENCE_S, RunSaves

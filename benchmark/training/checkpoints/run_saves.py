@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.phases import Phase
+from benchmark.launch.phases import Phase
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
 from benchmark.training.engine.distributed import World

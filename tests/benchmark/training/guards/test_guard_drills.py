@@ -17,7 +17,7 @@ import benchmark.training.step as step_module
 import benchmark.training.train as train_module
 from benchmark.config.run_config import RunConfig, Submission
 from benchmark.config.schedule import learning_rate
-from benchmark.supervision.next_attempt import decide
+from benchmark.launch.next_attempt import decide
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress, whole_checkpoints
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.micro_batches import TrainingBatches
