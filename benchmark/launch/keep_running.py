@@ -35,7 +35,7 @@ class Refused(Exception):
     """A launch that a person has to mend: one line, exit status 2."""
 
 
-class Place(Protocol):
+class RunPlace(Protocol):
     """Where the processes of a run are started: this machine, or nodes of a Slurm job."""
 
     name: str
@@ -72,7 +72,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def alone_in(run_dir: Path, place: Place) -> Iterator[None]:
+def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
     """Refuse a folder whose run has ended, or in which another launcher runs; hold it against others until the end.
 
     Raises Refused. Where the file system has no locks, Slurm alone knows of the other.
@@ -98,7 +98,7 @@ def alone_in(run_dir: Path, place: Place) -> Iterator[None]:
         yield
 
 
-def keep_running(run_dir: Path, place: Place) -> Decision:
+def keep_running(run_dir: Path, place: RunPlace) -> Decision:
     """Start attempts until there is nothing more to start; the last decision. Each attempt that failed is one line."""
     fruitless, saved, follows = 0, newest_saved(run_dir), False
     exclude: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ def _settle(run_dir: Path, ended: Ended) -> tuple[Decision, int | None]:
     return decision, newest_saved(run_dir)
 
 
-def _asked_before(run_dir: Path, place: Place) -> Decision | None:
+def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
     """What stops the next attempt before it begins: an order, or a person's file."""
     if place.ordered:
         return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
@@ -148,7 +148,7 @@ def _asked_before(run_dir: Path, place: Place) -> Decision | None:
     return None
 
 
-def patiently(act: Callable[[], Made], place: Place) -> Made | None:
+def patiently(act: Callable[[], Made], place: RunPlace) -> Made | None:
     """Do what needs the run's folder, which could be written until now; wait where its disk refuses.
 
     None where an order to stop came before the disk was back. Raises the OSError after DISK_S.

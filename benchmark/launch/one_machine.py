@@ -24,7 +24,7 @@ ORDERS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a 
 
 
 class OneMachine:
-    """Starts ``python -m ARGUMENTS`` in every process (``Place``)."""
+    """Starts ``python -m ARGUMENTS`` in every process (``RunPlace``)."""
 
     def __init__(self, arguments: Sequence[str], *, processes: int, port: int | None = None) -> None:
         """``port``: where they meet; None takes a free one. Raises InputError where it is in use."""

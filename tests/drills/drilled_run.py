@@ -37,7 +37,7 @@ SAID = ("*.log", "*.txt", "*.json")
 
 @dataclass(frozen=True)
 class Disturbed:
-    """A run and what disturbs it: a place to start processes in (``Place``)."""
+    """A run and what disturbs it: a place to start processes in (``RunPlace``)."""
 
     config: RunConfig
     folder: Path

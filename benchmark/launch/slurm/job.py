@@ -50,8 +50,8 @@ TASK = (
 
 
 @dataclass
-class Job:
-    """A job (``Place``). ``options``: those of ``python3 -m benchmark.launch``."""
+class SlurmJob:
+    """A job (``RunPlace``). ``options``: those of ``python3 -m benchmark.launch``."""
 
     options: argparse.Namespace
     ordered: str | None = None
@@ -309,7 +309,7 @@ class Job:
 
 def run_job(options: argparse.Namespace) -> int:
     """Run the benchmark in this job until it has ended or a person has to look; the exit status. Raises Refused."""
-    job = Job(options)
+    job = SlurmJob(options)
     if options.dry_run:
         print(shlex.join(job.srun_line()))
         return 0
@@ -322,7 +322,7 @@ def run_job(options: argparse.Namespace) -> int:
         job.end()
 
 
-def _once(job: Job) -> int:
+def _once(job: SlurmJob) -> int:
     """evaluate and preflight: from the checkout, once."""
     job.prepare()
     if job.choose(()) is not None:
@@ -330,7 +330,7 @@ def _once(job: Job) -> int:
     return job.start(f"{job.command[0]}_{job.number}", Path("/dev/stderr"))
 
 
-def _train(job: Job) -> int:
+def _train(job: SlurmJob) -> int:
     options, number, restarts = job.options, job.number, os.environ.get("SLURM_RESTART_COUNT", "0")
     with alone_in(job.run_dir, job):
         if restarts == "0" and job.time_is_up():
