@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from benchmark.launch.attempt_folder import (
     AttemptEnd,
@@ -20,21 +19,13 @@ from benchmark.launch.attempt_folder import (
     read_end,
     read_start,
 )
+from benchmark.launch.endings import ENDINGS, Action
 from benchmark.launch.incidents import Incident, did_not_arrive, first_cause, read_incidents
 from benchmark.launch.small_files import read_object
 from benchmark.launch.stop_note import StopNote, read_stop_note
 
-Action = Literal["done", "again", "requeue", "stop"]
-SUCCESS, NOT_REACHED, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 70, 75
-ACTIONS: dict[int, Action] = {
-    SUCCESS: "done",  # with summary.json
-    NOT_REACHED: "done",  # likewise; without it a check failed, as that copies of weights are equal
-    BAD_INPUT: "stop",  # twice, or where a process said so: a person has to mend it
-    FAILED: "again",
-    INTERRUPTED: "requeue",  # "stop" where a person asked for the end, "again" where nobody had ordered it
-}
-"""The five endings of a run by the exit status of its processes, and what is done next. Any other status, as of a
-process that was killed, is a failure."""
+SUCCESS, BAD_INPUT = ENDINGS["success"].exit_status, ENDINGS["bad input"].exit_status
+INTERRUPTED = ENDINGS["interrupted"].exit_status
 NO_PROGRESS = 5
 """Attempts in a row that did not get beyond the checkpoint they began at, after which a run is given up."""
 OWN_FAULTS = ("exception", "check", "out of memory")
@@ -96,8 +87,8 @@ def past_attempt(folder: Path) -> PastAttempt:
 def decide(run_dir: Path, ended: Ended) -> Decision:
     """Decide after an attempt, from what its processes left in its folder and in the run's."""
     if (over := finished(run_dir)) is not None:
-        status = SUCCESS if over in ("success", "completed") else NOT_REACHED
-        return Decision(ACTIONS[status], status, f"the run has ended: {over}")
+        end = ENDINGS["success" if over in ("success", "completed") else "target not reached"]
+        return Decision(end.action, end.exit_status, f"the run has ended: {over}")
     attempts, saved = _until(run_dir, ended.attempt), newest_saved(run_dir)
     last, status = attempts[-1], ended.status
     stopped = read_stop_note(run_dir)
@@ -108,10 +99,10 @@ def decide(run_dir: Path, ended: Ended) -> Decision:
     if ended.ordered:  # they failed on the way out
         return Decision("requeue", INTERRUPTED, f"{said}; stopped by {ended.ordered}, and not saved", known=known)
     if last.cause is not None and last.cause.kind == "input" and not _was_accepted(attempts, ended):
-        return Decision(ACTIONS[BAD_INPUT], BAD_INPUT, last.cause.message)
+        return Decision(ENDINGS["bad input"].action, BAD_INPUT, last.cause.message)
     if _refused_twice(attempts, status):
         words = f"{said}, twice: an option or an input was refused, as its log says"
-        return Decision(ACTIONS[BAD_INPUT], BAD_INPUT, words, known=False)
+        return Decision(ENDINGS["bad input"].action, BAD_INPUT, words, known=False)
     if _same_again(attempts):
         return Decision("stop", status or 1, f"{said}; the same error came twice at the same step: given up")
     if _stuck(attempts, saved):
@@ -121,7 +112,7 @@ def decide(run_dir: Path, ended: Ended) -> Decision:
         return Decision("requeue", INTERRUPTED, f"{said}; too few nodes are left, back to the queue", exclude, known)
     where = f"from step {saved} on" if saved is not None else "from the initial checkpoint"
     without = f", without {', '.join(exclude)}" if exclude else ""
-    return Decision(ACTIONS[FAILED], status or 1, f"{said}; starting again {where}{without}", exclude, known)
+    return Decision(ENDINGS["failed"].action, status or 1, f"{said}; starting again {where}{without}", exclude, known)
 
 
 def finished(run_dir: Path) -> str | None:
@@ -150,7 +141,7 @@ def _interrupted(note: StopNote | None, ended: Ended) -> Decision:
         lost = f"; {_lost(ended)}" if ended.down_hosts else ""
         told = f"{state}: the processes got SIGTERM, but this job got none, as when srun loses a part of its step{lost}"
         return Decision("again", INTERRUPTED, f"{told}; starting again", ended.down_hosts)
-    return Decision(ACTIONS[INTERRUPTED], INTERRUPTED, f"{state}: {by}")
+    return Decision(ENDINGS["interrupted"].action, INTERRUPTED, f"{state}: {by}")
 
 
 def _lost(ended: Ended) -> str:

@@ -9,15 +9,18 @@ import pytest
 import torch
 
 from benchmark.launch.attempt_folder import all_attempts, read_start
+from benchmark.launch.endings import ENDINGS
 from benchmark.launch.heartbeat import HangLimits, Heartbeat
 from benchmark.launch.incidents import read_incidents
 from benchmark.training import process
 from benchmark.training.engine.distributed import MeetingFailed
-from benchmark.training.process import FAILED, incident_of
+from benchmark.training.process import incident_of
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.runs import command_line
 from tests.benchmark.tiny import Inputs
 from tests.support import command
+
+FAILED = ENDINGS["failed"].exit_status
 
 
 @pytest.mark.parametrize(
