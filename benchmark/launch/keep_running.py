@@ -38,10 +38,15 @@ class Refused(Exception):
 class RunPlace(Protocol):
     """Where the processes of a run are started: this machine, or nodes of a Slurm job."""
 
-    name: str
-    """As the run folder notes who runs there: "job 45", "process 123"."""
-    ordered: str | None
-    """What has told this launcher to stop, such as "SIGTERM"; None where nothing has."""
+    @property
+    def name(self) -> str:
+        """As the run folder notes who runs there: "job 45", "process 123"."""
+        ...
+
+    @property
+    def ordered(self) -> str | None:
+        """What has told this launcher to stop, such as "SIGTERM"; None where nothing has."""
+        ...
 
     def runs(self, other: str, *, holds_lock: bool) -> bool:
         """Whether the place that noted this name in the folder still runs; ``holds_lock``: somebody holds its lock."""

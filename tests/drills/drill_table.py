@@ -1,5 +1,6 @@
 """What drills there are of the run itself: a row each. Those of the job under Slurm are in slurm_drills.py."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -66,7 +67,7 @@ def kill(at: str, steps: tuple[int, int] = (9, 15), **fields: Any) -> tuple[Faul
 
 
 def stopped(name: str, what: str, *row: Any, **fields: Any) -> Drill:
-    return Drill(name, what, *row, outcome="stopped", **fields)
+    return dataclasses.replace(Drill(name, what, *row, **fields), outcome="stopped")
 
 
 ROWS = (
