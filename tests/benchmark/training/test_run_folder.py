@@ -15,8 +15,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
-from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
-from benchmark.supervision.endings import RunEnd
+from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.launch.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
