@@ -135,7 +135,7 @@ ROWS = (
           (r"inf in \S+ .*held by rank \d",), "noted"),
     stopped("wall-of-nan", "NaN in every step from one on",
             (Fault("nan", "call:gradients", (9, 10), amount=1e9, attempt=None),), None,
-            (r"10 steps in a row without finite gradients", r"each time rank \d \(\S+\) alone")),
+            (r"10 steps in a row without finite gradients", r"held by rank \d \(\S+\)")),
     Drill("loss-spike", "one step's labels are spoiled: its loss is far off",
           (Fault("spike", "call:step", (40, 42), rank="all"),), 1, (r"spike at step",), "noted", steps=LONG),
     Drill("flipped-weight-alone", "the upper bit of a weight's exponent flips, and there is no copy",
