@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 ERROR_OF_MEDIAN = 1.2533
@@ -33,6 +34,6 @@ def error_of_median(values: Sequence[float] | Floats) -> Floats:
     return ERROR_OF_MEDIAN * robust_deviation(values) / math.sqrt(len(values))
 
 
-def stands_out(excess: Floats | float, *, matters: Floats | float, deviation: Floats | float, certain: float) -> Floats:
+def stands_out(excess: Floats | float, *, matters: Floats | float, deviation: Floats | float, certain: float) -> Flags:
     """Whether ``excess`` over what is expected is above ``matters`` and above ``certain`` times ``deviation``."""
-    return np.asarray((excess > matters) & (excess > certain * deviation))
+    return np.asarray((excess > matters) & (excess > certain * deviation), dtype=np.bool_)

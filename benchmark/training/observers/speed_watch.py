@@ -11,11 +11,11 @@ import torch
 
 from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
+from benchmark.launch.endings import RunEnd
 from benchmark.machine.gpu_health import DeviceHealth, turned_bad
 from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
-from benchmark.supervision.endings import RunEnd
 from benchmark.training.engine.own_compute import OwnCompute
 from benchmark.training.engine.rank_table import RankTable
 from benchmark.training.engine.train_state import TrainState
@@ -141,6 +141,8 @@ class SpeedWatch(Observer):
             now_s=change.now_s,
             slow=sorted(self._slow_ranks.slow),
         )
+        if self._world.device.type == "cpu":
+            return  # cores that others use, too, are no fault of the run
         if change.kind == "recovery":
             self._events.note("message", f"since step {change.since} steps take {change.now_s:.4g} s again")
             return

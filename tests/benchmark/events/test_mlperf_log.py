@@ -14,10 +14,10 @@ import yaml
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.events.mlperf_log import LogMark, MlperfLog
+from benchmark.launch.endings import Ending
 from benchmark.results.subjects import RULESETS
 from benchmark.review.official_checkers import check_file
 from benchmark.review.rehearsal_rules import REHEARSAL_RULES
-from benchmark.supervision.endings import Ending
 from tests.benchmark.events.recorder import event
 from tests.benchmark.events.written_log import write_log
 

@@ -15,8 +15,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
-from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
-from benchmark.supervision.endings import RunEnd
+from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.launch.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
@@ -312,3 +312,22 @@ def test_events_tell_how_the_attempt_before_ended(tmp_path: Path) -> None:
         "0002",
         "again",
     )
+
+
+def test_clock_goes_on_where_all_checkpoints_are_damaged(tmp_path: Path) -> None:
+    """The log keeps its run_start, and says that the run was started again at step 0."""
+    config = configured(tmp_path)
+    run_to_checkpoint(config, steps=2, lost_steps=0)
+    began = next(event["time_ms"] for event in mlperf(tmp_path) if event["key"] == "run_start")
+    (checkpoint_path(tmp_path, 2) / "progress.json").write_text("{")
+    with open_run_folder(config, rank=0) as folder:
+        folder.begin_init(config)
+        with clock(folder, config):
+            assert (folder.progress.steps, folder.progress.restarts, folder.resumed) == (0, 1, False)
+    log = mlperf(tmp_path)
+    keys = [event["key"] for event in log]
+    for key in ("init_start", "seed", "run_start", "epoch_start", "restart", "run_stop"):
+        assert keys.count(key) == 1, key
+    assert keys[keys.index("epoch_start") + 1] == "restart"
+    assert [event["time_ms"] for event in log if event["key"] == "run_start"] == [began]
+    assert next(event["metadata"]["step"] for event in log if event["key"] == "restart") == 0

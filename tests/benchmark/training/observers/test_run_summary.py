@@ -8,7 +8,7 @@ import pytest
 
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import Ending, RunEnd
+from benchmark.launch.endings import Ending, RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
 from benchmark.training.observers.run_summary import RunSummary
