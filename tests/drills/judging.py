@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from benchmark.review.verdict import review
 from tests.drills.drill_table import Drill
@@ -51,7 +52,8 @@ def judge(drill: Drill, left: Ended, undisturbed: Ended, *, save_interval: int, 
     problems += log_problems(left, undisturbed if healed else None, ended=left.finished is not None)
     if healed:
         problems += differences
-        problems += [f"review: {error}" for error in sorted(_errors(left) - _errors(undisturbed))[:SHOWN]]
+        known = review_errors(undisturbed.result)
+        problems += [f"review: {error}" for error in sorted(review_errors(left.result) - known)[:SHOWN]]
     if not drill.may_not_strike and len(left.struck) < len({(fault.at, fault.act) for fault in drill.faults}):
         problems.append("a fault did not strike")
     if drill.attempts is not None and len(left.attempts) != drill.attempts:
@@ -79,10 +81,10 @@ def judge(drill: Drill, left: Ended, undisturbed: Ended, *, save_interval: int, 
     )
 
 
-def _errors(left: Ended) -> set[str]:
-    """Rules by which the review refuses the run. The benchmark of the drills is none that it knows: what it says of the
-    undisturbed run, too, does not count."""
-    found = review([left.result]).subjects
+def review_errors(log: Path) -> set[str]:
+    """Rules by which the review refuses a run. The benchmark of the drills is none that it knows: what it says of the
+    undisturbed run, too, does not count there."""
+    found = review([log]).subjects
     return {finding.rule for subject in found for finding in subject.of("error")}
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.drills.judging import review_errors
 from tests.drills.one_machine_cluster import OneMachineCluster, cannot_run
 from tests.support import REPOSITORY
 
@@ -380,9 +381,8 @@ def judge(name: str, drill: SlurmDrill, undisturbed: list[Any]) -> Outcome:
     summary = json.loads((drill.run_dir / "summary.json").read_text())
     if undisturbed and summary["evaluations"] != undisturbed:
         problems.append(f"evaluations {summary['evaluations'][-1]}, undisturbed {undisturbed[-1]}")
-    command = [sys.executable, "-m", "benchmark", "review", str(drill.run_dir / "result_0.txt")]
-    if subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False).returncode:
-        problems.append("review fails")
+    if errors := review_errors(drill.run_dir / "result_0.txt"):
+        problems.append(f"review: {', '.join(sorted(errors))}")
     if drill.refused and drill.refused not in drill.output():
         problems.append(f"no job said {drill.refused!r}")
     if drill.refused and facts["attempts"] > (1 if name == "finished-folder" else 2):
