@@ -182,7 +182,7 @@ def _package_tasks(package: SubmissionPackage, scratch: Path) -> list[list[Task]
     """The whole, and the repository checker, which alone gets the package itself."""
     copy = copy_package(package, scratch)
     checker = _package_task(package, copy, len(list((copy.path / "systems").glob("*.json"))))
-    summarizer = _summarizer_task(package, copy, scratch.with_suffix(".csv"))
+    summarizer = _summarizer_task(package, copy, scratch / "s.csv")
     return [[summarizer, checker], [_repository_task(package)]]
 
 

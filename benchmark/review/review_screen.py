@@ -40,16 +40,13 @@ def review_console() -> Console:
     return Console(highlight=False, width=width)
 
 
-def print_review(review: Review, out: Console, comparison: Table | None = None) -> None:
-    """The verdict over all first; ``comparison`` after it."""
+def print_review(review: Review, out: Console) -> None:
+    """The verdict over all first."""
     if len(review.subjects) > 1:
         counts = Counter(subject.verdict for subject in review.subjects)
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
         words = f"{review.verdict.upper()}  of {len(review.subjects)} results {told}, in {review.seconds:.1f} s"
         _say(out, words, VERDICT_STYLES[review.verdict])
-        out.print()
-    if comparison is not None:
-        out.print(comparison)
         out.print()
     for subject in review.subjects:
         _print_subject(subject, out)
@@ -189,7 +186,7 @@ def _cells(run: RunScore) -> Iterator[str]:
 
 
 def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
-    """Each with its places, the line, what is due, the rule and the question; the first ones of a rule."""
+    """Each with its places, the line, what is expected, what to do or ask, and the rule; the first ones of a rule."""
     shown: dict[str, int] = {}
     for finding in findings:
         count = shown[finding.rule] = shown.get(finding.rule, 0) + 1
@@ -206,17 +203,17 @@ def _print_finding(finding: Finding, subject: SubjectReview, out: Console) -> No
     if len(finding.also) > MOST_PLACES:
         places.append(f"and {len(finding.also) - MOST_PLACES} more")
     told = (
-        ("", f"{', '.join(places)}: {finding.found}; due: {finding.due}"),
+        ("", f"{', '.join(places)}: {finding.found}; expected: {finding.due}"),
         ("line", finding.text),
-        ("mend", finding.mend),
+        ("to mend", finding.mend),
+        ("question", finding.question),
         ("rule", f"{finding.rule}: {finding.rules}; {finding.source}"),
-        ("ask", finding.question.rpartition(f"; due: {finding.due}. ")[2]),  # what is before it stands above
     )
     for title, words in told:
         if words:
-            first = f"  {finding.severity:8} " if not title else f"           {title:5}"
+            first = f"  {finding.severity:8} " if not title else f"           {title}: "
             style = COLOURS[finding.severity] if not title else ""
-            _say(out, f"{first}{words}", style, indent=11 if not title else 16, whole_words=False)
+            _say(out, f"{first}{words}", style, indent=11 if not title else 13, whole_words=False)
 
 
 def _say(out: Console, text: str, style: str = "", indent: int = 4, whole_words: bool = True) -> None:

@@ -34,7 +34,6 @@ STATUSES_OF_ROUND_4_0 = {
 }
 """As accepted then, and as today's tools have them."""
 STATUS = re.compile(rb'("status"\s*:\s*")(onprem|cloud|available)(?=")')
-NODE = re.compile(r"node_(\d{1,6})\.txt")
 
 
 @dataclass

@@ -109,39 +109,39 @@ def _one_or_all(change: Loss, lost_ms: int, every: bool) -> Callable[[Submission
 for _how, _change in HOW:
     for _words, _minutes in LOST:
         for _runs, _every in (("one run", False), ("all runs", True)):
-            honest(f"{_words} lost {_how}, in {_runs}", "kept")(_one_or_all(_change, _minutes * MINUTE_MS, _every))
+            honest(f"{_words} lost {_how}, in {_runs}")(_one_or_all(_change, _minutes * MINUTE_MS, _every))
 
 
-@honest("four restarts in a run, a block and hours apart", "kept")
+@honest("four restarts in a run, a block and hours apart")
 def _four(one: SubmissionOnTrial) -> None:
     for number, block in enumerate((4, 5, 11, 19)):
         _logged(one.logs[0], block, (3 + 60 * number) * MINUTE_MS)
 
 
-@honest("stopped in the evening, continued the next morning, in all runs", "kept")
+@honest("stopped in the evening, continued the next morning, in all runs")
 def _next_day(one: SubmissionOnTrial) -> None:
     one.each(lambda log: _logged(log, 12, 14 * 60 * MINUTE_MS))
 
 
-@honest("an hour lost in the first block", "kept")
+@honest("an hour lost in the first block")
 def _first_block(one: SubmissionOnTrial) -> None:
     log = one.logs[2]
     log.shift(log.place("eval_accuracy"), 60 * MINUTE_MS)
 
 
-@honest("an hour lost in the last block", "kept")
+@honest("an hour lost in the last block")
 def _last_block(one: SubmissionOnTrial) -> None:
     log = one.logs[2]
     log.shift(log.place("eval_accuracy", -1), 60 * MINUTE_MS)
 
 
-@honest("a stall of five minutes in every second block of a run", "kept")
+@honest("a stall of five minutes in every second block of a run")
 def _every_second(one: SubmissionOnTrial) -> None:
     for block in range(1, 20, 2):
         _silent(one.logs[1], block, 5 * MINUTE_MS)
 
 
-@honest("a stall of five minutes in most blocks of a run", "kept")
+@honest("a stall of five minutes in most blocks of a run")
 def _most(one: SubmissionOnTrial) -> None:
     for block in range(5, 20):
         _silent(one.logs[1], block, 5 * MINUTE_MS)
