@@ -22,8 +22,6 @@ COUNTS_IN_NAMES = (
 CORES_PER_CHIP = 2
 """TPU v4 and v5p are sold and named by their cores."""
 NAMED_KEYS = ("submission_org", "submission_platform")
-NOT_AVAILABLE = {"preview": "preview", "research": "research"}
-"""submission_status of a log, and the word that its description's status must have."""
 EMPTY_WORDS = frozenset("inc corp corporation ltd llc gmbh co company systems cloud the of and".split())
 """That say nothing of which organisation it is."""
 NOT_FILLED_IN = re.compile(
@@ -68,18 +66,6 @@ def _names(one: ResultSet) -> Iterator[tuple[Path, int | None, str, str]]:
         name = one.system.string("system_name") or ""
         if name != one.name:
             yield one.system.path, one.system.line("system_name"), "system_name", name
-
-
-def status(one: ResultSet) -> Iterator[Deviation]:
-    """A log of research or a preview under a description of something available. cloud and onprem differ in half of
-    the published results."""
-    described = "" if one.system is None else one.system.string("status") or ""
-    for run in one.runs if described else ():
-        event = run.log.first("submission_status")
-        word = NOT_AVAILABLE.get(f"{None if event is None else event.value}")
-        if event is not None and word is not None and word not in described.lower():
-            found = f"submission_status {event.value!r} with the description's status {described!r:.60}"
-            yield at(run, event, found, "one status")
 
 
 def submitter(one: ResultSet) -> Iterator[Deviation]:

@@ -182,10 +182,6 @@ SET_RULES: tuple[Rule[Runs], ...] = (
         question="Were all runs made on one system, with one configuration?",
     ),
     Rule(
-        "runs.source", "warning", "7.9, 7.12; submission content", set_rules.other_source,
-        question="Did one version of the code make all runs? Which one is submitted?",
-    ),
-    Rule(
         "runs.seeds", "error", "7.10; seeds", set_rules.different_seeds,
         mend="draw every run's seed anew, and run again",
     ),
@@ -234,10 +230,6 @@ RESULT_RULES: tuple[Rule[ResultSet], ...] = (
     Rule(
         "named.placeholder", "warning", "3.2, 6.9; names", naming_rules.placeholders,
         question="Who ran this, on which system? The log has a template's word for it.",
-    ),
-    Rule(
-        "named.status", "warning", "4.6, 7.13; status", naming_rules.status,
-        question="Could this system be bought or rented when the runs were made?",
     ),
     Rule(
         "published.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.published_copy,

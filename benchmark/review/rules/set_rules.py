@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmark.results.printable import shortened
 from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run, Severity
 from benchmark.review.rules.naming_rules import placeholder
@@ -16,10 +15,6 @@ RUNS = 3
 """Files that the official package checker wants, exactly."""
 NEAR_SEEDS = 2
 """Seeds of a result no farther apart than this from one to the next are called a sequence."""
-MOST_EVENTS = 1_000
-SHOWN = 60
-STATISTICS = "tracked_stats"
-"""One published result logs them from other lines in one of its runs; all others have every key from one place."""
 SAME_SETTINGS = (
     "submission_benchmark",
     "submission_division",
@@ -74,29 +69,6 @@ def seed_sequence(runs: Runs) -> Iterator[Deviation]:
         found = f"seeds {', '.join(map(str, values[:6]))}"
         line = None if event is None else event.line
         yield Deviation(seeds[0][1].log.path, line, found, "seeds drawn anew for every run")
-
-
-def other_source(runs: Runs) -> Iterator[Deviation]:
-    """One code made all runs of a result, so each key is logged from the same places in it."""
-    for run in runs[1:]:
-        for key in runs[0].log.by_key:
-            mine, due = _sources(run, key), _sources(runs[0], key)
-            if key != STATISTICS and mine and due and mine.isdisjoint(due):
-                event = run.log.first(key)
-                found = f"{key} logged by {shortened(sorted(mine)[0], SHOWN)}"
-                known = f"{shortened(sorted(due)[0], SHOWN)}, as in {runs[0].log.path.name}"
-                yield Deviation(run.log.path, None if event is None else event.line, found, known)
-                break
-
-
-def _sources(run: Run, key: str) -> set[str]:
-    """File and line of the code, without its folder, which a job may have of its own."""
-    found = set()
-    for event in run.log.all(key)[:MOST_EVENTS]:
-        file, line = event.metadata.get("file"), event.metadata.get("lineno")
-        if isinstance(file, str) and isinstance(line, int):
-            found.add(f"{file.rsplit('/', 1)[-1]}:{line}")
-    return found
 
 
 def failed(runs: Runs) -> Iterator[Deviation]:

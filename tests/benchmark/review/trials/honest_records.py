@@ -1,9 +1,8 @@
 """Logs as other writers and frameworks have them: files, keys, statistics. None of it may be rejected."""
 
-import random
 from typing import Any
 
-from tests.benchmark.review.trials.log_changes import ends, insert, set_steps, steps
+from tests.benchmark.review.trials.log_changes import ends, insert, steps
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import TrialTable
 
@@ -25,19 +24,9 @@ def _srun(one: SubmissionOnTrial) -> None:
     one.log_bytes(lambda content: b"".join(b"  0: " + line + b"\n" for line in content.splitlines()))
 
 
-@honest("no line end behind the last record")
-def _no_newline(one: SubmissionOnTrial) -> None:
-    one.log_bytes(lambda content: content.rstrip(b"\n"))
-
-
 @honest("a byte order mark before the first record")
 def _mark(one: SubmissionOnTrial) -> None:
     one.log_bytes(lambda content: b"\xef\xbb\xbf" + content)
-
-
-@honest("records without blanks, as another writer of JSON has them")
-def _compact(one: SubmissionOnTrial) -> None:
-    one.log_bytes(lambda content: content.replace(b'": ', b'":').replace(b', "', b',"'))
 
 
 @honest("informative keys of its own")
@@ -51,13 +40,6 @@ def _keys(one: SubmissionOnTrial) -> None:
             insert(log, "init_stop", key, value)
 
 
-@honest("sizes of the model under names of other frameworks")
-def _model(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        for key, value in (("n_layer", 96), ("d_model", 12288), ("vocab_size", 50257), ("emb_dim", 12288)):
-            insert(log, "init_stop", key, value)
-
-
 @honest("statistics under other names")
 def _statistics(one: SubmissionOnTrial) -> None:
     for log in one.logs:
@@ -67,25 +49,12 @@ def _statistics(one: SubmissionOnTrial) -> None:
             log.records.insert(place, record)
 
 
-@honest("step times to the millisecond", "steps")
-def _milliseconds(one: SubmissionOnTrial) -> None:
-    one.each(lambda log: set_steps(log, lambda value: round(value, 3)))
-
-
 @honest("step times of every tenth step only", "steps")
 def _every_tenth(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         kept = {id(record) for record, _ in steps(log)[::10]}
         timed = {id(record) for record, _ in steps(log)}
         log.records = [record for record in log.records if id(record) in kept or id(record) not in timed]
-
-
-@honest("losses of steps as they are", "steps")
-def _losses(one: SubmissionOnTrial) -> None:
-    draw = random.Random(2)
-    for log in one.logs:
-        for number, (record, _) in enumerate(steps(log)):
-            record["value"] = record["value"] | {"reduced_train_loss": 2.74 - 2e-4 * number + draw.gauss(0, 0.02)}
 
 
 @honest("caches cleared on many nodes, at different times")
@@ -115,14 +84,6 @@ def _floats(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         for key in ("train_samples", "global_batch_size", "init_checkpoint_step"):
             log.set(key, float(log.records[log.place(key)]["value"]))
-
-
-@honest("tokens as floats")
-def _float_tokens(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        for record in log.records:
-            if "epoch_num" in record["metadata"]:
-                record["metadata"]["epoch_num"] = float(record["metadata"]["epoch_num"])
 
 
 @honest("steps and samples beside the tokens of evaluations")

@@ -3,7 +3,7 @@
 import random
 
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.trials.log_changes import ends, set_steps, stretch, values
+from tests.benchmark.review.trials.log_changes import ends, set_steps, values
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import TrialTable
 
@@ -70,39 +70,12 @@ def _before_any(one: SubmissionOnTrial) -> None:
         log.without(key)
 
 
-@honest("one run aborted after its first evaluation")
-def _at_once(one: SubmissionOnTrial) -> None:
-    abort(one.logs[0], 0)
-
-
 @honest("one run that did not converge within its longest time")
 def _never(one: SubmissionOnTrial) -> None:
     log = one.logs[1]
     for number in range(len(values(log))):
         log.set("eval_accuracy", values(log)[number] + 0.0025, number)
     log.metadata("run_stop", status="aborted")
-
-
-@honest("restart from a checkpoint, logged")
-def _restart(one: SubmissionOnTrial) -> None:
-    log = one.logs[0]
-    place = log.place("block_start", 9)
-    tokens = log.records[log.place("eval_accuracy", 8)]["metadata"]["epoch_num"]
-    log.shift(place + 1, 400_000)
-    record = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME")
-    record["metadata"] = {"file": "x.py", "lineno": 1, "step": tokens}
-    record["time_ms"] += 399_000
-    log.records.insert(place + 1, record)
-    true_throughput(log)
-
-
-@honest("a fault of a node: one block four times as long")
-def _stall(one: SubmissionOnTrial) -> None:
-    log = one.logs[0]
-    places = ends(log)
-    usual = log.records[places[5]]["time_ms"] - log.records[places[4]]["time_ms"]
-    log.shift(places[9], 3 * usual)
-    true_throughput(log)
 
 
 @honest("checkpoints written every fourth block, a few seconds each")
@@ -125,14 +98,6 @@ def _slow_evaluation(one: SubmissionOnTrial) -> None:
         ]
 
 
-@honest("all of it 8 % slower")
-def _slower(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        stretch(log, 1.08)
-        set_steps(log, lambda value: value * 1.08)
-        set_steps(log, lambda value: value / 1.08, ("throughput",))
-
-
 @honest("times with a fraction of a millisecond")
 def _fractions(one: SubmissionOnTrial) -> None:
     draw = random.Random(1)
@@ -152,12 +117,6 @@ def _zones(one: SubmissionOnTrial) -> None:
         log.shift(0, -number * 11 * 86_400_000)
 
 
-@honest("runs across the change to winter time")
-def _winter(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        log.shift(0, 1_729_991_400_000 - log.records[0]["time_ms"])
-
-
 @honest("initialised for 29 minutes")
 def _long_init(one: SubmissionOnTrial) -> None:
     for log in one.logs:
@@ -175,14 +134,6 @@ def _spike(one: SubmissionOnTrial) -> None:
     log = one.logs[1]
     for number, more in ((9, 0.012), (10, 0.007), (11, 0.003)):
         log.set("eval_accuracy", values(log)[number] + more, number)
-
-
-@honest("a noisier curve")
-def _noisier(one: SubmissionOnTrial) -> None:
-    draw, log = random.Random(4), one.logs[0]
-    old = values(log)
-    for number, value in enumerate(old[:-1]):
-        log.set("eval_accuracy", max(value + draw.gauss(0, 4e-4), 2.69 + draw.uniform(1e-5, 5e-4)), number)
 
 
 @honest("one run of two evaluations more", "made", "tpu")

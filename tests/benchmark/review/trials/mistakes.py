@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from benchmark.review.published.published_traces import published_traces
 from tests.benchmark.review.damage import Log
+from tests.benchmark.review.fixture import records
 from tests.benchmark.review.trials.log_changes import (
     ends,
     fields,
@@ -14,7 +15,6 @@ from tests.benchmark.review.trials.log_changes import (
     set_steps,
     steps,
     stretch,
-    values,
 )
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial, as_lines
 from tests.benchmark.review.trials.trial_table import Change
@@ -41,7 +41,7 @@ def _short_evaluations(log: Log) -> None:
         place, start = log.place("eval_accuracy", number), log.place("eval_start", number)
         taken = log.records[place]["time_ms"] - log.records[start]["time_ms"]
         log.shift(place, -round(0.9 * taken))
-    log.records = [record for record in log.records if "validation_step_timing in s" not in (record["value"] or ())]
+    log.records = [record for record in log.records if VALIDATION[0] not in f"{record['value']}"]
 
 
 def _idle_steps(log: Log) -> None:
@@ -66,19 +66,8 @@ def _cut_out(log: Log) -> None:
 
 def _twins(one: SubmissionOnTrial) -> None:
     one.file(f"systems/{one.system}_again.json", json.dumps(one.description | {"system_name": "again"}))
-    for number, log in enumerate(one.logs):
-        again = Log([{**record, "metadata": dict(record["metadata"])} for record in log.records])
-        again.set("seed", 70_000 + 13 * number**2)
-        raw(
-            again,
-            [
-                value + 3e-4 * ((place * 7 + number) % 5 - 2) * (value > 2.6915)
-                for place, value in enumerate(values(again))
-            ],
-        )
-        for place in range(3, len(ends(again)) - 1):
-            again.shift(ends(again)[place], (place * 37 + number * 11) % 90 - 45)
-        one.file(f"results/{one.system}_again/gpt3/result_{number}.txt", as_lines(again.records))
+    for number in range(3):
+        one.file(f"results/{one.system}_again/gpt3/result_{number}.txt", as_lines(records(70_100 + 17 * number**2)))
 
 
 def _published(one: SubmissionOnTrial) -> None:
@@ -154,7 +143,6 @@ MISTAKES = (
         "?named.placeholder",
         _each("submission_org", "SUBMISSION_ORG_PLACEHOLDER"),
     ),
-    Mistake("a preview, described as available", "?named.status", _each("submission_status", "preview")),
     Mistake("memory that the device is not sold with", "?system.memory", fields(accelerator_memory_capacity="141 GB")),
     Mistake("a name that says nothing", "?system.filled_in", fields(framework="N/A")),
     Mistake("no devices", "system.fields", fields(accelerators_per_node="0")),
@@ -172,13 +160,6 @@ MISTAKES = (
         lambda one: [log.set("seed", 7 + number) for number, log in enumerate(one.logs)],
     ),
     Mistake("init_start logged when all is loaded", "?init.time", lambda one: one.each(_late_start)),
-    Mistake(
-        "one run of another version of the code",
-        "?runs.source",
-        lambda one: [
-            record["metadata"].update(lineno=1 + record["metadata"]["lineno"]) for record in one.logs[2].records
-        ],
-    ),
     Mistake(
         "caches cleared after the start only",
         "cache.clear",
