@@ -49,19 +49,24 @@ def readable(run: Run) -> Iterator[Deviation]:
 
 
 def two_runs(run: Run) -> Iterator[Deviation]:
-    """A second run appended to a file, or the same records captured from the output as well: everything else that is
-    found there follows from it."""
+    """A second run appended to a file: everything else that is found there follows from it."""
+    second = _second_records(run)
+    if len(second) >= MANY and len(run.log.all("run_start")) > 1 and not _is_copy(run, second):
+        yield at(run, second[0], f"another run begins here, with {second[0].key} again", "the records of one run")
+
+
+def _second_records(run: Run) -> list[LogEvent]:
+    """The second record of each key of which a run has one, by line."""
     second = [run.log.all(key)[1] for key in EXACTLY_ONE if len(run.log.all(key)) > 1]
-    if len(second) < MANY or len(run.log.all("run_start")) < 2:
-        return
-    first = min(second, key=lambda event: event.line)
-    copied = all(event.time_ms == run.log.all(event.key)[0].time_ms for event in second)
-    if copied and all(event.value == run.log.all(event.key)[0].value for event in second):
-        found = f"{first.key} again, and {len(second) - 1} other records, each with the same time"
-        yield at(run, first, found, "every record once", severity="warning")
-    else:
-        found = f"another run begins here, with {first.key} again"
-        yield at(run, first, found, "the records of one run")
+    return sorted(second, key=lambda event: event.line)
+
+
+def _is_copy(run: Run, second: list[LogEvent]) -> bool:
+    """The same records with the same times: captured from the output as well."""
+    return all(
+        (event.time_ms, event.value) == (run.log.all(event.key)[0].time_ms, run.log.all(event.key)[0].value)
+        for event in second
+    )
 
 
 def present(run: Run) -> Iterator[Deviation]:
@@ -84,12 +89,17 @@ def present(run: Run) -> Iterator[Deviation]:
 
 def not_repeated(run: Run) -> Iterator[Deviation]:
     """The official checker fails two different values, and lets the same value pass twice."""
-    for key in EXACTLY_ONE:
-        events = run.log.all(key)
-        values = list(dict.fromkeys(repr(event.value) for event in events))
-        if len(events) > 1:
-            found = f"{len(events)} times {key}, values {shortened(', '.join(values[:4]), MOST_SHOWN)}"
-            yield at(run, events[1], found, "once", severity=None if len(values) > 1 else "warning")
+    second = _second_records(run)
+    if len(second) >= MANY and _is_copy(run, second):
+        found = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
+        yield at(run, second[0], found, "every record once", severity="warning")
+        return
+    for event in second:
+        values = list(dict.fromkeys(repr(one.value) for one in run.log.all(event.key)))
+        found = (
+            f"{len(run.log.all(event.key))} times {event.key}, values {shortened(', '.join(values[:4]), MOST_SHOWN)}"
+        )
+        yield at(run, event, found, "once", severity=None if len(values) > 1 else "warning")
 
 
 def fixed(run: Run) -> Iterator[Deviation]:

@@ -36,7 +36,6 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule(
         "record.two_runs", "error", "8.3, 3.1; one file per run", key_rules.two_runs,
         mend="give each run a file of its own, opened anew, and keep stdout out of it",
-        question="Why are the records of the run in this file twice? Please send the file of the run alone.",
         explains=EVERYTHING,
     ),
     Rule(
@@ -50,7 +49,7 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule(
         "key.once", "error", "3.1; EXACTLY_ONE", key_rules.not_repeated,
         mend="log it from one process only; a new run starts a new file",
-        question="Which of the two records is the run's?",
+        question="Why is it in this file twice, and which of the two is the run's?",
     ),
     Rule(
         "key.metadata", "error", "3.4; block, epoch and evaluation events", key_rules.block_metadata,

@@ -74,7 +74,7 @@ def blocks(run: Run) -> list[TimedBlock]:
     place = 0
     for one in run.evaluations:
         if one.tokens is None or one.tokens <= tokens:
-            again = again or (one.tokens is not None and one.tokens > 0)
+            again = again or (bool(one.tokens) and one.time_ms > start_ms)
             continue
         inside = []
         while place < len(steps) and steps[place].line <= one.line:

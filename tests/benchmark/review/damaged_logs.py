@@ -221,7 +221,7 @@ def _no_evaluations(log: Log) -> None:
 CHANGES: tuple[tuple[str, str, Change], ...] = (
     ("another value in a duplicate", "key.once", _repeat("global_batch_size", 4096)),
     ("the same value twice", "?key.once", _repeat("opt_name", "adam")),
-    ("same output captured twice", "?record.two_runs", _twice),
+    ("same output captured twice", "?key.once", _twice),
     ("two run_stops", "?key.once", _repeat("run_stop", None)),
     ("two run_starts", "?key.once", _second_start),
     ("target never met", "eval.target", _never),

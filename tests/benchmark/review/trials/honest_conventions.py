@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.benchmark.review.trials.honest_runs import true_throughput
-from tests.benchmark.review.trials.log_changes import fields, insert, set_steps, stretch
+from tests.benchmark.review.trials.log_changes import fields, insert, set_steps, steps, stretch
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import Change, TrialTable
 
@@ -152,3 +152,35 @@ def _escaped(one: SubmissionOnTrial) -> None:
     one.description["cooling"] = "eau à 18 °C"
     content = json.dumps(one.description, indent="\t", ensure_ascii=True, sort_keys=True)
     one.file(one.description_path, content)
+
+
+@honest("values logged behind eval_stop")
+def _behind(one: SubmissionOnTrial) -> None:
+    for log in one.logs:
+        for place in range(len(log.records) - 1):
+            if log.records[place]["key"] == "eval_accuracy" and log.records[place + 1]["key"] == "eval_stop":
+                pair = log.records[place], log.records[place + 1]
+                pair[0]["time_ms"], pair[1]["time_ms"] = pair[1]["time_ms"], pair[0]["time_ms"]
+                log.records[place : place + 2] = pair[::-1]
+
+
+@honest("names with numbers of racks and clusters")
+def _racks(one: SubmissionOnTrial) -> None:
+    one.each(lambda log: log.set("submission_platform", "gpu-cluster-01_rack-12"))
+    one.description["system_name"] = "phase-2 cluster-03"
+
+
+@honest("steps counted in the statistics, and samples in sequences")
+def _counted_otherwise(one: SubmissionOnTrial) -> None:
+    for log in one.logs:
+        for number, (record, _) in enumerate(steps(log)):
+            record["metadata"]["step"] = number
+        for key in ("train_samples", "trained_samples"):
+            for record in log.records:
+                if record["key"] == key:
+                    record["value"] //= 2048
+
+
+@honest("ten megabytes of other output between the records", "made")
+def _large(one: SubmissionOnTrial) -> None:
+    one.log_bytes(lambda content: content.replace(b"\n", b"\n" + 60_000 * b"x" + b"\n"))
