@@ -107,7 +107,7 @@ def seeds_across(package: SubmissionPackage) -> Iterator[Deviation]:
 
 def unseen_letters(package: SubmissionPackage) -> Iterator[Deviation]:
     """Characters that show nothing, in names that people compare by eye and tools byte by byte."""
-    places = [(package.path, None, package.path.name)]
+    places: list[tuple[Path, int | None, object]] = [(package.path, None, package.path.name)]
     for one in package.sets:
         places.append((one.folder or package.path, None, one.name))
         events = [(run, run.log.first(key)) for run in one.runs for key in NAMED_KEYS]
