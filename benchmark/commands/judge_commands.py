@@ -106,7 +106,7 @@ class ResultsCommand:
 @dataclass(frozen=True)
 class DescribeSystemCommand:
     """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
-    them in by hand: package and review refuse a description with marks.
+    them in by hand: package refuses a description with marks.
 
     Example: python -m benchmark describe-system --output dgxh100_n64.json
     """
