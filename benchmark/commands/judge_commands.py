@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
 from benchmark.results.subjects import NEWEST_RULESET
 from stage.errors import InputError
-
-if TYPE_CHECKING:
-    from benchmark.review.verdict import ReviewOptions
 
 
 @dataclass(frozen=True)
@@ -28,37 +25,29 @@ class ReviewCommand:
     """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
     json: Path | None = None
     """Write the whole review here as JSON."""
-    compare: tuple[Path, Path] | None = None
-    """Review two results and show them side by side."""
     custom_rcps: Path | None = None
     """Reference points (RCPs) to test against instead of the ruleset's: a file such as rcps_gpt3.json. Package checker
     and summarizer keep to the ruleset's."""
     full_rcps: bool = False
     """Test against all reference points, those too that are slower than their neighbours say."""
-    werror: bool = False
-    """Warnings of the official compliance checker, package checker and summarizer are errors."""
     html: Path | None = None
     """Write a page here, as report does: for a round, a leaderboard."""
     previous: Path | None = None
     """With --html: another round, or an earlier version of this one; show what changed since."""
 
     def run(self) -> int:
+        from benchmark.results.convergence import ReferenceChoice
         from benchmark.review.review_and_print import review_and_print
 
-        if self.html is None:
-            if self.previous is not None:
-                raise InputError("--previous is told on the page that --html writes: give both, or neither")
-            return review_and_print(self.paths, self.ruleset, self.json, self.compare, options=self._options())
-        from benchmark.report.write_report import ReportOptions, review_page
+        page = None
+        if self.html is not None:
+            from benchmark.report.write_report import ReportOptions, review_page
 
-        page = review_page(self.html, ReportOptions(self.ruleset, self.previous))
-        return review_and_print(self.paths, self.ruleset, self.json, self.compare, page, self._options())
-
-    def _options(self) -> "ReviewOptions":
-        from benchmark.results.convergence import ReferenceChoice
-        from benchmark.review.verdict import ReviewOptions
-
-        return ReviewOptions(ReferenceChoice(self.custom_rcps, not self.full_rcps), self.werror)
+            page = review_page(self.html, ReportOptions(self.ruleset, self.previous))
+        elif self.previous is not None:
+            raise InputError("--previous is told on the page that --html writes: give both, or neither")
+        references = ReferenceChoice(self.custom_rcps, not self.full_rcps)
+        return review_and_print(self.paths, self.ruleset, self.json, page, references)
 
 
 @dataclass(frozen=True)
@@ -117,7 +106,7 @@ class ResultsCommand:
 @dataclass(frozen=True)
 class DescribeSystemCommand:
     """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
-    them in by hand: package and review refuse a description with marks.
+    them in by hand: package refuses a description with marks.
 
     Example: python -m benchmark describe-system --output dgxh100_n64.json
     """

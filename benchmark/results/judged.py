@@ -44,6 +44,10 @@ class Judged:
     """Reference points; None: those of the official tools for the ruleset."""
     official: bool
     """False: four rules of the official checkers are replaced, and no package is made of it."""
+    validation_sequences: int = 0
+    """What the whole validation subset fills; 0: no rule asks."""
+    logged: tuple[tuple[str, float], ...] = ()
+    """What a log says of the model under the names of published logs, where it says it."""
 
     def steps(self, samples: int, batch_size: float) -> int:
         """ceil(samples / batch size): how the rules turn reference steps into those of another batch size."""
@@ -72,6 +76,18 @@ GPT3 = Judged(
     eval_samples=(11590004, 24567),
     points=None,
     official=True,
+    validation_sequences=5660,
+    logged=(
+        ("num_layers", 96),
+        ("num_heads", 96),
+        ("hidden_size", 12288),
+        ("ffn_hidden_size", 49152),
+        ("sequence_length", 2048),
+        ("layernorm_epsilon", 1e-5),
+        ("hidden_dropout", 0),
+        ("attention_dropout", 0),
+        ("opt_weight_decay", 0.1),
+    ),
 )
 
 REHEARSED = Judged(

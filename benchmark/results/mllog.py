@@ -151,7 +151,7 @@ def _read_line(number: int, line: str) -> tuple[LogEvent | None, list[Problem]]:
     if repeated:
         names = shortened(", ".join(repr(name) for name in repeated[:MOST_NAMES]), MOST_SHOWN)
         found = f"field {names} twice in a record" if len(repeated) == 1 else f"fields {names} twice in a record"
-        problems.append(Problem(number, found, "every field once", "write each field once"))
+        problems.append(Problem(number, found, "every field once", "write each field once", fatal=False))
     event = _as_event(number, record, fields, problems)
     return event, problems
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from mlperf_logging.benchmark_meta import get_result_file_counts
+
 from benchmark.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice, judge_convergence, points_for
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.mllog import read_log
@@ -27,6 +29,8 @@ RESULT_FILES = "result_*.txt"
 DEEPEST = 4
 """Folders below a given one in which result files are looked for."""
 MOST_FILES = 200_000
+ROUND = re.compile(r"(?:^|_)v(\d\.\d)$")
+"""training_results_v4.0, v3.1"""
 SCALING = "scaling.json"
 MOST_SCALING_BYTES = 1 << 16
 
@@ -147,11 +151,15 @@ def find_subjects(
     for path in paths:
         path = path.absolute()
         if is_package(path):
+            _require_gpt3(path, ruleset)
             packages.append(SubmissionPackage(path, ruleset_for(path, ruleset), references))
             continue
         if is_folder(path):
             below = [folder for folder in subfolders(path) if is_package(folder)]
-            packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset), references) for folder in below]
+            ours = [folder for folder in below if not others_only(folder)]
+            for folder in ours or below:
+                _require_gpt3(folder, ruleset)
+            packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset), references) for folder in ours]
             found = [] if below else _results_below(path, DEEPEST)
             if not found and not below:
                 raise InputError(f"{path}: no {RESULT_FILES} there; give a result file, a run folder or a package")
@@ -179,11 +187,28 @@ def read_scaling(path: Path) -> Scaling:
 def ruleset_for(path: Path, given: str | None) -> str:
     """The ruleset given, that of a round with gpt3 in the path (``training_results_v4.0``, ``v3.1``), or the newest."""
     if given is None:
-        rounds = [f"{found[1]}.0" for part in path.parts if (found := re.search(r"(?:^|_)v(\d\.\d)$", part))]
+        rounds = [f"{found[1]}.0" for part in path.parts if (found := ROUND.search(part))]
         return next((ruleset for ruleset in reversed(rounds) if ruleset in RULESETS), NEWEST_RULESET)
     if given not in RULESETS:
         raise InputError(f"--ruleset {given}: gpt3 is in {', '.join(RULESETS)} only")
     return given
+
+
+def _require_gpt3(package: Path, given: str | None) -> None:
+    """Raises InputError for a package of another round than those with gpt3, and for one with other results only."""
+    others = others_only(package)
+    if others:
+        raise InputError(f"{package}: results of {', '.join(others)} only; {BENCHMARK} is what is reviewed here")
+    rounds = [found[1] for part in package.parts if "results_v" in part and (found := ROUND.search(part))]
+    if given is None and rounds and not any(f"{one}.0" in RULESETS for one in rounds):
+        known = f"{BENCHMARK} is in rounds {RULESETS[0][:3]} to {NEWEST_RULESET[:3]}"
+        raise InputError(f"{package}: of round {rounds[-1]}, and {known}; give --ruleset to review it by one of those")
+
+
+def others_only(package: Path) -> list[str]:
+    """The benchmarks that a package has results of, where all of them are known and gpt3 is not among them."""
+    names = {folder.name for system in subfolders(package / "results") for folder in subfolders(system)}
+    return sorted(names) if names and names <= {*get_result_file_counts("training")} - {BENCHMARK} else []
 
 
 def is_package(path: Path) -> bool:

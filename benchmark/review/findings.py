@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from benchmark.results.printable import printable, shortened
+from benchmark.results.printable import shortened
 from benchmark.results.result_log import LogEvent
 from benchmark.results.run_summary import RunSummary
-from benchmark.review.reviewer_words import family_question, public_rules, question_to_submitter
+from benchmark.review.public_rules import public_rules
 
 Severity = Literal["error", "warning", "note"]
-"""error: not acceptable, the review fails; warning: a reviewer will ask; note: good to know."""
+"""error: not acceptable, the review fails; warning: a question to the submitter; note: good to know."""
 Subject = TypeVar("Subject")
 Run = RunSummary
 STOPPED = "review.rule_stopped"
+FACTS = "docs/facts/mlperf_review.md"
 MOST_SHOWN = 400
 """Characters of what was found, is due, or mends it: a stranger's values are among them."""
-PARTS_IN_QUESTION = 3
-"""SYSTEM/gpt3/result_0.txt: what a submitter knows of a path."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +29,15 @@ class Deviation:
     """Counted from 1; None: the whole file or folder."""
     found: str
     due: str
-    mend: str
-    question: str = ""
-    """For the submitter, where that of the rule is too general."""
+    mend: str = ""
+    """Where that of the rule is too general."""
+    severity: Severity | None = None
+    """Where it is less than the rule's."""
 
 
-def at(run: Run, event: LogEvent, found: str, due: str, mend: str, question: str = "") -> Deviation:
+def at(run: Run, event: LogEvent, found: str, due: str, severity: Severity | None = None) -> Deviation:
     """A deviation in the line of one record."""
-    return Deviation(run.log.path, event.line, found, due, mend, question)
+    return Deviation(run.log.path, event.line, found, due, severity=severity)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,10 @@ class Rule(Generic[Subject]):
     source: str
     """Where the rule stands: sections of docs/facts/mlperf_review.md, and their topic in words."""
     check: Callable[[Subject], Iterable[Deviation]]
+    mend: str = ""
+    """What a submitter does about an error."""
     question: str = ""
-    """What to ask the submitter; empty: what is asked about its family (reviewer_words.py)."""
+    """What a reviewer asks the submitter where it is no error."""
     explains: tuple[str, ...] = ()
     """Beginnings of the names of rules whose findings in the same file follow from a finding of this one: left out."""
 
@@ -68,10 +70,11 @@ class Finding:
     found: str
     due: str
     mend: str
+    """What a submitter does about it; empty for a question."""
     text: str = ""
     """The line itself, without control characters and cut to a bound; empty: no line, or a file that is not read."""
     question: str = ""
-    """Ready to be sent to the submitter; empty for a note."""
+    """What a reviewer asks the submitter; empty for errors and notes."""
     rules: str = ""
     """Where the public rules say so: document and section."""
     also: tuple[str, ...] = ()
@@ -104,13 +107,11 @@ def stopped(what: str, error: Exception, place: Path, source: str) -> Finding:
 
 def as_finding(rule: Rule[Subject], one: Deviation) -> Finding:
     """Of a deviation, its words printable and bounded; its line is quoted when all are known (merged_findings.py)."""
-    found, due, mend = (shortened(words, MOST_SHOWN) for words in (one.found, one.due, one.mend))
-    asked = ""
-    if rule.severity != "note":
-        where = "/".join(one.path.parts[-PARTS_IN_QUESTION:]) + ("" if one.line is None else f", line {one.line}")
-        question = one.question or rule.question or family_question(rule.name)
-        asked = question_to_submitter(printable(where), found, due, question)
+    severity = one.severity or rule.severity
+    asked = rule.question if severity == "warning" else ""
+    mend = "" if asked else one.mend or rule.mend
+    found, due, mend = (shortened(words, MOST_SHOWN) for words in (one.found, one.due, mend))
     return Finding(
-        rule.name, rule.severity, rule.source, str(one.path), one.line, found, due, mend,
+        rule.name, severity, f"{FACTS} {rule.source}", str(one.path), one.line, found, due, mend,
         question=asked, rules=public_rules(rule.source),
     )  # fmt: skip

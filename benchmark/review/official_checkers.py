@@ -11,7 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -63,46 +63,39 @@ PACKAGE = Tool("package", "mlperf_logging.package_checker", "package")
 REPOSITORY = Tool("repository", "mlperf_logging.repo_checker", "package")
 SUMMARIZER = Tool("summarizer", "mlperf_logging.result_summarizer", "package")
 TOOLS = (COMPLIANCE, SEED, RCP, DESCRIPTION, PACKAGE, REPOSITORY, SUMMARIZER)
-KNOW_WERROR = (COMPLIANCE.name, PACKAGE.name, SUMMARIZER.name)
 NO_LOG = ("--log_output", "/dev/null")
-
-
-def run_checkers(subjects: Sequence[Subject], werror: bool = False) -> list[list[ToolVerdict]]:
-    """The checks of every official tool that applies, per subject, a few processes at a time.
-
-    ``werror``: the tools that know the option take their warnings for errors.
-    """
-    workers = min(MOST_PARALLEL, os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) as pool, tempfile.TemporaryDirectory(prefix="review-") as scratch:
-        planned = []
-        for number, subject in enumerate(subjects):
-            folder = Path(scratch, str(number))
-            planned.append([pool.submit(_run_chain, chain) for chain in _planned(subject, folder, werror)])
-        return [[check for chain in chains for check in chain.result()] for chains in planned]
-
-
 Chain = Sequence[Task | ToolVerdict]
 """Tasks that need each other's files, one after the other; a verdict in the place of one that cannot be."""
 
 
-def _planned(subject: Subject, folder: Path, werror: bool) -> Sequence[Chain]:
-    """The tasks of a subject; a fault of ours in planning them is said, and the other subjects are checked."""
+def run_checkers(subjects: Sequence[Subject]) -> list[list[ToolVerdict]]:
+    """The checks of every official tool that applies, per subject, a few processes at a time."""
+    workers = min(MOST_PARALLEL, os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool, tempfile.TemporaryDirectory(prefix="review-") as scratch:
+        planned = [_planned(subject, Path(scratch, str(number))) for number, subject in enumerate(subjects)]
+        found = _run_all(pool, planned)
+        for number, subject in enumerate(subjects):
+            if any(check.tool == PACKAGE.name and not check.passed for check in found[number]):
+                parts = _planned(subject, Path(scratch, f"{number}_parts"), parts=True)
+                found[number][:0] = _run_all(pool, [parts])[0]
+        return found
+
+
+def _run_all(pool: ThreadPoolExecutor, planned: Sequence[Sequence[Chain]]) -> list[list[ToolVerdict]]:
+    futures = [[pool.submit(_run_chain, chain) for chain in chains] for chains in planned]
+    return [[check for chain in chains for check in chain.result()] for chains in futures]
+
+
+def _planned(subject: Subject, folder: Path, parts: bool = False) -> Sequence[Chain]:
+    """The tasks of a subject, of a package as a whole or in ``parts``; a fault of ours in planning them is said, and
+    the other subjects are checked."""
     package = isinstance(subject, SubmissionPackage)
+    of_package = _parts_of if parts else _package_tasks
     try:
-        chains = (
-            _package_tasks(subject, folder) if isinstance(subject, SubmissionPackage) else _set_tasks(subject, folder)
-        )
-        return [[_with_werror(task) for task in chain] for chain in chains] if werror else chains
+        return of_package(subject, folder) if isinstance(subject, SubmissionPackage) else _set_tasks(subject, folder)
     except Exception as error:
         where = str(subject.path) if isinstance(subject, SubmissionPackage) else _subject(subject)
         return [[_not_run(PACKAGE.name if package else COMPLIANCE.name, where, error)]]
-
-
-def _with_werror(task: Task) -> Task:
-    if task.tool not in KNOW_WERROR:
-        return task
-    module, name, *rest = task.arguments
-    return replace(task, arguments=[module, name, "--werror", *rest])
 
 
 def _run_chain(tasks: Chain) -> list[ToolVerdict]:
@@ -186,15 +179,17 @@ def _subject(one: ResultSet) -> str:
 
 
 def _package_tasks(package: SubmissionPackage, scratch: Path) -> list[list[Task]]:
-    """Tools for the parts, a chain for the whole, and the repository checker, which alone gets the package itself."""
+    """The whole, and the repository checker, which alone gets the package itself."""
+    copy = copy_package(package, scratch)
+    checker = _package_task(package, copy, len(list((copy.path / "systems").glob("*.json"))))
+    summarizer = _summarizer_task(package, copy, scratch / "s.csv")
+    return [[summarizer, checker], [_repository_task(package)]]
+
+
+def _parts_of(package: SubmissionPackage, scratch: Path) -> list[list[Task]]:
+    """The tools that the package checker is made of, each on its part: where it does not pass they say which."""
     chains = [chain for number, one in enumerate(package.sets) for chain in _set_tasks(one, scratch / f"set_{number}")]
-    copy = copy_package(package, scratch / "package")
-    descriptions = _description_tasks(package, copy)
-    chains += [[task] for task in descriptions]
-    checker = _package_task(package, copy, len(descriptions))
-    chains.append([_summarizer_task(package, copy, scratch / "s.csv"), checker])
-    chains.append([_repository_task(package)])
-    return chains
+    return chains + [[task] for task in _description_tasks(package, copy_package(package, scratch / "package"))]
 
 
 def _description_tasks(package: SubmissionPackage, copy: PackageCopy) -> list[Task]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmark.results.convergence import Convergence, ReferencePoint, prune
+from benchmark.results.convergence import Convergence
 from benchmark.results.printable import printable, shortened
 from benchmark.results.score import RunScore, Score
 from benchmark.review.findings import Finding
@@ -40,16 +40,13 @@ def review_console() -> Console:
     return Console(highlight=False, width=width)
 
 
-def print_review(review: Review, out: Console, comparison: Table | None = None) -> None:
-    """The verdict over all first; ``comparison`` after it."""
+def print_review(review: Review, out: Console) -> None:
+    """The verdict over all first."""
     if len(review.subjects) > 1:
         counts = Counter(subject.verdict for subject in review.subjects)
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
         words = f"{review.verdict.upper()}  of {len(review.subjects)} results {told}, in {review.seconds:.1f} s"
         _say(out, words, VERDICT_STYLES[review.verdict])
-        out.print()
-    if comparison is not None:
-        out.print(comparison)
         out.print()
     for subject in review.subjects:
         _print_subject(subject, out)
@@ -102,45 +99,6 @@ def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
         cells = (shortened(cell, MOST_CELL) for cell in (Path(run.path).name, *_cells(run)))
         table.add_row(*(Text(f"  {cell}" if place == 0 else cell) for place, cell in enumerate(cells)))
     out.print(table)
-    if convergence.batch_size is not None and convergence.tokens:
-        out.print(reference_table(convergence))
-
-
-def reference_table(result: Convergence) -> Table:
-    """Where the result stands among the reference points, in tokens."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("  reference points")
-    for title in ("rate", "runs", "tokens", "mean", "accepted from"):
-        table.add_column(title, justify="right")
-    kept = {point.batch_size for point in prune(result.points)}
-    ours = result.batch_size or 0
-    shown = False
-    for point in result.points:
-        if not shown and ours <= point.batch_size:
-            _add_ours(table, result)
-            shown = True
-        table.add_row(*_point(point, point.batch_size in kept), style="red" if point.outliers else None)
-    if not shown:
-        _add_ours(table, result)
-    return table
-
-
-def _add_ours(table: Table, result: Convergence) -> None:
-    tokens = f"{min(result.tokens):,.0f} to {max(result.tokens):,.0f}"
-    point = result.point
-    least, mean = ("", "") if point is None else (f"{point.least:,.0f}", f"{point.mean:,.0f}")
-    table.add_row(
-        f"  > {result.batch_size:g} this result", "", str(len(result.tokens)), tokens, mean, least, style="bold"
-    )
-
-
-def _point(point: ReferencePoint, kept: bool) -> Iterator[str]:
-    yield f"    {point.batch_size:g}" + ("" if kept else " (pruned)") + (" (void)" if point.outliers else "")
-    yield "" if point.learning_rate is None else f"{point.learning_rate:g}"
-    yield str(len(point.tokens))
-    yield f"{point.tokens[0]:,.0f} to {point.tokens[-1]:,.0f}"
-    yield f"{point.mean:,.0f}"
-    yield f"{point.least:,.0f}"
 
 
 def _score(score: Score) -> str:
@@ -162,11 +120,12 @@ def _speed(score: Score) -> str:
 
 
 def _convergence(result: Convergence) -> str:
+    """Where the result stands beside the reference point that it is compared with, in tokens."""
     if result.standing == "not tested":
         return f"convergence: not tested, {result.why}"
-    words = f"convergence: {result.standing}"
-    if result.factor > 1:
-        words += f" by {result.factor:.4f}"
+    words = f"convergence: {result.standing}" + (f" by {result.factor:.4f}" if result.factor > 1 else "")
+    if result.median is not None and result.point is not None:
+        words += f": median {result.median:,.0f} tokens; mean {result.point.mean:,.0f}, from {result.point.least:,.0f}"
     repaired = "" if result.repaired is None else f"; without void reference data: {result.repaired}"
     return f"{words} ({result.why}){repaired}"
 
@@ -189,7 +148,7 @@ def _cells(run: RunScore) -> Iterator[str]:
 
 
 def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
-    """Each with its places, the line, what is due, the rule and the question; the first ones of a rule."""
+    """Each with its places, the line, what is expected, what to do or ask, and the rule; the first ones of a rule."""
     shown: dict[str, int] = {}
     for finding in findings:
         count = shown[finding.rule] = shown.get(finding.rule, 0) + 1
@@ -206,17 +165,17 @@ def _print_finding(finding: Finding, subject: SubjectReview, out: Console) -> No
     if len(finding.also) > MOST_PLACES:
         places.append(f"and {len(finding.also) - MOST_PLACES} more")
     told = (
-        ("", f"{', '.join(places)}: {finding.found}; due: {finding.due}"),
+        ("", f"{', '.join(places)}: {finding.found}; expected: {finding.due}"),
         ("line", finding.text),
-        ("mend", finding.mend),
+        ("to mend", finding.mend),
+        ("question", finding.question),
         ("rule", f"{finding.rule}: {finding.rules}; {finding.source}"),
-        ("ask", finding.question.rpartition(f"; due: {finding.due}. ")[2]),  # what is before it stands above
     )
     for title, words in told:
         if words:
-            first = f"  {finding.severity:8} " if not title else f"           {title:5}"
+            first = f"  {finding.severity:8} " if not title else f"           {title}: "
             style = COLOURS[finding.severity] if not title else ""
-            _say(out, f"{first}{words}", style, indent=11 if not title else 16, whole_words=False)
+            _say(out, f"{first}{words}", style, indent=11 if not title else 13, whole_words=False)
 
 
 def _say(out: Console, text: str, style: str = "", indent: int = 4, whole_words: bool = True) -> None:

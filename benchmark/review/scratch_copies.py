@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmark.results.mllog import BARE_TOKEN
+from benchmark.results.mllog import BARE_TOKEN, MOST_BYTES, with_plain_newlines
 from benchmark.results.subjects import BENCHMARK, ResultSet, SubmissionPackage, subfolders
 from stage.regular_files import UnfitFile, children, is_folder, is_regular, read_regular
 
 MOST_COPIED = 32 << 20
-"""Bytes of a file; the largest published log has 5 MB."""
+"""Bytes of a file's records; the largest published log has 5 MB."""
 MOST_LINES = 500_000
 """Of a file: a tool takes some microseconds for each. The most of a published log are 34,398."""
 MOST_LINE = 1 << 16
@@ -26,6 +26,14 @@ MOST_COPIED_TOGETHER = 1 << 30
 """Files and bytes of one package."""
 MOST_NAME = 80
 SAFE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
+OF_ROUND_4_0 = "4.0.0"
+STATUSES_OF_ROUND_4_0 = {
+    b"onprem": b"Available on-premise",
+    b"cloud": b"Available cloud",
+    b"available": b"Available cloud",
+}
+"""As accepted then, and as today's tools have them."""
+STATUS = re.compile(rb'("status"\s*:\s*")(onprem|cloud|available)(?=")')
 
 
 @dataclass
@@ -43,8 +51,10 @@ class ScratchCopies:
         target.parent.mkdir(parents=True, exist_ok=True)
         content = b""
         try:
-            content = read_regular(path, min(MOST_COPIED, self.left))
-            _require_fit(content)
+            content = read_regular(path, MOST_BYTES)
+            if path.suffix == ".txt":  # a log: the tools look at nothing but its records
+                content = records_of(content)
+            _require_fit(content, min(MOST_COPIED, self.left))
         except OSError as error:
             content = b""
             why = str(error) if isinstance(error, UnfitFile) else error.strerror
@@ -67,8 +77,17 @@ class ScratchCopies:
                 self.add_folder(path, folder / safe_name(path.name), depth - 1)
 
 
-def _require_fit(content: bytes) -> None:
+def records_of(content: bytes) -> bytes:
+    """The lines with a record, without those of other programs."""
+    token = BARE_TOKEN.encode()
+    lines = (line + b"\n" for line in with_plain_newlines(content).split(b"\n") if token in line)
+    return b"".join(lines)
+
+
+def _require_fit(content: bytes, most: int) -> None:
     """Raises UnfitFile for what would keep a tool longer than it may take."""
+    if len(content) > most:
+        raise UnfitFile(f"{len(content):,} bytes, more than {most:,}")
     lines = content.count(b"\n") + content.count(b"\r")
     if lines > MOST_LINES:
         raise UnfitFile(f"{lines:,} lines, more than {MOST_LINES:,}")
@@ -105,6 +124,8 @@ def copy_package(package: SubmissionPackage, scratch: Path) -> PackageCopy:
             (root / name).mkdir(parents=True)
     for description in package.descriptions[:MOST_COPIES]:
         copies.add(description.path, root / "systems" / f"{safe_name(description.path.stem)}.json")
+    if package.ruleset == OF_ROUND_4_0:
+        _with_statuses_of_today(root / "systems", copies)
     for system in subfolders(package.results)[:MOST_COPIES]:
         folder = root / "results" / copy_as(system, safe_name(system.name))
         folder.mkdir()
@@ -116,6 +137,17 @@ def copy_package(package: SubmissionPackage, scratch: Path) -> PackageCopy:
             if benchmark.name == BENCHMARK or not _is_other_benchmark(benchmark.name, package.ruleset):
                 copies.add_folder(benchmark, folder / safe_name(benchmark.name))
     return PackageCopy(root, copies.renamed, tuple(copies.notes))
+
+
+def _with_statuses_of_today(systems: Path, copies: ScratchCopies) -> None:
+    """Round 4.0 accepted the statuses of the rounds before, which today's tools refuse."""
+    for path in children(systems):
+        content = path.read_bytes()
+        changed = STATUS.sub(lambda found: found[1] + STATUSES_OF_ROUND_4_0[found[2]], content)
+        if changed != content:
+            path.write_bytes(changed)
+            copies.notes.append("statuses of round 4.0 went to the tools as today's")
+    copies.notes[:] = dict.fromkeys(copies.notes)
 
 
 def _is_other_benchmark(name: str, ruleset: str) -> bool:

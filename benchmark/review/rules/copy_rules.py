@@ -1,185 +1,124 @@
-"""Runs that are another run in disguise: of the same system, another system, another submitter, or published before.
+"""One run as two: of the same system, of another system or submitter, or published before: the same evaluations,
+exactly, shifted or scaled, or the same times.
 
-What makes two runs alike: ``fingerprint.py``. Sources: docs/facts/mlperf_review.md 6.8, 7.9.
+Two honest runs never agree so: among the 117 distinct published runs (6,786 pairs) no two have curves that, one shifted
+and stretched onto the other, lie within 1.0e-4 of each other (standard deviation), none share more than one value, and
+none have times whose pattern agrees to less than 0.07 (docs/facts/mlperf_review.md 6.8, 7.9). What was made of several
+runs, or has noise of its own, is not found.
 """
 
-import math
-import re
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Deviation, Run
-from benchmark.review.published.fingerprint import (
-    Collection,
-    Fingerprint,
-    Likeness,
-    collection,
-    likeness,
-    of_published,
-    of_run,
-)
 from benchmark.review.published.published_traces import DECIMALS, PublishedTrace, published_traces
+from benchmark.review.rules.naming_rules import like_name
 
-EMPTY_WORDS = {
-    "inc",
-    "corp",
-    "corporation",
-    "ltd",
-    "llc",
-    "gmbh",
-    "co",
-    "company",
-    "systems",
-    "cloud",
-    "the",
-    "of",
-    "and",
-}
-"""That say nothing of which organisation it is."""
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+MOST_EVALUATIONS = 400
+"""Compared; the longest published run has 29."""
+SHARED_VALUES = 5
+"""Equal to :data:`DECIMALS` decimals, wherever they stand; published runs share at most one."""
+FEWEST_VALUES = 10
+SAME_CURVE = 1e-5
+"""Standard deviation of what is left when one curve is laid onto the other: a tenth of the least of honest runs."""
+STRETCHED = (0.5, 2.0)
+FEWEST_INTERVALS = 10
+SAME_TIMES = 0.02
+"""Median distance of two runs' times between evaluations, by their spread; honest runs: at least 0.07."""
+LEAST_SPREAD = 20e-3
+"""Seconds, below which times say nothing: a quiet machine's are alike to the millisecond."""
 OWN_RUN = "a run of its own"
-EXPLAIN = "say how two runs came to agree so closely; show the whole output of both"
 
 
-def copied_in_system(runs: Sequence[Run]) -> Iterator[Deviation]:
-    """The same run under two names."""
-    for run, other, alike in _pairs(runs):
-        if alike.copied:
-            yield _deviation(run, alike, other.log.path.name, "submit three different runs")
+@dataclass(frozen=True)
+class Trace:
+    """What a run cannot have in common with another one."""
+
+    values: tuple[float, ...]
+    """Log perplexities; NaN where the log has no number."""
+    seconds: tuple[float, ...]
+    """From evaluation to evaluation: without the first one, which warms up and is alike in runs of one system."""
 
 
-def alike_in_system(runs: Sequence[Run]) -> Iterator[Deviation]:
-    for run, other, alike in _pairs(runs):
-        if not alike.copied:
-            yield _deviation(run, alike, other.log.path.name, EXPLAIN)
+def in_system(runs: Sequence[Run]) -> Iterator[Deviation]:
+    for place, run in enumerate(runs):
+        yield from _copied(run, runs[:place], parts=1)
 
 
-def copied_in_package(package: SubmissionPackage) -> Iterator[Deviation]:
-    """One run submitted for two systems; within one system the rules about its runs find it."""
-    for run, other, alike in _across_systems(package):
-        if alike.copied:
-            name = str(other.log.path.relative_to(package.path))
-            yield _deviation(run, alike, name, "submit a run for one system only")
+def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
+    """One run submitted for two systems."""
+    earlier: list[Run] = []
+    for one in package.sets:
+        for run in one.runs:
+            yield from _copied(run, earlier, parts=3)
+        earlier += one.runs
 
 
-def alike_in_package(package: SubmissionPackage) -> Iterator[Deviation]:
-    for run, other, alike in _across_systems(package):
-        if not alike.copied:
-            yield _deviation(run, alike, str(other.log.path.relative_to(package.path)), EXPLAIN)
-
-
-def copied_from_others(runs: Sequence[Run], others: Sequence[Run]) -> Iterator[Deviation]:
-    """Runs of one submission that are those of other ones reviewed with it.
-
-    A published log that lies in several published folders is the committee's business: see :func:`published_itself`.
-    """
-    theirs = collection([of_run(other) for other in others])
+def in_round(packages: tuple[Sequence[Run], Sequence[Run]]) -> Iterator[Deviation]:
+    """Runs of one submission that are those of others reviewed with it; what was published so is the committee's."""
+    runs, others = packages
     for run in runs:
-        for other, alike in zip(others, likeness(of_run(run), theirs), strict=True):
-            if alike is not None and alike.copied and not _both_published(run, other):
-                yield _deviation(run, alike, "/".join(other.log.path.parts[-5:]), "submit a run once")
-                break
+        if not itself(run):
+            yield from _copied(run, others, parts=5)
+
+
+def _copied(run: Run, others: Iterable[Run], parts: int) -> Iterator[Deviation]:
+    """The first of ``others`` that the run is, told by the last ``parts`` of its path."""
+    mine = of_run(run)
+    for other in others:
+        words = likeness(mine, of_run(other))
+        if words:
+            yield _deviation(run, words, "/".join(other.log.path.parts[-parts:]))
+            return
 
 
 def published_copy(one: ResultSet) -> Iterator[Deviation]:
-    """A published run whose times, values or names were changed."""
-    for run in one.runs:
-        for published, alike in _like_published(run):
-            if alike.copied and not _is(run, published):
-                yield _deviation(run, alike, f"the published {published.name}", "submit runs of your own")
-                break
-
-
-def published_alike(one: ResultSet) -> Iterator[Deviation]:
-    for run in one.runs:
-        for published, alike in _like_published(run):
-            if not alike.copied:
-                yield _deviation(run, alike, f"the published {published.name}", EXPLAIN)
-                break
-
-
-def published_under_other_name(one: ResultSet) -> Iterator[Deviation]:
-    """A published log as it was, beside a description of another submitter."""
+    """A published run with other times, values or names, or beside the description of another submitter."""
     submitter = None if one.system is None else one.system.string("submitter")
     for run in one.runs:
-        same = _published(run)
-        if same and submitter is not None and not any(like_name(submitter, found.submitter) for found in same):
-            alike = Likeness("all records", copied=True)
-            name = f"{same[0].name}, a result of {same[0].submitter}"
-            yield _deviation(run, alike, name, "submit runs of your own")
+        same = itself(run)
+        if same and (submitter is None or any(like_name(submitter, found.submitter) for found in same)):
+            continue
+        for published, words in _like_published(run):
+            yield _deviation(run, words, f"the published {published.name} of {published.submitter}")
+            break
 
 
 def published_itself(one: ResultSet) -> Iterator[Deviation]:
-    """Once per system."""
-    found = [(run, same[0]) for run in one.runs if (same := _published(run))]
+    """Once per system: logs of an earlier round may be submitted again with the same description."""
+    found = [(run, same[0]) for run in one.runs if (same := itself(run))]
     for run, first in found[:1]:
-        mend = "nothing to mend: logs of an earlier round may be submitted again with the same description"
-        alike = Likeness(f"all records in {len(found)} of {len(one.runs)} runs", copied=True)
-        yield _deviation(run, alike, f"the published {first.name}", mend)
+        yield _deviation(run, f"all records in {len(found)} of {len(one.runs)} runs", f"the published {first.name}")
 
 
-def like_name(one: str, other: str) -> bool:
-    """Whether two names of an organisation can mean the same: one holds the other, a word in common, initials."""
-    words = [[word for word in re.split(r"[^a-z0-9]+", name.lower()) if word] for name in (one, other)]
-    joined = ["".join(found) for found in words]
-    if min(map(len, joined)) < 2:
-        return joined[0] == joined[1] != ""
-    initials = ["".join(word[0] for word in found) for found in words]
-    common = {word for word in words[0] if len(word) > 1} & set(words[1]) - EMPTY_WORDS
-    return bool(common) or any(
-        joined[a] in joined[b] or (initials[b] in words[a][:1] and len(words[b]) > 1) for a, b in ((0, 1), (1, 0))
-    )
+def itself(run: Run) -> list[PublishedTrace]:
+    """The published runs that a log is, to the millisecond: several where one log was published more than once."""
+    return [published for published, _ in _like_published(run) if _is(run, published)]
 
 
-def _pairs(runs: Sequence[Run]) -> Iterator[tuple[Run, Run, Likeness]]:
-    """Every run with the first earlier one that it is a copy of, else with the first that it is like."""
-    prints = [of_run(run) for run in runs]
-    for place, run in enumerate(runs):
-        found = [
-            (other, alike)
-            for other, alike in zip(runs, likeness(prints[place], collection(prints[:place])), strict=False)
-            if alike is not None
-        ]
-        if found:
-            other, alike = next((pair for pair in found if pair[1].copied), found[0])
-            yield run, other, alike
-
-
-def _across_systems(package: SubmissionPackage) -> Iterator[tuple[Run, Run, Likeness]]:
-    """Runs and earlier runs of other systems that they are like."""
-    for place, one in enumerate(package.sets):
-        earlier = [run for before in package.sets[:place] for run in before.runs]
-        theirs = collection([of_run(run) for run in earlier])
-        for run in one.runs if earlier else ():
-            for other, alike in zip(earlier, likeness(of_run(run), theirs), strict=True):
-                if alike is not None:
-                    yield run, other, alike
-                    break
-
-
-def _like_published(run: Run) -> Iterator[tuple[PublishedTrace, Likeness]]:
-    if run.judged is not None and not run.judged.official:
-        return
-    for published, alike in zip(published_traces(), _published_likeness(of_run(run)), strict=True):
-        if alike is not None:
-            yield published, alike
-
-
-@lru_cache(maxsize=1)
-def _published_collection() -> Collection:
-    return collection([of_published(run) for run in published_traces()])
+def _like_published(run: Run) -> Iterator[tuple[PublishedTrace, str]]:
+    if run.judged is None or run.judged.official:
+        for published, words in zip(published_traces(), _published_likeness(of_run(run)), strict=True):
+            if words:
+                yield published, words
 
 
 @lru_cache(maxsize=64)
-def _published_likeness(one: Fingerprint) -> tuple[Likeness | None, ...]:
-    if not any(map(math.isfinite, one.log_perplexities)):
-        return (None,) * len(published_traces())
-    return tuple(likeness(one, _published_collection()))
+def _published_likeness(one: Trace) -> tuple[str, ...]:
+    return tuple(likeness(one, other) for other in _published())
 
 
-def _published(run: Run) -> list[PublishedTrace]:
-    """The published runs that a log is, to the millisecond: several where one log was published more than once."""
-    return [published for published, alike in _like_published(run) if alike.copied and _is(run, published)]
+@lru_cache(maxsize=1)
+def _published() -> tuple[Trace, ...]:
+    return tuple(of_published(run) for run in published_traces())
 
 
 def _is(run: Run, published: PublishedTrace) -> bool:
@@ -188,20 +127,73 @@ def _is(run: Run, published: PublishedTrace) -> bool:
         run.run_start_ms == published.run_start_ms
         and (run.org, run.platform) == (published.org, published.platform)
         and run.global_batch_size == published.global_batch_size
-        and mine.intervals_ms == tuple(map(float, published.intervals_ms[1:]))
-        and tuple(round(value, DECIMALS) for value in mine.log_perplexities) == published.log_perplexities
+        and mine.seconds == of_published(published).seconds
+        and tuple(round(value, DECIMALS) for value in mine.values) == published.log_perplexities
     )
 
 
-def _both_published(run: Run, other: Run) -> bool:
-    return is_published(run) and is_published(other)
-
-
-def is_published(run: Run) -> bool:
-    """Whether it is a published log, to the millisecond."""
-    return bool(_published(run))
-
-
-def _deviation(run: Run, alike: Likeness, name: str, mend: str) -> Deviation:
+def _deviation(run: Run, words: str, name: str) -> Deviation:
     event = run.log.first("eval_accuracy")
-    return Deviation(run.log.path, None if event is None else event.line, f"{alike.what}, as {name}", OWN_RUN, mend)
+    return Deviation(run.log.path, None if event is None else event.line, f"{words}, as {name}", OWN_RUN)
+
+
+def of_run(run: Run) -> Trace:
+    evaluations = run.evaluations[:MOST_EVALUATIONS]
+    return Trace(
+        tuple(np.nan if one.log_perplexity is None else float(one.log_perplexity) for one in evaluations),
+        tuple((after.time_ms - before.time_ms) / 1000 for before, after in itertools.pairwise(evaluations)),
+    )
+
+
+def of_published(run: PublishedTrace) -> Trace:
+    return Trace(run.log_perplexities, tuple(each / 1000 for each in run.intervals_ms[1:]))
+
+
+def likeness(one: Trace, other: Trace) -> str:
+    """What two runs have in common that no two runs can have; empty: nothing."""
+    shared = _rounded(one) & _rounded(other)
+    if len(shared) >= min(SHARED_VALUES, max(2, len(one.values))):
+        return f"{len(shared)} of its {len(one.values)} values"
+    with np.errstate(all="ignore"):  # values of strangers overflow and are no numbers
+        if _same_curve(one.values, other.values):
+            return "its curve, shifted or scaled"
+        if _same_times(one.seconds, other.seconds):
+            return "its times between evaluations, as they are or scaled"
+    return ""
+
+
+def _rounded(one: Trace) -> frozenset[float]:
+    return frozenset(round(value, DECIMALS) for value in one.values if np.isfinite(value))
+
+
+def _same_curve(one: Sequence[float], other: Sequence[float]) -> bool:
+    """One curve laid onto the other by a straight line."""
+    mine, theirs = _pair(one, other)
+    if len(mine) < FEWEST_VALUES:
+        return False
+    mine, theirs = mine - mine.mean(), theirs - theirs.mean()
+    slope = float(mine @ theirs) / float(mine @ mine)
+    return STRETCHED[0] < slope < STRETCHED[1] and float((theirs - slope * mine).std()) < SAME_CURVE
+
+
+def _same_times(one: Sequence[float], other: Sequence[float]) -> bool:
+    """The same pattern of times; one stall does not hide the rest."""
+    mine, theirs = _pair(one, other)
+    if len(mine) < FEWEST_INTERVALS or min(np.median(mine), np.median(theirs)) <= 0:
+        return False
+    least = min(_spread(mine), _spread(theirs))
+    ratio = float(np.median(mine) / np.median(theirs))
+    return least > LEAST_SPREAD and _spread(mine - ratio * theirs) < SAME_TIMES * least
+
+
+def _pair(one: Sequence[float], other: Sequence[float]) -> tuple[Array, Array]:
+    """What both have numbers for, evaluation by evaluation."""
+    count = min(len(one), len(other))
+    mine, theirs = np.array(one[:count], dtype=np.float64), np.array(other[:count], dtype=np.float64)
+    known = np.isfinite(mine) & np.isfinite(theirs)
+    return mine[known], theirs[known]
+
+
+def _spread(numbers: Array) -> float:
+    """Median distance from the median."""
+    return float(np.median(np.abs(numbers - np.median(numbers))))

@@ -1,242 +1,345 @@
-"""Every rule of our own, in tables by what it is about. What published, accepted logs do is never an error."""
+"""Every rule of our own, in tables by what it is about.
+
+An error is what the published rules forbid and the log itself proves, what cannot be, or what an official checker says.
+Everything else is a question at most, one that a person would ask. What published, accepted logs do is never an error.
+A rule's function may say of a deviation that it is less than the rule's severity. Sources are sections of
+docs/facts/mlperf_review.md, which name the public ones, and their topic.
+"""
 
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Rule, Run
 from benchmark.review.rules import (
     clock_rules,
-    convergence_rules,
     copy_rules,
     curve_rules,
     evaluation_rules,
-    file_rules,
     hyperparameter_rules,
     key_rules,
-    lookalikes,
     naming_rules,
     set_rules,
     speed_rules,
     system_rules,
 )
-from benchmark.review.rules.folders import evidence_rules, package_rules, power_rules, result_folder_rules, stray_rules
+from benchmark.review.rules.folders import evidence_rules, package_rules, power_rules, result_folder_rules
 from benchmark.review.rules.set_rules import Runs
 from benchmark.review.rules.system_rules import Described
-from benchmark.review.rules.traces import mixture_rules, stamp_rules, step_rules, token_rules
-
-
-def facts(ids: str, topic: str = "") -> str:
-    """The source of a rule: sections of docs/facts/mlperf_review.md, which name the public sources, and their topic."""
-    return f"docs/facts/mlperf_review.md {ids}" + (f"; {topic}" if topic else "")
-
 
 EVERYTHING = ("",)
 """What a rule explains that leaves nothing else to say of a file."""
 
 LOG_RULES: tuple[Rule[Run], ...] = (
-    Rule("record.readable", "error", facts("2.3", "parser"), key_rules.readable),
-    Rule("record.well_formed", "warning", facts("2.2"), key_rules.well_formed),
-    Rule("record.as_accepted", "note", facts("2.2"), key_rules.as_accepted),
-    Rule("file.two_runs", "error", facts("8.3, 3.1", "one file per run"), file_rules.two_runs, explains=EVERYTHING),
-    Rule("file.captured_twice", "error", facts("8.3, 3.1"), file_rules.captured_twice, explains=EVERYTHING),
-    Rule("file.name", "note", facts("4.2", "file names"), key_rules.file_name),
-    Rule("record.misleading_word", "error", facts("4.14", "RCP checker's substring search"), key_rules.misleading),
-    Rule("key.present", "error", facts("3.2", "training_*/closed_gpt3.yaml"), key_rules.present),
-    Rule("key.once", "error", facts("3.1", "EXACTLY_ONE"), key_rules.not_repeated),
-    Rule("key.late", "warning", facts("3.9", "event order"), key_rules.late),
-    Rule("value.fixed", "error", facts("3.2", "training rules, hyperparameters"), key_rules.fixed),
-    Rule("value.number", "error", facts("3.2"), key_rules.numbers),
-    Rule("value.name", "error", facts("3.2"), key_rules.names),
-    Rule("value.status", "warning", facts("3.6", "submission_status"), key_rules.status),
-    Rule("value.weight_decay", "error", facts("7.7", "fixed values"), key_rules.weight_decay),
-    Rule("value.weight_decay_logged", "warning", facts("6.2", "keys in every log"), key_rules.weight_decay_logged),
-    Rule("block.metadata", "error", facts("3.4", "block and epoch events"), key_rules.block_metadata),
-    Rule("seed.logged", "error", facts("4.4, 7.10", "seed checker"), key_rules.seeds),
-    Rule("seed.one", "warning", facts("4.4", "seed checker"), key_rules.one_seed),
-    Rule("schedule.formula", "error", facts("7.5", "hyperparameters"), hyperparameter_rules.far_from_formula),
-    Rule("schedule.rounding", "note", facts("6.7, 7.5", "hyperparameters"), hyperparameter_rules.near_formula),
-    Rule("schedule.base_rate", "error", facts("7.6", "rate by batch size"), hyperparameter_rules.base_learning_rate),
-    Rule("schedule.end_rate", "error", facts("7.7", "end learning rate"), hyperparameter_rules.end_learning_rate),
-    Rule("schedule.end_rate_ratio", "note", facts("6.7, 7.7", "end rate"), hyperparameter_rules.end_rate_as_ratio),
-    Rule("batch.too_large", "error", facts("5.5, 7.6", "batch size"), hyperparameter_rules.batch_too_large),
-    Rule("batch.too_small", "warning", facts("5.5, 7.6", "batch size"), hyperparameter_rules.batch_too_small),
-    Rule("batch.accumulation", "warning", facts("3.2"), hyperparameter_rules.batch_splits),
-    Rule("clock.order", "error", facts("3.9", "event order"), clock_rules.order),
-    Rule("clock.plausible", "error", facts("2.2", "time_ms"), clock_rules.plausible_times),
-    Rule("clock.backwards", "error", facts("7.3", "timing"), clock_rules.backwards_in_run),
-    Rule("clock.backwards_outside", "warning", facts("6.6", "timing"), clock_rules.backwards_elsewhere),
-    Rule("clock.duration", "error", facts("7.3", "timing"), clock_rules.no_time),
-    Rule("clock.slow_block", "warning", facts("7.3", "no pausing"), clock_rules.slow_blocks),
-    Rule("clock.slow_stop", "warning", facts("6.6", "timing"), clock_rules.slow_stop),
-    Rule("init.time", "error", facts("3.3, 7.4", "untimed initialisation"), clock_rules.init_time),
-    Rule("init.gap", "warning", facts("6.6", "stop-to-start gap"), clock_rules.short_gap),
-    Rule("init.long_gap", "error", facts("7.3", "timing"), clock_rules.long_gap),
-    Rule("restart.logged", "warning", facts("7.3", "no pausing"), clock_rules.restarts),
-    Rule("restart.tokens", "error", facts("8.2", "one token counter"), clock_rules.restart_tokens),
-    Rule("eval.tokens", "error", facts("3.5", "eval_accuracy"), evaluation_rules.has_tokens),
-    Rule("eval.number", "error", facts("3.5", "eval_accuracy"), evaluation_rules.is_number),
-    Rule("eval.target", "error", facts("3.5", "eval_accuracy"), evaluation_rules.meets_target),
-    Rule("eval.floor", "error", facts("3.5", "eval_accuracy"), evaluation_rules.below_floor),
-    Rule("eval.cadence", "error", facts("7.8", "evaluation cadence"), evaluation_rules.cadence),
-    Rule("eval.blocks", "warning", facts("3.9", "block events"), evaluation_rules.blocks_match),
-    Rule("eval.pairs", "error", facts("3.9", "event order"), evaluation_rules.eval_pairs),
-    Rule("eval.first_value", "error", facts("6.5, 7.2", "reference check"), evaluation_rules.first_value),
-    Rule("eval.curve", "error", facts("6.5", "accuracy curves"), evaluation_rules.plausible_curve),
-    Rule("eval.unsteady", "note", facts("6.5", "accuracy curves"), evaluation_rules.unsteady_curve),
-    Rule("eval.after_stop", "error", facts("3.9", "event order"), clock_rules.evaluated_after_stop),
-    Rule("eval.samples", "warning", facts("6.4", "eval_samples"), evaluation_rules.eval_samples),
-    Rule("eval.too_few", "error", facts("7.8", "full validation subset"), evaluation_rules.too_few_eval_samples),
-    Rule("stop.at_target", "error", facts("6.5, 7.3", "timing"), evaluation_rules.stops_at_target),
-    Rule("stop.status", "error", facts("3.3", "run_stop"), evaluation_rules.stop_status),
-    Rule("tokens.logged", "error", facts("6.4", "train_samples"), evaluation_rules.trained_tokens),
-    Rule("throughput", "error", facts("6.3, 7.3", "tracked_stats, timing"), speed_rules.throughput),
-    Rule("throughput.unit", "warning", facts("6.3", "tracked_stats"), speed_rules.throughput_unit),
-    Rule("speed.steps", "error", facts("6.9, 7.3", "timing"), speed_rules.steps_fit),
-    Rule("speed.beside_steps", "warning", facts("6.9, 7.3", "timing"), speed_rules.steps_fill),
-    Rule("speed.step_tokens", "error", facts("6.3", "tracked_stats"), speed_rules.step_tokens),
-    Rule("speed.impossible_block", "error", facts("6.9, 7.3", "timing"), speed_rules.impossible_blocks),
-    Rule("speed.fast_block", "warning", facts("6.9, 7.3", "timing"), speed_rules.fast_blocks),
-    Rule("speed.fast_evaluation", "warning", facts("6.9, 7.8", "evaluation"), speed_rules.fast_evaluations),
-    Rule("speed.impossible_evaluation", "error", facts("6.9, 7.8", "evaluation"), speed_rules.impossible_evaluations),
-    Rule("speed.hasty_evaluation", "warning", facts("6.9, 7.8", "evaluation"), speed_rules.hasty_evaluations),
-    Rule("speed.any_system", "warning", facts("6.9"), speed_rules.too_fast_for_any),
-    Rule("stop.on_clock", "error", facts("6.6, 7.3", "timing"), speed_rules.stop_on_clock),
-    Rule("clock.long_after_stop", "warning", facts("6.9"), speed_rules.long_after_stop),
-    Rule("clock.cache_clear", "error", facts("3.2, 7.1", "data state at start of run"), clock_rules.cache_clear),
-    Rule("init.short", "warning", facts("6.6, 7.4", "initialisation"), clock_rules.short_init),
-    Rule("value.model", "error", facts("7.2", "model"), hyperparameter_rules.model_keys),
-    Rule("curve.outside", "error", facts("6.9, 7.2", "accuracy curves"), curve_rules.outside_envelope),
-    Rule("curve.far", "warning", facts("6.9, 7.2", "accuracy curves"), curve_rules.far_from_envelope),
-    Rule("curve.smooth", "warning", facts("6.9", "accuracy curves"), curve_rules.too_smooth),
-    Rule("curve.even_times", "warning", facts("6.9", "times"), curve_rules.too_even),
-    Rule("curve.lucky_end", "warning", facts("6.12", "accuracy curves"), curve_rules.lucky_end),
-    Rule("curve.just_met", "warning", facts("6.12", "accuracy curves"), curve_rules.just_met),
-    Rule("steps.missing", "warning", facts("6.11", "tracked_stats"), step_rules.steps_missing),
-    Rule("steps.size", "warning", facts("6.11", "tracked_stats"), step_rules.step_size),
-    Rule("steps.few_times", "warning", facts("6.11", "tracked_stats"), step_rules.few_step_times),
-    Rule("steps.drawn", "warning", facts("6.11", "tracked_stats"), step_rules.drawn_step_times),
-    Rule("steps.losses", "warning", facts("6.11", "tracked_stats"), step_rules.losses_off),
-    Rule("steps.loss_number", "warning", facts("6.11", "tracked_stats"), step_rules.losses_no_numbers),
-    Rule("steps.validation", "warning", facts("6.11, 7.8", "evaluation"), step_rules.validation_steps),
-    Rule("clock.coarse", "warning", facts("6.12", "times"), stamp_rules.coarse_clock),
-    Rule("clock.few_intervals", "warning", facts("6.12", "times"), stamp_rules.few_intervals),
-    Rule("clock.before_init", "warning", facts("6.12, 7.4", "initialisation"), stamp_rules.before_init),
-    Rule("clock.before_benchmark", "warning", facts("6.12", "times"), stamp_rules.before_the_benchmark),
-    Rule("tokens.block_stops", "warning", facts("3.4, 6.12", "block events"), token_rules.block_stops),
-    Rule("tokens.block_starts", "warning", facts("3.4, 6.12", "block events"), token_rules.block_starts),
-    Rule("tokens.evaluation", "warning", facts("3.5, 6.12", "evaluation"), token_rules.evaluation_tokens),
-    Rule("eval.overlap", "warning", facts("3.9, 6.12", "event order"), token_rules.trained_while_evaluating),
-    Rule("stop.goes_on", "warning", facts("3.9, 7.3", "timing"), token_rules.trained_after_stop),
-    Rule("value.own_keys", "warning", facts("7.2, 7.7, 7.8", "model, data, optimizer"), hyperparameter_rules.own_keys),
-    Rule("named.letters", "warning", facts("4.1, 4.5", "names"), lookalikes.in_log),
-    Rule("key.lookalike", "warning", facts("3.1", "keys"), lookalikes.like_a_key),
-    Rule("record.namespace", "warning", facts("2.2", "namespace"), lookalikes.other_namespace),
-    Rule("curve.rounded", "warning", facts("6.9", "accuracy curves"), curve_rules.rounded),
-)
+    Rule(
+        "record.readable", "error", "2.3; parser", key_rules.readable,
+        mend="keep other output out of the file, and write a record per line",
+        question="Is this the file as the run wrote it? Please send the original.",
+    ),
+    Rule(
+        "record.two_runs", "error", "8.3, 3.1; one file per run", key_rules.two_runs,
+        mend="give each run a file of its own, opened anew, and keep stdout out of it",
+        explains=EVERYTHING,
+    ),
+    Rule(
+        "record.word", "error", "4.14; RCP checker's substring search", key_rules.misleading,
+        mend="rename the key, the field or the source file: the official RCP checker reads it as that record",
+    ),
+    Rule(
+        "key.present", "error", "3.2; training_*/closed_gpt3.yaml", key_rules.present,
+        mend="log it in every run, from rank 0, the configuration before init_stop",
+    ),
+    Rule(
+        "key.once", "error", "3.1; EXACTLY_ONE", key_rules.not_repeated,
+        mend="log it from one process only; a new run starts a new file",
+        question="Why is it in this file twice, and which of the two is the run's?",
+    ),
+    Rule(
+        "key.metadata", "error", "3.4; block, epoch and evaluation events", key_rules.block_metadata,
+        mend="log tokens since the checkpoint with every block and evaluation",
+    ),
+    Rule(
+        "value.fixed", "error", "3.2, 7.7; training rules, hyperparameters", key_rules.fixed,
+        mend="train with it, and log the configured number as it is, not what a float32 tensor makes of it",
+    ),
+    Rule(
+        "value.model", "error", "7.2, 7.7; model and fixed values", key_rules.model,
+        mend="train the benchmark's model with its fixed values",
+    ),
+    Rule("value.number", "error", "3.2", key_rules.numbers, mend="log it as a plain number"),
+    Rule(
+        "value.name", "error", "3.2", key_rules.names,
+        mend="log the name as the official checker has it: other benchmarks and divisions crash it",
+    ),
+    Rule(
+        "seed.logged", "error", "4.4, 7.10; seed checker", key_rules.seeds,
+        mend="log the run's seed with mllog, as a plain integer, drawn from the clock or the system's randomness",
+    ),
+    Rule(
+        "schedule.formula", "error", "7.5, 6.7; hyperparameters", hyperparameter_rules.formulas,
+        mend="use the rules' formula, rounded up",
+    ),
+    Rule(
+        "schedule.rate", "error", "7.6, 7.7; learning rate by batch size", hyperparameter_rules.rates,
+        mend="train with that rate, let the cosine end at a tenth of it, and log the configured numbers",
+    ),
+    Rule(
+        "batch.size", "error", "7.6, 5.5; batch size", hyperparameter_rules.batch_size,
+        mend="ask the task force for reference points at that batch size, 9 weeks before the deadline",
+        question="Were reference points asked for at this batch size?",
+    ),
+    Rule("clock.order", "error", "3.9; event order", clock_rules.order, mend="log events as they happen"),
+    Rule(
+        "clock.plausible", "error", "2.2; time_ms", clock_rules.plausible_times,
+        mend="log milliseconds of the system's clock",
+    ),
+    Rule(
+        "clock.backwards", "warning", "7.3; timing", clock_rules.backwards,
+        question="Was the clock set, or did the run go on on another node? Please send the job's own log of that time.",
+    ),
+    Rule(
+        "init.time", "error", "3.3, 7.4; untimed initialisation", clock_rules.init_time,
+        mend="log init_start where the first process begins; start the clock when the limit is reached",
+        question="Where does the first process begin, and what was done before init_start?",
+    ),
+    Rule(
+        "init.untimed", "warning", "6.6, 6.12, 7.4; untimed initialisation", clock_rules.untimed,
+        question="What was done in this time, and did any of it touch the dataset?",
+    ),
+    Rule(
+        "cache.clear", "error", "3.2, 7.1; data state at start of run", clock_rules.cache_clear,
+        mend="clear the caches of every node before the run, and log it then",
+    ),
+    Rule(
+        "eval.value", "error", "3.5; eval_accuracy", evaluation_rules.values,
+        mend="log a plain float, and epoch_num = steps since the checkpoint x global_batch_size x sequence length",
+    ),
+    Rule(
+        "eval.target", "error", "3.5; eval_accuracy", evaluation_rules.meets_target,
+        mend="train until the target is met; a run that never meets it does not count", explains=("stop.status",),
+    ),
+    Rule(
+        "eval.cadence", "error", "7.8; evaluation cadence", evaluation_rules.cadence,
+        mend="evaluate every ceil(24576 / global_batch_size) steps, and log the tokens since the checkpoint",
+    ),
+    Rule(
+        "eval.without_value", "warning", "3.9, 7.8; evaluation", evaluation_rules.without_value,
+        question="What did this evaluation come to, and why is its value not logged?",
+    ),
+    Rule(
+        "eval.samples", "error", "7.8, 6.4; full validation subset", evaluation_rules.eval_samples,
+        mend="evaluate the whole subset, and log its documents or tokens",
+        question="What was evaluated, and in which unit is this number?",
+    ),
+    Rule(
+        "eval.counter", "warning", "3.5, 6.12; evaluation", evaluation_rules.one_counter,
+        question="After how many tokens was this evaluated? Please point to the counter in the code.",
+    ),
+    Rule(
+        "eval.time", "warning", "6.9, 7.8; evaluation", speed_rules.hasty_evaluations,
+        question="Was the whole validation subset evaluated each time? Please point to the code.",
+    ),
+    Rule(
+        "stop.status", "error", "3.3; run_stop", evaluation_rules.stop_status,
+        mend="log with run_stop how the run ended", question="How did this run end, and why does it count as failed?",
+    ),
+    Rule(
+        "stop.target", "error", "7.3, 6.5; timing", clock_rules.stopped_before_target,
+        mend="stop the clock when the target is known to be met, at the first evaluation that meets it",
+        question="Why did the run go on after it had met the target?",
+    ),
+    Rule(
+        "tokens.logged", "warning", "6.4; train_samples", evaluation_rules.trained_tokens,
+        question="How much was trained, by the code's own counter, and in which unit is this number?",
+    ),
+    Rule(
+        "curve.envelope", "warning", "6.9, 7.2; accuracy curves", curve_rules.envelope,
+        question="From which checkpoint, on which data, was this trained? Please send loss curves.",
+    ),
+    Rule(
+        "curve.sudden", "warning", "6.5; accuracy curves", curve_rules.sudden,
+        question="Which weights were evaluated here, on what? Please send the value as the job printed it.",
+    ),
+    Rule(
+        "speed.block", "warning", "6.9, 7.3; timing", speed_rules.fast_block,
+        question="Which steps lie between these two evaluations, and was the log changed here?",
+    ),
+    Rule(
+        "speed.steps", "warning", "6.11, 7.3; statistics of steps", speed_rules.steps_and_blocks,
+        question="Are these the steps of this run, as the code timed them? Please send the job's own output.",
+    ),
+    Rule(
+        "speed.throughput", "warning", "6.3; statistics", speed_rules.throughput,
+        question="Over which time, and of which devices, was this figure computed?",
+    ),
+)  # fmt: skip
 
 SET_RULES: tuple[Rule[Runs], ...] = (
-    Rule("runs.same_settings", "error", facts("7.9", "submission rules"), set_rules.same_settings),
-    Rule("runs.same_names", "warning", facts("7.9", "submission rules"), set_rules.same_names),
-    Rule("runs.speeds", "warning", facts("6.6, 7.9", "one system"), set_rules.speeds_apart),
-    Rule("runs.source", "warning", facts("7.9, 7.12", "submission content"), set_rules.other_source),
-    Rule("runs.seeds", "error", facts("7.10", "seeds"), set_rules.different_seeds),
-    Rule("runs.different", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_system),
-    Rule("runs.alike", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_system),
-    Rule("runs.converged", "error", facts("4.3, 7.9", "runs and scoring"), set_rules.enough_converged),
-    Rule("runs.one_failed", "warning", facts("4.3, 7.9", "runs and scoring"), set_rules.one_failed),
-    Rule("runs.stopped_early", "warning", facts("7.9", "runs and scoring"), set_rules.stopped_early),
-    Rule("seed.sequence", "warning", facts("7.10", "seeds"), set_rules.seed_sequence),
-    Rule("runs.step_times", "error", facts("6.11, 7.9", "runs and scoring"), step_rules.shared_step_times),
-    Rule("runs.losses", "error", facts("6.11, 7.9", "runs and scoring"), step_rules.shared_losses),
-    Rule("runs.reordered_times", "warning", facts("6.12, 7.9", "runs and scoring"), stamp_rules.reordered_intervals),
-    Rule("runs.mean_times", "warning", facts("6.12, 7.9", "runs and scoring"), stamp_rules.mean_intervals),
-    Rule("runs.same_instant", "warning", facts("6.12, 7.9", "runs and scoring"), stamp_rules.same_instant),
-    Rule("runs.at_once", "note", facts("7.9", "runs and scoring"), set_rules.not_at_once),
-)
+    Rule(
+        "runs.settings", "error", "7.9; one set of runs", set_rules.same_settings,
+        mend="put runs of one configuration together; others belong to another system",
+    ),
+    Rule(
+        "runs.names", "warning", "7.9; one set of runs", set_rules.same_names,
+        question="Were all runs made on one system, with one configuration?",
+    ),
+    Rule(
+        "runs.seeds", "error", "7.10; seeds", set_rules.different_seeds,
+        mend="draw every run's seed anew, and run again",
+    ),
+    Rule(
+        "runs.seed_sequence", "warning", "7.10; seeds", set_rules.seed_sequence,
+        question="Where do the seeds come from? Please point to the code that draws them.",
+    ),
+    Rule(
+        "runs.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_system,
+        mend="submit three different runs", explains=("runs.seeds",),
+    ),
+    Rule(
+        "runs.failed", "error", "4.3, 7.9; runs and scoring", set_rules.failed,
+        mend="a result has at most one failed run, which counts as the slowest",
+        question="Why did this run fail, and which others were made?",
+    ),
+    Rule(
+        "runs.speed", "warning", "6.6, 7.9; one system", speed_rules.runs_apart,
+        question="Which machines did each run have, and why was one of them slower?",
+    ),
+    Rule(
+        "runs.lost_time", "warning", "6.6, 7.3; no pausing", speed_rules.lost_time,
+        question="What happened then? Did the clock run on, and did training go on with the same data?",
+    ),
+)  # fmt: skip
 
 RESULT_RULES: tuple[Rule[ResultSet], ...] = (
-    Rule("speed.above_peak", "error", facts("6.9, 7.2", "formats of numbers"), speed_rules.above_peak),
-    Rule("speed.above_bf16", "warning", facts("6.9, 7.2", "formats of numbers"), speed_rules.above_bf16_peak),
-    Rule("speed.far_below_peak", "warning", facts("6.9"), speed_rules.far_below_peak),
-    Rule("speed.unknown_device", "warning", facts("6.9"), speed_rules.unknown_device),
-    Rule("named.counts", "error", facts("4.5, 6.9, 7.9", "one system"), naming_rules.counts),
-    Rule("named.folder", "warning", facts("4.1, 6.9", "names"), naming_rules.counts_in_folder),
-    Rule("named.maker", "error", facts("4.5, 7.9", "one system"), naming_rules.accelerator_maker),
-    Rule("named.accelerator", "warning", facts("4.5, 6.9", "one system"), naming_rules.accelerator_model),
-    Rule("named.submitter", "error", facts("4.5, 7.9", "one submitter"), naming_rules.other_submitter),
-    Rule("named.placeholder", "warning", facts("3.2, 6.9", "names"), naming_rules.placeholders),
-    Rule("named.status", "warning", facts("4.6, 7.13", "status"), naming_rules.status_class),
-    Rule("named.place", "note", facts("4.6, 6.9", "status"), naming_rules.status_place),
-    Rule("published.copy", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.published_copy),
-    Rule("published.other_name", "error", facts("6.8, 7.9", "runs"), copy_rules.published_under_other_name),
-    Rule("published.alike", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.published_alike),
-    Rule("runs.mixture", "error", facts("6.10, 7.9", "runs and scoring"), mixture_rules.made_of_others),
-    Rule("runs.like_mixture", "warning", facts("6.10, 7.9", "runs and scoring"), mixture_rules.like_others),
-    Rule("published.itself", "note", facts("6.8, 7.9", "logs of an earlier round"), copy_rules.published_itself),
-    Rule("rcp.test", "error", facts("5.4", "convergence test"), convergence_rules.test),
-    Rule("rcp.only_by_void_data", "error", facts("5.10", "the entry at 3072"), convergence_rules.only_by_void_data),
-    Rule("rcp.void_data", "warning", facts("5.10", "the entry at 3072"), convergence_rules.void_data),
-    Rule("rcp.scaled", "note", facts("5.6", "normalisation"), convergence_rules.scaled),
-    Rule("power.impossible", "error", facts("4.2, 6.9", "energy"), power_rules.impossible),
-    Rule("power.too_much", "warning", facts("4.2, 6.9", "energy"), power_rules.too_much),
-    Rule("power.readable", "warning", facts("4.2", "power logs"), power_rules.unreadable),
-    Rule("power.pause", "warning", facts("4.2", "power logs"), power_rules.pauses),
-    Rule("power.not_covered", "warning", facts("4.2", "power logs"), power_rules.not_covered),
-    Rule("power.efficiency", "warning", facts("4.2", "power logs"), power_rules.efficiency),
-    Rule("power.nodes", "warning", facts("4.2, 7.9", "one system"), power_rules.fewer_nodes),
-    Rule("evidence.broken", "error", facts("7.3, 7.9", "runs and scoring"), evidence_rules.broken),
-    Rule("evidence.found", "note", facts("7.9", "runs and scoring"), evidence_rules.told),
-)
+    Rule(
+        "speed.peak", "error", "6.9, 7.2; formats of numbers", speed_rules.peak,
+        mend="correct times, tokens or the number of devices: they do not fit each other",
+        question="How many devices of which kind made this result?",
+    ),
+    Rule("speed.unknown", "note", "6.9", speed_rules.unknown_device),
+    Rule(
+        "named.counts", "warning", "4.1, 4.5, 6.9; one system", naming_rules.counts,
+        question="How many nodes and devices made these runs?",
+    ),
+    Rule(
+        "named.accelerator", "warning", "4.5, 6.9; one system", naming_rules.accelerators,
+        question="Which accelerator made these runs?",
+    ),
+    Rule(
+        "named.submitter", "warning", "4.5, 7.9; one submitter", naming_rules.submitter,
+        question="Whose runs are these?",
+    ),
+    Rule(
+        "named.placeholder", "warning", "3.2, 6.9; names", naming_rules.placeholders,
+        question="Who ran this, on which system? The log has a template's word for it.",
+    ),
+    Rule(
+        "published.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.published_copy,
+        mend="submit runs of your own",
+    ),
+    Rule("published.itself", "note", "6.8, 7.9; logs of an earlier round", copy_rules.published_itself),
+    Rule(
+        "rcp.test", "error", "5.4, 5.10; convergence test", set_rules.convergence,
+        mend="it converges faster than the reference can: look for a difference in model, data, schedule or evaluation",
+        question="The reference's own data are wrong here: how does the result compare with the points beside them?",
+    ),
+    Rule("rcp.scaled", "note", "5.6; normalisation", set_rules.scaled),
+    Rule(
+        "power.energy", "error", "4.2, 6.9; energy", power_rules.energy,
+        mend="give each node's readings in watts from run_start to run_stop, as the meter's program wrote them",
+        question="How was this measured, on which nodes, with which meters? Please send their own records.",
+    ),
+    Rule(
+        "evidence.broken", "error", "7.3, 7.9; runs and scoring", evidence_rules.broken,
+        mend="give log and evidence as the run wrote them",
+    ),
+    Rule("evidence.found", "note", "7.9; runs and scoring", evidence_rules.told),
+)  # fmt: skip
 
 SYSTEM_RULES: tuple[Rule[Described], ...] = (
-    Rule("system.readable", "error", facts("4.5", "systems"), system_rules.readable),
-    Rule("system.fields", "error", facts("4.5", "mandatory keys"), system_rules.fields),
-    Rule("system.strings", "error", facts("4.7", "values that the tools join"), system_rules.strings),
-    Rule("system.status", "error", facts("4.6", "status"), system_rules.status),
-    Rule("system.status_4_0", "warning", facts("4.6", "status"), system_rules.status_of_round_4_0),
-    Rule("system.positive", "error", facts("4.5, 4.7", "counts"), system_rules.positive),
-    Rule("system.division", "error", facts("4.8", "division"), system_rules.division),
-    Rule("system.counts", "error", facts("4.7", "int()-able counts"), system_rules.counts),
-    Rule("system.filled_in", "error", facts("4.5", "submission rules, system description"), system_rules.filled_in),
-    Rule("system.letters", "warning", facts("4.5", "system description"), lookalikes.in_description),
-    Rule("system.lookalike", "warning", facts("4.5", "mandatory keys"), lookalikes.like_a_field),
-    Rule("system.strict_json", "warning", facts("4.5", "systems"), system_rules.strict_json),
-    Rule("system.memory", "warning", facts("4.5", "system description"), system_rules.memory),
-    Rule("system.one_accelerator", "warning", facts("4.5", "system description"), system_rules.one_accelerator),
-    Rule("system.available", "warning", facts("4.6, 7.13", "status"), system_rules.available),
-    Rule("system.named", "warning", facts("4.5", "submission rules, system description"), system_rules.named),
-)
+    Rule(
+        "system.readable", "error", "4.5; systems", system_rules.readable,
+        mend="write it anew as UTF-8 JSON, every field once", question="Which of the two values is right?",
+    ),
+    Rule(
+        "system.fields", "error", "4.5, 4.7; mandatory keys", system_rules.fields,
+        mend="give every field, and strings in quotes: an empty string is allowed, another type kills the checkers",
+    ),
+    Rule("system.status", "error", "4.6; status", system_rules.status, mend="write one of these, letter by letter"),
+    Rule(
+        "system.division", "error", "4.8; division", system_rules.division,
+        mend="write it in lower case: any other spelling silently turns off the seed and RCP checks",
+    ),
+    Rule(
+        "system.filled_in", "warning", "4.5; submission rules, system description", system_rules.filled_in,
+        question="What is the right entry?",
+    ),
+    Rule(
+        "system.memory", "warning", "4.5; system description", system_rules.memory,
+        question="Which model is it? Its maker sells it with another memory.",
+    ),
+)  # fmt: skip
 
 PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
-    Rule("package.layout", "error", facts("4.1", "layout"), package_rules.layout),
-    Rule("package.content", "warning", facts("7.12", "submission content"), package_rules.top_level),
-    Rule("package.code", "warning", facts("7.12", "submission content"), package_rules.code),
-    Rule("package.described", "error", facts("4.3", "systems"), package_rules.described),
-    Rule("package.undescribed", "note", facts("4.3", "systems"), package_rules.undescribed),
-    Rule("package.benchmark_name", "error", facts("1.4", "skipped benchmarks"), package_rules.benchmark_names),
-    Rule("package.other_benchmark", "note", facts("1.4"), package_rules.other_benchmarks),
-    Rule("package.three_files", "error", facts("4.2", "file names"), package_rules.file_count),
-    Rule("package.unknown_file", "warning", facts("4.2", "file names"), result_folder_rules.unknown_files),
-    Rule("package.unread_run", "error", facts("4.2, 7.9", "runs and scoring"), result_folder_rules.unread_runs),
-    Rule("package.packed_run", "error", facts("4.2, 7.9", "runs and scoring"), stray_rules.packed_runs),
-    Rule("package.stray_run", "warning", facts("7.9, 7.12", "runs and scoring"), stray_rules.stray_runs),
-    Rule("package.empty_code", "warning", facts("7.12", "submission content"), stray_rules.empty_code),
-    Rule("package.letters", "warning", facts("4.1", "names"), lookalikes.in_paths),
-    Rule("package.same_but_case", "warning", facts("4.1", "names"), lookalikes.same_but_case),
-    Rule("package.misplaced", "error", facts("4.1", "layout"), result_folder_rules.misplaced),
-    Rule("package.result_links", "error", facts("4.1, 4.12", "layout"), result_folder_rules.result_links),
-    Rule("package.bypass", "error", facts("4.9, 7.11", "bypass"), result_folder_rules.bypass),
-    Rule("package.bypass_round_3", "warning", facts("4.9, 7.11", "bypass"), result_folder_rules.bypass_in_round_3),
-    Rule("package.bypass_others", "note", facts("4.9"), result_folder_rules.bypass_of_others),
-    Rule("package.scaling", "error", facts("4.15, 5.6", "scaling.json"), result_folder_rules.better_scaling),
-    Rule("package.scaling_other", "warning", facts("4.15, 5.6", "scaling.json"), result_folder_rules.other_scaling),
-    Rule("package.seeds", "warning", facts("7.10", "seeds"), naming_rules.seeds_across),
-    Rule("package.speeds", "warning", facts("6.9, 7.9", "one system"), speed_rules.systems_apart),
-    Rule("package.folder", "warning", facts("4.1", "names"), naming_rules.submitter_folder),
-    Rule("package.names", "error", facts("4.2, 4.12", "repo_checker"), package_rules.friendly_names),
-    Rule("package.sizes", "error", facts("4.12", "repo_checker"), package_rules.sizes),
-    Rule("package.links", "error", facts("4.12", "repo_checker"), package_rules.links),
-    Rule("package.same_run", "error", facts("6.8, 7.9", "runs and scoring"), copy_rules.copied_in_package),
-    Rule("package.alike_run", "warning", facts("6.8, 7.9", "runs and scoring"), copy_rules.alike_in_package),
-    Rule("package.mixture", "error", facts("6.10, 7.9", "runs and scoring"), mixture_rules.made_of_other_systems),
-    Rule("package.division", "error", facts("4.8", "division"), package_rules.same_division),
-    Rule("package.submitter", "warning", facts("4.1", "submission rules"), package_rules.same_submitter),
-)
+    Rule(
+        "package.layout", "error", "4.1, 4.2; layout", package_rules.layout,
+        mend="give systems/ and results/SYSTEM/gpt3/ with exactly three files result_*.txt",
+    ),
+    Rule(
+        "package.described", "error", "4.3; systems", package_rules.described,
+        mend="add the description under the name of the results folder: the package checker crashes without it",
+    ),
+    Rule(
+        "package.skipped", "error", "1.4; skipped benchmarks", package_rules.skipped,
+        mend="name it gpt3: the package checker skips others and reports success, the summarizer crashes",
+    ),
+    Rule("package.others", "note", "1.4", package_rules.others),
+    Rule(
+        "package.code", "warning", "7.12; submission content", package_rules.code,
+        question="Where is the code that made these results?",
+    ),
+    Rule(
+        "package.twins", "warning", "4.5, 7.9; one set of runs for a system", package_rules.twins,
+        question="Is this one system, handed in twice? What tells the two apart?",
+    ),
+    Rule(
+        "package.stray_run", "warning", "4.2, 7.9, 7.12; runs and scoring", result_folder_rules.stray_runs,
+        question="What is this run? How were the three that count chosen?",
+    ),
+    Rule(
+        "package.bypass", "error", "4.9, 7.11; bypass", result_folder_rules.bypass,
+        mend="remove it: it lets the upload through, not the result",
+    ),
+    Rule(
+        "package.scaling", "error", "4.15, 5.6; scaling.json", result_folder_rules.scaling,
+        mend="let the package checker write scaling.json",
+        question="Which decision of the committee is this factor from?",
+    ),
+    Rule(
+        "package.seeds", "warning", "7.10; seeds", naming_rules.seeds_across,
+        question="Where do the seeds come from? Please point to the code that draws them.",
+    ),
+    Rule("package.letters", "warning", "4.1, 4.5; names", naming_rules.unseen_letters, question="Which name is meant?"),
+    Rule(
+        "package.names", "error", "4.2, 4.12; repo_checker", package_rules.friendly_names,
+        mend="rename or remove it: official tools refuse it, take it for a pattern, or stop where they print it",
+    ),
+    Rule(
+        "package.sizes", "error", "4.12; repo_checker", package_rules.sizes,
+        mend="leave it out, or say where to get it",
+    ),
+    Rule(
+        "package.links", "error", "4.1, 4.12; repo_checker", package_rules.links,
+        mend="put the files themselves there: tools follow some links and pass over others",
+    ),
+    Rule(
+        "package.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_package,
+        mend="submit a run for one system only",
+    ),
+    Rule(
+        "package.division", "error", "4.8; division", package_rules.same_division,
+        mend="use one division in log and description",
+    ),
+)  # fmt: skip
+
+ROUND_RULES: tuple[Rule[tuple[Runs, Runs]], ...] = (
+    Rule("round.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_round, mend="submit a run once"),
+)  # fmt: skip
+"""Of the runs of a package, and those of the packages beside it."""

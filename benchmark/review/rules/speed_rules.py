@@ -1,56 +1,49 @@
-"""Three clocks of a run agree: time stamps, logged step times and throughput, and tokens; and no device is too fast.
+"""Speed: more than the devices can do is an error; blocks, steps and statistics that do not fit each other are
+questions. A run is cut at its evaluations and judged by its usual block, so that what a restart or a stall costs stays
+in the block that it happened in.
 
-Sources: docs/facts/mlperf_review.md 6.3, 6.6, 6.9, 7.2, 7.3; docs/facts/peers.md 1.0 for the peaks.
+Sources: docs/facts/mlperf_review.md 6.3, 6.9, 6.11, 7.2, 7.3, 7.8; docs/facts/peers.md 1.0 for the peaks.
 """
 
-import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmark.config.accelerators import accelerator_named
 from benchmark.results.judged import GPT3
+from benchmark.results.run_summary import VALIDATION_TIMING, tracked
 from benchmark.results.score import score
-from benchmark.results.subjects import ResultSet, SubmissionPackage
-from benchmark.review.findings import Deviation, Run, at
+from benchmark.results.subjects import ResultSet
+from benchmark.review.findings import Deviation, Run
 from model.flops import train_flops_per_token
 
-STEPS_IN_BLOCK = 0.98
-"""Least time of a block by that of its steps. Published: 1.09 to 1.25, since the evaluation comes on top."""
-MOST_BESIDE_STEPS = 2.0
-FAST_BLOCK = (0.03, 10.0)
-"""A block is too fast by this share of the median, and by so many of the blocks' own median deviations. Published: one
-system is faster by 0.17, which is 6.4 of its deviations; all others by at most 0.015."""
-FAST_EVALUATION = (0.1, 10.0)
-"""The same of evaluations, by eval_start and eval_stop; published: 0.15 and 0.034."""
-EVALUATED_TOKENS = 11_590_004
-EVALUATION_SPEED = (4.5, 9.0)
-"""Tokens per second of evaluations by those of the run: a question, an error. A forward pass alone is a third of the
-work of a step; published: 1.9 to 3.0."""
-IMPOSSIBLE = 0.5
-"""Share of the median below which work was left out; published: at least 0.83."""
 FEWEST = 5
-"""Blocks or evaluations to compare."""
-THROUGHPUT_TOLERANCE = 0.05
-"""Published logs are within 0.3 % of tokens over run time."""
-BLOCK_THROUGHPUT = (0.9, 1.6)
-"""Where it is logged often, its median by tokens over run time: evaluations may be left out, at most 15 % of a run."""
-OTHER_UNIT = 0.2
-"""Of the run's tokens per second, below which a logged throughput counts something else: a device's, or sequences."""
+"""Blocks that have a usual length."""
 EIGHT_BIT = 2.0
-"""Every accelerator of ours multiplies 8-bit numbers at twice its BF16 peak, the fastest it can train in: FP8 or int8.
-
-Integers of 4 bits are in the list of formats, too, but nothing has been trained in them.
-"""
+"""Every accelerator of ours multiplies 8-bit numbers at twice its BF16 peak, the fastest it can train in."""
 LOWEST_MFU = 0.15
-"""Published: at least 0.42."""
+"""Published: at least 0.42. Below it the counts of devices are hardly those of the run."""
 FASTEST_SYSTEM = 2e7
-"""Tokens per second of a whole system that call for its description; published: at most 6.0e6, on 11,616 H100."""
-SYSTEMS_APART = 2.5
-"""Tokens per second and device of two systems of the same devices; in a published package at most 1.8."""
-LONG_AFTER_MS = 60_000
+"""Tokens per second of a system that nobody describes; published: at most 6.0e6, on 11,616 H100."""
+FAST_BLOCK = 0.75
+"""Of the usual block; published: at least 0.83 of the median."""
+STEPS_IN_BLOCK = (1.02, 3.0)
+"""Seconds of a block's steps by those of the block: more than the first is a contradiction, more than the second
+another unit. Published: at most 0.92, since the evaluation comes on top."""
+NO_TIME = 0.2
+"""Of the median step; published: at least 0.89."""
+THROUGHPUT = (0.95, 1.2)
+"""Logged tokens per second by those of the whole run, and by those of the usual block: with or without evaluations and
+the time that restarts took."""
+OTHER_UNIT = 2.0
+"""A throughput so many times off counts something else: sequences, or one device."""
 SHORTEST_RUN_MS = 10_000
-"""Below which clocks in milliseconds are not compared."""
+HASTY_EVALUATION = 4.5
+"""Tokens per second of evaluations by those of the usual block; published: 1.9 to 3.0, a forward pass alone."""
+SPEEDS_APART = 1.15
+"""Usual blocks of two runs of one system; published: at most 1.034."""
+SHORTEST_BLOCK_S = 1.0
+SLOW_BLOCK = 2.0
+"""Of the usual block; published: below 1.9."""
 
 
 @dataclass(frozen=True)
@@ -62,245 +55,191 @@ class TimedBlock:
     start_ms: int
     stop_ms: int
     tokens: float
+    steps: Sequence[float]
+    """Logged seconds of its training steps."""
+    restarted: bool
+    """A restart is logged in it, or an evaluation was made again."""
 
     @property
-    def length_ms(self) -> int:
-        return self.stop_ms - self.start_ms
+    def seconds(self) -> float:
+        return (self.stop_ms - self.start_ms) / 1000
 
 
 def blocks(run: Run) -> list[TimedBlock]:
-    """All of a run, the first included; none where tokens or times are missing."""
+    """All of a run, the first included. An evaluation that was made again after a restart lies inside a block."""
+    found: list[TimedBlock] = []
     if run.run_start_ms is None:
-        return []
-    found, time_ms, tokens = [], run.run_start_ms, 0.0
+        return found
+    start_ms, tokens, again, steps = run.run_start_ms, 0.0, False, sorted(run.step_seconds, key=lambda one: one.line)
+    place = 0
     for one in run.evaluations:
-        now = tokens if one.tokens is None else one.tokens
-        found.append(TimedBlock(one.line, time_ms, one.time_ms, now - tokens))
-        time_ms, tokens = one.time_ms, now
+        if one.tokens is None or one.tokens <= tokens:
+            again = again or (bool(one.tokens) and one.time_ms > start_ms)
+            continue
+        inside = []
+        while place < len(steps) and steps[place].line <= one.line:
+            inside.append(steps[place].value)
+            place += 1
+        restarted = again or any(start_ms <= each.time_ms <= one.time_ms for each in run.restarts)
+        found.append(TimedBlock(one.line, start_ms, one.time_ms, one.tokens - tokens, inside, restarted))
+        start_ms, tokens, again = one.time_ms, one.tokens, False
     return found
 
 
-def steps_fit(run: Run) -> Iterator[Deviation]:
-    """The steps of a block take no longer than the block."""
-    yield from _steps_and_blocks(run, STEPS_IN_BLOCK, longer=False)
+def usual_block(run: Run) -> TimedBlock | None:
+    """The one a quarter from the fastest, whatever happened in half of the others; None where there are few."""
+    found = sorted((block for block in blocks(run) if block.seconds > 0), key=lambda block: block.seconds)
+    return found[len(found) // 4] if len(found) >= FEWEST else None
 
 
-def steps_fill(run: Run) -> Iterator[Deviation]:
-    """And not much less: something else took the time, or the steps are those of another run."""
-    yield from _steps_and_blocks(run, MOST_BESIDE_STEPS, longer=True)
+def usual_tokens_per_s(run: Run) -> float | None:
+    """Of the usual block; of the whole run where it has few."""
+    block = usual_block(run)
+    return run.tokens_per_s if block is None else block.tokens / block.seconds
 
 
-def _steps_and_blocks(run: Run, limit: float, longer: bool) -> Iterator[Deviation]:
+def peak(one: ResultSet) -> Iterator[Deviation]:
+    """Blocks against the peak of the described devices, in the fastest format that they can train in."""
+    found = score(one)
+    for run in one.runs if one.judged.official else ():
+        usual = usual_tokens_per_s(run)
+        if usual is None:
+            continue
+        if not found.accelerators or not found.peak_tflops:
+            if usual > FASTEST_SYSTEM:
+                due = f"at most {FASTEST_SYSTEM:,.0f}; the fastest published system has 6.0e6"
+                yield _at_stop(run, f"{usual:,.0f} tokens/s of a system that is not known here", due, asked=True)
+            continue
+        most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.benchmark.model)
+        due = f"at most {EIGHT_BIT:.0%}: the peak of 8-bit numbers, the fastest they can train in"
+        over = [block for block in blocks(run) if block.tokens > EIGHT_BIT * most * max(block.seconds, 1e-3)]
+        if usual > EIGHT_BIT * most:
+            yield _at_stop(run, f"{usual / most:.0%} of the BF16 peak of {found.accelerators:,} devices", due)
+        elif over and not over[0].restarted:
+            share = over[0].tokens / max(over[0].seconds, 1e-3) / most
+            words = f"a block at {share:.0%} of the BF16 peak of {found.accelerators:,} devices"
+            yield Deviation(run.log.path, over[0].line, words, due)
+        elif usual < LOWEST_MFU * most:
+            words = f"{usual / most:.1%} of the BF16 peak of {found.accelerators:,} devices"
+            yield _at_stop(run, words, f"at least {LOWEST_MFU:.0%}; published results have 42 % and more", asked=True)
+
+
+def unknown_device(one: ResultSet) -> Iterator[Deviation]:
+    """Of an accelerator without a peak in our table nothing is said to be impossible."""
+    found = score(one)
+    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
+        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
+        line = one.system.line("accelerator_model_name")
+        yield Deviation(one.system.path, line, words, "one of benchmark/config/accelerators.py")
+
+
+def fast_block(run: Run) -> Iterator[Deviation]:
+    """Something was left out of a block, or cut out of the log."""
+    usual = usual_block(run)
+    seconds = 0 if usual is None else usual.seconds
+    fast = [block for block in blocks(run) if block.seconds < FAST_BLOCK * seconds]
+    if fast and seconds >= SHORTEST_BLOCK_S:
+        more = "" if len(fast) == 1 else f" and {len(fast) - 1} more"
+        found = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
+        yield Deviation(run.log.path, fast[0].line, found, f"about {seconds:,.1f} s, as the other blocks")
+
+
+def steps_and_blocks(run: Run) -> Iterator[Deviation]:
+    """Statistics of steps, where a log has them: none takes no time, none is left out, and they fit into the blocks."""
+    timed = [block for block in blocks(run) if block.steps]
     size, length = run.global_batch_size, run.sequence_length
-    if size is None or length is None or not run.step_seconds:
+    if len(timed) < FEWEST or not size or not length:
         return
-    steps = sorted(run.step_seconds, key=lambda step: step.time_ms)
-    place = 0
-    for block in blocks(run):
-        inside = []
-        while place < len(steps) and steps[place].time_ms <= block.stop_ms:
-            inside.append(steps[place].value)
-            place += 1
-        if not inside or block.tokens <= 0 or (longer and _restarted(run, block)):
-            continue
-        seconds = statistics.fmean(inside) * block.tokens / (size * length)
-        if block.length_ms / 1000 > seconds * limit if longer else block.length_ms / 1000 < seconds * limit:
-            found = (
-                f"{block.length_ms / 1000:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
-            )
-            mend = "log steps and evaluations with one clock, and cut nothing out of either"
-            yield Deviation(run.log.path, block.line, found, "a block a little longer than its steps", mend)
-            return
-
-
-def step_tokens(run: Run) -> Iterator[Deviation]:
-    """metadata.step of steps: tokens that grow, up to those of the run."""
-    size, judged, before = run.global_batch_size, run.judged or GPT3, 0.0
-    unfinished = judged.tokens_per_evaluation(size) if size and run.was_aborted else 0
-    trained = None if run.trained_tokens is None else run.trained_tokens + unfinished
-    for step in run.step_seconds:
-        if step.tokens is None or trained is None:
-            continue
-        if step.tokens < before and not run.restarts:
-            due = f"at least {before:,.0f}, the step's before"
-        elif step.tokens > trained:
-            due = f"at most {trained:,.0f}, the tokens at the last evaluation"
-        else:
-            before = step.tokens
-            continue
-        mend = "log the tokens since the checkpoint with each step, in their order"
-        yield Deviation(run.log.path, step.line, f"a step at {step.tokens:,.0f} tokens", due, mend)
-        return
-
-
-def fast_blocks(run: Run) -> Iterator[Deviation]:
-    for line, length, median in _fast([(one.line, one.length_ms / 1000) for one in blocks(run)], *FAST_BLOCK):
-        found = f"{length:,.3f} s since the evaluation before, {length / median:.3f} of the median"
-        mend = "say why this block took less time than the others; cut nothing out of a log"
-        yield Deviation(run.log.path, line, found, f"about {median:,.3f} s", mend)
-
-
-def fast_evaluations(run: Run) -> Iterator[Deviation]:
-    timed = [(one.line, one.seconds) for one in run.evaluations if one.seconds is not None]
-    for line, length, median in _fast(timed, *FAST_EVALUATION):
-        found = f"an evaluation of {length:,.3f} s, {length / median:.3f} of the median"
-        mend = "evaluate the whole subset every time, and log eval_start before it"
-        yield Deviation(run.log.path, line, found, f"about {median:,.3f} s", mend)
-
-
-def hasty_evaluations(run: Run) -> Iterator[Deviation]:
-    yield from _evaluation_speed(run, EVALUATION_SPEED[0], EVALUATION_SPEED[1])
-
-
-def impossible_evaluations(run: Run) -> Iterator[Deviation]:
-    """The whole validation subset does not go through the model in that time."""
-    yield from _evaluation_speed(run, EVALUATION_SPEED[1], float("inf"))
-
-
-def _evaluation_speed(run: Run, low: float, high: float) -> Iterator[Deviation]:
-    timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
-    if not timed or not run.tokens_per_s or not (run.judged or GPT3).official:
-        return
-    seconds = statistics.median(one.seconds or 0 for one in timed)
-    ratio = EVALUATED_TOKENS / max(seconds, 1e-3) / run.tokens_per_s
-    if low < ratio <= high:
-        found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of the run"
-        mend = "evaluate the whole subset, between eval_start and eval_stop"
-        yield Deviation(run.log.path, timed[0].line, found, "about 3 times: a forward pass alone", mend)
-
-
-def impossible_blocks(run: Run) -> Iterator[Deviation]:
-    timed = [(one.line, one.length_ms / 1000) for one in blocks(run)]
-    for line, length, median in _fast(timed, 1 - IMPOSSIBLE, 0):
-        found = f"{length:,.1f} s since the evaluation before, {length / median:.2f} of the median"
-        mend = "train every step between two evaluations, on the running clock"
-        yield Deviation(run.log.path, line, found, f"at least {IMPOSSIBLE} of it: the same work", mend)
-
-
-def _fast(timed: Sequence[tuple[int, float]], share: float, deviations: float) -> Iterator[tuple[int, float, float]]:
-    """Line, length and median of what is shorter than the median by both."""
-    lengths = [length for _, length in timed]
-    median = statistics.median(lengths) if len(lengths) >= FEWEST else 0
-    if median <= 0:  # most of them without time at all: then by their mean
-        median = statistics.fmean(lengths) if lengths and len(lengths) >= FEWEST else 0
-    if median <= 0:
-        return
-    spread = statistics.median(abs(length - median) for length in lengths)
-    for line, length in timed:
-        if median - length > max(share * median, deviations * spread):
-            yield line, length, median
-
-
-def stop_on_clock(run: Run) -> Iterator[Deviation]:
-    """By any margin: the target is not known to be met before it is evaluated."""
-    stop, reached = run.log.first("run_stop"), run.reached
-    if stop is not None and reached is not None and stop.time_ms < reached.time_ms:
-        found = f"run_stop {(reached.time_ms - stop.time_ms) / 1000:,.3f} s before the evaluation that met the target"
-        yield at(run, stop, found, "after it on the clock", "stop the clock when the target is known to be met")
-
-
-def long_after_stop(run: Run) -> Iterator[Deviation]:
-    stop = run.log.first("run_stop")
-    for event in run.log.events if stop is not None else ():
-        if stop is not None and event.time_ms > stop.time_ms + LONG_AFTER_MS:
-            found = f"{event.key} {(event.time_ms - stop.time_ms) / 1000:,.0f} s after run_stop"
-            yield at(run, event, found, "the log's end with the run", "say what wrote it so much later")
+    usual = statistics.median(run_step.value for run_step in run.step_seconds)
+    count = statistics.mode(len(block.steps) for block in timed)
+    idle = next((one for one in run.step_seconds[2:] if one.value < NO_TIME * usual), None)
+    if idle is not None:
+        found = f"a step of {idle.value:,.3f} s"
+        yield Deviation(run.log.path, idle.line, found, f"about {usual:,.3f} s, as the other steps")
+    few = next((block for block in timed if len(block.steps) < count and not block.restarted), None)
+    if few is not None:
+        found = f"times of {len(few.steps)} steps before this evaluation"
+        yield Deviation(run.log.path, few.line, found, f"{count}, as before the others")
+    for block in timed:
+        seconds = statistics.fmean(block.steps) * block.tokens / (size * length)
+        low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
+        if low < seconds < high:
+            found = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
+            yield Deviation(run.log.path, block.line, found, "a block a little longer than its steps")
             return
 
 
 def throughput(run: Run) -> Iterator[Deviation]:
-    yield from _throughput(run, other_unit=False)
-
-
-def throughput_unit(run: Run) -> Iterator[Deviation]:
-    """Far below: sequences per second, or tokens per second of a device."""
-    yield from _throughput(run, other_unit=True)
-
-
-def _throughput(run: Run, other_unit: bool) -> Iterator[Deviation]:
-    """Logged tokens per second against tokens over run time; an aborted run has time after its last evaluation."""
-    if run.was_aborted or not run.throughput or not run.tokens_per_s or (run.run_ms or 0) < SHORTEST_RUN_MS:
+    """Logged tokens per second, in whatever unit, with or without evaluations and lost time."""
+    whole, usual = run.tokens_per_s, usual_tokens_per_s(run)
+    if run.was_aborted or not run.throughput or not whole or not usual or (run.run_ms or 0) < SHORTEST_RUN_MS:
         return
-    logged = run.throughput[len(run.throughput) // 2]
-    if len(run.throughput) == 1:
-        low, high, ratio = 1 - THROUGHPUT_TOLERANCE, 1 + THROUGHPUT_TOLERANCE, logged.value / run.tokens_per_s
-    else:
-        low, high = BLOCK_THROUGHPUT
-        ratio = statistics.median(one.value for one in run.throughput) / run.tokens_per_s
-    if not low <= ratio <= high and (0 < ratio < OTHER_UNIT) == other_unit:
-        found, due = f"throughput {logged.value:,.0f}", f"about {run.tokens_per_s:,.0f} tokens/s = tokens / run time"
-        yield Deviation(run.log.path, logged.line, found, due, "log tokens per second of the whole system")
+    logged = statistics.median(one.value for one in run.throughput)
+    low, high = THROUGHPUT[0] * min(whole, usual), THROUGHPUT[1] * max(whole, usual)
+    if not low <= logged <= high and low / OTHER_UNIT < logged < high * OTHER_UNIT:
+        found, due = f"throughput {logged:,.0f}", f"about {whole:,.0f} tokens/s = tokens / run time"
+        yield Deviation(run.log.path, run.throughput[-1].line, found, due)
 
 
-def above_peak(one: ResultSet) -> Iterator[Deviation]:
-    """Faster than the devices of the description can multiply in any format."""
-    yield from _shares_of_peak(one, EIGHT_BIT, float("inf"), "the peak of 8-bit numbers, the fastest it can train in")
-
-
-def above_bf16_peak(one: ResultSet) -> Iterator[Deviation]:
-    yield from _shares_of_peak(one, 1.0, EIGHT_BIT, "the peak of BF16: it takes FP8, with a loss of its own")
-
-
-def far_below_peak(one: ResultSet) -> Iterator[Deviation]:
-    for run, count, share in _shares(one):
-        if share < LOWEST_MFU and run.restarts == ():
-            due = f"at least {LOWEST_MFU:.0%}; published results have 42 % and more"
-            yield _at_stop(
-                run, f"{share:.1%} of the BF16 peak of {count:,} devices", due, "check the counts of devices"
-            )
-
-
-def unknown_device(one: ResultSet) -> Iterator[Deviation]:
-    """An accelerator without a peak in our table, so that nothing above is judged."""
-    model = None if one.system is None else one.system.string("accelerator_model_name")
-    if one.system is not None and one.system.accelerators and model and accelerator_named(model) is None:
-        line, what = one.system.line("accelerator_model_name"), f"accelerator_model_name {model!r:.60}"
-        due = "one of benchmark/config/accelerators.py"
-        yield Deviation(one.system.path, line, what, due, "say its peak in each format, with the maker's document")
-
-
-def _shares_of_peak(one: ResultSet, low: float, high: float, due: str) -> Iterator[Deviation]:
-    for run, count, share in _shares(one):
-        if low < share <= high:
-            found = f"{share:.0%} of the BF16 peak of {count:,} devices"
-            mend = "correct times, tokens or the number of devices: they do not fit each other"
-            yield _at_stop(run, found, f"less than {low * 100:.0f} %, {due}", mend)
-
-
-def _shares(one: ResultSet) -> Iterator[tuple[Run, int, float]]:
-    """Model FLOPs over the run, or over its middle block if that is faster, as a share of the devices' BF16 peak."""
-    found = score(one)
-    if not found.accelerators or not found.peak_tflops or not one.judged.official:
+def hasty_evaluations(run: Run) -> Iterator[Deviation]:
+    """The whole validation subset takes its time, and its steps."""
+    judged = run.judged or GPT3
+    usual, size = usual_tokens_per_s(run), run.global_batch_size
+    timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
+    if not judged.official or not timed or not usual or not size:
         return
-    flops = train_flops_per_token(one.judged.benchmark.model)
-    for run in one.runs:
-        speeds = [block.tokens / block.length_ms * 1000 for block in blocks(run) if block.length_ms > 0]
-        fastest = max(statistics.median(speeds) if speeds else 0, run.tokens_per_s or 0)
-        yield run, found.accelerators, fastest * flops / 1e12 / found.accelerators / found.peak_tflops
+    seconds = statistics.median(one.seconds or 0 for one in timed)
+    ratio = judged.validation_sequences * judged.benchmark.model.seq_length / max(seconds, 1e-3) / usual
+    if ratio > HASTY_EVALUATION:
+        found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
+        yield Deviation(run.log.path, timed[0].line, found, "about 3 times: a forward pass alone")
+    steps = [step.line for step in tracked(run.log, VALIDATION_TIMING)]
+    due = judged.steps(judged.validation_sequences, size)
+    if steps and len(steps) < due * len(run.evaluations):
+        found = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
+        words = f"{due} each: {judged.validation_sequences:,} sequences, {size:g} at a time"
+        yield Deviation(run.log.path, steps[0], found, words)
 
 
-def too_fast_for_any(run: Run) -> Iterator[Deviation]:
-    """Where nothing says how many devices there were."""
-    if run.tokens_per_s is not None and run.tokens_per_s > FASTEST_SYSTEM and (run.judged or GPT3).official:
-        due = f"at most {FASTEST_SYSTEM:,.0f}; the fastest published system has 6.0e6"
-        yield _at_stop(run, f"{run.tokens_per_s:,.0f} tokens/s", due, "say on which system it was, and how")
+def runs_apart(runs: Sequence[Run]) -> Iterator[Deviation]:
+    """A run far faster than another of the same system; rehearsals share their machine with other work."""
+    timed = [(one.seconds, run) for run in runs if (one := usual_block(run)) and (run.judged or GPT3).official]
+    if len(timed) > 1:
+        (fast, run), (slow, other) = min(timed, key=_first), max(timed, key=_first)
+        if slow > SPEEDS_APART * fast and fast >= SHORTEST_BLOCK_S:
+            found = f"{fast:,.1f} s between evaluations, in {other.log.path.name} {slow:,.1f} s"
+            line = run.evaluations[0].line
+            yield Deviation(run.log.path, line, found, "runs of one system, about equally fast")
 
 
-def systems_apart(package: SubmissionPackage) -> Iterator[Deviation]:
-    """Two systems of the same devices of which one is far faster per device: folders or counts are exchanged."""
-    scores = [(one, score(one)) for one in package.sets]
-    timed = [(one, found, found.tokens_per_s_per_accelerator or 0) for one, found in scores if found.accelerator]
-    for (one, mine, slow), (other, theirs, fast) in itertools.permutations(timed, 2):
-        if mine.accelerator == theirs.accelerator and 0 < slow * SYSTEMS_APART < fast and one.folder is not None:
-            found = f"{slow:,.0f} tokens/s per device, {fast:,.0f} in {other.name} with the same devices"
-            mend = "check that each folder has its own runs and its own counts of devices"
-            yield Deviation(one.folder, None, found, "speeds of devices of one kind near each other", mend)
+def lost_time(runs: Sequence[Run]) -> Iterator[Deviation]:
+    """Restarts, stalls and evaluations that were made again, of all runs in one question: the clock ran on, so that
+    they cost the submitter."""
+    words, first = [], None
+    for run in runs:
+        usual = usual_block(run)
+        slow = [] if usual is None else [block for block in blocks(run) if _is_slow(block, usual.seconds)]
+        restarts = len(run.restarts)
+        if slow or restarts:
+            lost = sum(block.seconds - (usual.seconds if usual else 0) for block in slow)
+            told = [f"{restarts} restart{'s' * (restarts > 1)} logged"] if restarts else []
+            told += [f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual"] if slow else []
+            words.append(f"{run.log.path.name}: {', '.join(told)}")
+            first = first or (run, run.restarts[0].line if restarts else slow[0].line)
+    if first is not None:
+        run, line = first
+        yield Deviation(run.log.path, line, "; ".join(words), "blocks of equal length, in one piece")
 
 
-def _restarted(run: Run, block: TimedBlock) -> bool:
-    return any(block.start_ms <= restart.time_ms <= block.stop_ms for restart in run.restarts)
+def _is_slow(block: TimedBlock, usual: float) -> bool:
+    return block.restarted or block.seconds > max(SLOW_BLOCK * usual, usual + SHORTEST_BLOCK_S)
 
 
-def _at_stop(run: Run, found: str, due: str, mend: str) -> Deviation:
+def _first(timed: tuple[float, Run]) -> float:
+    return timed[0]
+
+
+def _at_stop(run: Run, found: str, due: str, asked: bool = False) -> Deviation:
     stop = run.log.first("run_stop")
-    return Deviation(run.log.path, None if stop is None else stop.line, found, due, mend)
+    line = None if stop is None else stop.line
+    return Deviation(run.log.path, line, found, due, severity="warning" if asked else None)

@@ -20,6 +20,7 @@ from stage.errors import InputError
         ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
         ("NVIDIA A100-SXM4-40GB", "A100"),
         ("NVIDIA Blackwell GPU", "B200"),
+        ("NVIDIA B300-SXM-288GB (Blackwell Ultra)", "B300"),
         ("Intel(R) Gaudi(R) 2 AI Accelerator", "Gaudi 2"),
         ("TPU-v5p", "TPU v5p"),
         ("tpu-trillium", "Trillium"),
@@ -56,5 +57,5 @@ def test_what_a_user_calls_it(text: str, name: str) -> None:
 
 @pytest.mark.parametrize("text", ["H1000", "V100", " ", "100", "H100 MIG 1g.10gb"])
 def test_what_nobody_sells(text: str) -> None:
-    with pytest.raises(InputError, match=f"^accelerator {text}: unknown; there are GB200, B200"):
+    with pytest.raises(InputError, match=f"^accelerator {text}: unknown; there are GB200, B300, B200"):
         accelerator_called(text)

@@ -95,3 +95,17 @@ def test_paths_without_results_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match="pipe: not a regular file"):
         find_subjects([tmp_path / "pipe"], None)
+
+
+def test_package_of_another_benchmark_or_round_is_no_input_and_is_left_out_of_a_round(tmp_path: Path) -> None:
+    ours = write_package(tmp_path / "training_results_v4.1")
+    other = tmp_path / "training_results_v4.1" / "OTHER"
+    (other / "results" / "s" / "bert").mkdir(parents=True)
+    with pytest.raises(InputError, match="results of bert only"):
+        find_subjects([other], None)
+    assert [one.path for one in find_subjects([ours.parent], None) if isinstance(one, SubmissionPackage)] == [ours]
+    later = write_package(tmp_path / "training_results_v5.1")
+    with pytest.raises(InputError, match=r"of round 5\.1, and gpt3 is in rounds 3\.0 to 4\.1"):
+        find_subjects([later], None)
+    (given,) = find_subjects([later], "4.1.0")
+    assert given.ruleset == "4.1.0"

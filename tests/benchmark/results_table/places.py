@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from benchmark.results.convergence import USUAL_REFERENCES, ReferenceChoice
 from benchmark.results.subjects import find_subjects
 from benchmark.results_table import reviewed_places
-from benchmark.review.verdict import USUAL, Review, ReviewOptions, subject_review
+from benchmark.review.verdict import Review, subject_review
 from tests.benchmark.review.fixture import write_package
 from tests.benchmark.review.reviews import verdict
 
 
-def own_review(paths: Sequence[Path], ruleset: str | None = None, options: ReviewOptions = USUAL) -> Review:
+def own_review(
+    paths: Sequence[Path], ruleset: str | None = None, references: ReferenceChoice = USUAL_REFERENCES
+) -> Review:
     """What our own rules say; the official tools are to have passed."""
-    return Review(
-        tuple(subject_review(one, [verdict()]) for one in find_subjects(paths, ruleset, options.references)), 0.0
-    )
+    return Review(tuple(subject_review(one, [verdict()]) for one in find_subjects(paths, ruleset, references)), 0.0)
 
 
 def without_official_tools(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ class Damage:
 
     name: str
     rule: str
-    """That must find it, as an error."""
+    """That must find it; beginning with "?": as a question, else as an error."""
     path: str
     """Where, relative to the package."""
     spoil: Callable[[Path], int | None]

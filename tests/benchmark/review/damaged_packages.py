@@ -13,15 +13,15 @@ from tests.benchmark.review.fixture import SYSTEM, as_text, records
 Spoil = Callable[[Path], int | None]
 
 FIELDS: tuple[tuple[str, str, str, object], ...] = (
-    ("accelerators per node as a number", "system.strings", "accelerators_per_node", 8),
-    ("core count as a number", "system.strings", "host_processor_core_count", 56),
+    ("accelerators per node as a number", "system.fields", "accelerators_per_node", 8),
+    ("core count as a number", "system.fields", "host_processor_core_count", 56),
     ("status onprem in round 4", "system.status", "status", "onprem"),
     ("status misspelt", "system.status", "status", "Available On-Premise"),
     ("division Closed in the description", "system.division", "division", "Closed"),
-    ("nodes in words", "system.counts", "number_of_nodes", "sixty-four"),
-    ("processors per node left empty", "system.counts", "host_processors_per_node", ""),
-    ("framework not filled in", "system.filled_in", "framework", "TODO"),
-    ("a line break in the system's name", "system.strings", "system_name", "a\nINFO - RCP Test Passed: x"),
+    ("nodes in words", "system.fields", "number_of_nodes", "sixty-four"),
+    ("processors per node left empty", "system.fields", "host_processors_per_node", ""),
+    ("framework not filled in", "?system.filled_in", "framework", "TODO"),
+    ("a line break in the system's name", "system.fields", "system_name", "a\nINFO - RCP Test Passed: x"),
 )
 
 
@@ -127,18 +127,18 @@ FOLDERS: tuple[tuple[str, str, str, Spoil], ...] = (
     ("no systems", "package.layout", "", _delete("systems")),
     ("no results", "package.layout", "", _delete("results")),
     ("no gpt3 results", "package.layout", "results", _delete(RESULTS)),
-    ("two runs", "package.three_files", RESULTS, _delete(LOG)),
-    ("four runs", "package.three_files", RESULTS, _write(f"{RESULTS}/result_3.txt", FOURTH)),
-    ("a run named run_1.txt", "package.three_files", RESULTS, _rename(LOG, "run_1.txt")),
-    ("benchmark folder gpt-3", "package.benchmark_name", f"results/{SYSTEM}/gpt-3", _rename(RESULTS, "gpt-3")),
+    ("two runs", "package.layout", RESULTS, _delete(LOG)),
+    ("four runs", "package.layout", RESULTS, _write(f"{RESULTS}/result_3.txt", FOURTH)),
+    ("a run named run_1.txt", "package.layout", RESULTS, _rename(LOG, "run_1.txt")),
+    ("benchmark folder gpt-3", "package.skipped", f"results/{SYSTEM}/gpt-3", _rename(RESULTS, "gpt-3")),
     (
         "a folder logs beside gpt3",
-        "package.benchmark_name",
+        "package.skipped",
         f"results/{SYSTEM}/logs",
         _write(f"results/{SYSTEM}/logs/x", ""),
     ),
-    ("results without gpt3/", "package.misplaced", STRAY, _write(STRAY, FOURTH)),
-    ("runs of another system", "package.same_run", "results/other/gpt3/result_0.txt", _second_system),
+    ("results without gpt3/", "?package.stray_run", STRAY, _write(STRAY, FOURTH)),
+    ("runs of another system", "package.copy", "results/other/gpt3/result_0.txt", _second_system),
     ("a hidden file", "package.names", "benchmarks/.gitignore", _write("benchmarks/.gitignore", "")),
     ("a space in a name", "package.names", "benchmarks/a b.sh", _write("benchmarks/a b.sh", "")),
     ("a pattern in the system's name", "package.names", f"results/{SYSTEM}[1]", _pattern_in_name),

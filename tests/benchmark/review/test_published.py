@@ -72,11 +72,11 @@ def test_scaled_score_speed_and_mfu_of_published_results(found: Review) -> None:
 
 @pytest.mark.skipif(not PACKAGES, reason="PUBLISHED_LOGS is not set")
 def test_scores_are_those_of_the_official_summarizer_on_packages_as_they_were_published() -> None:
-    """No error of ours in any; what today's official tools refuse in round 4.0 is the status of descriptions."""
-    for subject in review(PACKAGES).subjects:
-        assert subject.of("error") == [], subject.path
+    """All of them are accepted as they were, with few questions."""
+    found = review(PACKAGES)
+    assert sum(len(subject.of("warning")) for subject in found.subjects) <= 40
+    for subject in found.subjects:
+        assert subject.passed, subject.path
         (official,) = [check.scores for check in subject.checks if check.tool == "summarizer"]
         minutes = {one.name: one.minutes for one in subject.scores}
         assert minutes == pytest.approx({name: row["time_to_train"] for name, row in official.items()}), subject.path
-        refused = {check.tool for check in subject.checks if not check.passed}
-        assert refused <= ({"system description", "package"} if subject.ruleset == "4.0.0" else set()), subject.path

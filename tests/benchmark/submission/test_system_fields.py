@@ -1,6 +1,7 @@
 """Fields of the system description."""
 
-from benchmark.review.rules.system_rules import NOT_FILLED_IN, REQUIRED, STATUSES
+from benchmark.review.rules.naming_rules import NOT_FILLED_IN
+from benchmark.review.rules.system_rules import REQUIRED, STATUSES
 from benchmark.submission.system_fields import FIELDS, MARK, marked_fields
 
 

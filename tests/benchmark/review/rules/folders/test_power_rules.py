@@ -29,7 +29,7 @@ def power_log(seed: int, watts: float = WATTS) -> list[Record]:
         return {**fields, "metadata": {}}
 
     times = [*range(start + 50_000, stop + 10_000, 60_000), stop + 10_000]
-    readings = [record("power_reading", time, {"value": watts, "unit": "W"}) for time in times]
+    readings = [record("power_reading", time, watts) for time in times]
     ends = [record("power_measurement_start", start - 10_000), record("power_measurement_stop", stop + 10_000)]
     return [ends[0], *readings, ends[1]]
 
@@ -59,29 +59,23 @@ def test_honest_logs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("edit", "nodes", "watts", "expected"),
     [
-        (None, 64, 40.0, "power.impossible: "),
-        (None, 64, 9e6, "power.too_much: 1,125,000 W for each of 512 accelerators"),
-        (None, 63, WATTS, "power.nodes: power logs of 63 nodes"),
-        (lambda log: log[1:], 64, WATTS, "power.readable: 0 power_measurement_start, 1 power_measurement_stop"),
-        (lambda log: [log[0], *log], 64, WATTS, "power.readable: 2 power_measurement_start"),
-        (lambda log: [log[0], log[-1]], 64, WATTS, "power.readable: 0 power_reading between"),
-        (of_key("power_reading", value={"value": -1}), 64, WATTS, "power.readable: power_reading {'value': -1} in l"),
-        (of_key("power_reading", value=9000), 64, WATTS, "power.readable: power_reading 9000 in line 2"),
-        (lambda log: [*log[:20], log[-1]], 64, WATTS, "power.pause: "),
-        (lambda log: [log[0], *log[1:20], {**log[-1], "time_ms": log[19]["time_ms"]}], 64, WATTS, "power.not_covered"),
+        (None, 64, 6.5, "power.energy: "),
+        (None, 64, 9e6, "power.energy: 1,125,000 W for each of 512 accelerators"),
+        (None, 63, WATTS, "power.energy: power logs of 63 nodes"),
+        (lambda log: log[1:], 64, WATTS, "power.energy: 0 power_measurement_start, 1 power_measurement_stop"),
+        (lambda log: [log[0], *log], 64, WATTS, "power.energy: 2 power_measurement_start"),
+        (lambda log: [log[0], log[-1]], 64, WATTS, "power.energy: 1 power_measurement_start, 1 power_measurement_stop"),
+        (of_key("power_reading", value=-1), 64, WATTS, "power.energy: 1 power_measurement_start"),
+        (of_key("power_reading", value={"value": 9000}), 64, WATTS, "power.energy: a record without a number"),
+        (lambda log: [*log[:20], log[-1]], 64, WATTS, "power.energy: "),
+        (lambda log: [log[0], *log[1:20], {**log[-1], "time_ms": log[19]["time_ms"]}], 64, WATTS, "power.energy: 2,"),
         (
-            lambda log: [{**log[0], "key": "conversion_eff", "value": {"value": 0.5}}, *log],
+            lambda log: [{**log[0], "key": "conversion_eff", "value": 0.5}, *log],
             64,
             WATTS,
-            "power.efficiency: conversion_eff 0.5, by which",
+            "power.energy: conversion_eff 0.5, by which",
         ),
-        (
-            lambda log: [{**log[0], "key": "conversion_eff", "value": "0.5"}, *log],
-            64,
-            WATTS,
-            "power.readable: conversion_eff that is no number",
-        ),
-        (lambda log: [], 64, WATTS, "power.readable: 0 power_measurement_start"),
+        (lambda log: [], 64, WATTS, "power.energy: 0 power_measurement_start"),
     ],
 )
 def test_what_cannot_be_the_energy(edit: Edit | None, nodes: int, watts: float, expected: str, tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 import random
 
 from tests.benchmark.review.damage import Log
-from tests.benchmark.review.trials.cheats.cheats_in_times import ends, set_steps, stretch
-from tests.benchmark.review.trials.cheats.cheats_in_values import values
+from tests.benchmark.review.trials.log_changes import ends, set_steps, values
 from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import TrialTable
 
@@ -38,17 +37,17 @@ def true_throughput(log: Log) -> None:
     set_steps(log, lambda _: tokens / run_ms * 1000, ("throughput",))
 
 
-@honest("third run aborted half-way", "kept")
+@honest("third run aborted half-way")
 def _aborted(one: SubmissionOnTrial) -> None:
     abort(one.logs[2], 12)
 
 
-@honest("second run aborted in the middle of a block", "kept")
+@honest("second run aborted in the middle of a block")
 def _in_block(one: SubmissionOnTrial) -> None:
     abort(one.logs[1], 7, whole_block=False)
 
 
-@honest("second run aborted in a block, all of its tokens counted", "kept")
+@honest("second run aborted in a block, all of its tokens counted")
 def _counted(one: SubmissionOnTrial) -> None:
     log = one.logs[1]
     block = log.place("block_start", 7)
@@ -63,7 +62,7 @@ def _counted(one: SubmissionOnTrial) -> None:
             record["value"] = tokens
 
 
-@honest("first run aborted before its first evaluation", "kept")
+@honest("first run aborted before its first evaluation")
 def _before_any(one: SubmissionOnTrial) -> None:
     log = one.logs[0]
     abort(log, 0)
@@ -71,12 +70,7 @@ def _before_any(one: SubmissionOnTrial) -> None:
         log.without(key)
 
 
-@honest("one run aborted after its first evaluation", "kept")
-def _at_once(one: SubmissionOnTrial) -> None:
-    abort(one.logs[0], 0)
-
-
-@honest("one run that did not converge within its longest time", "kept")
+@honest("one run that did not converge within its longest time")
 def _never(one: SubmissionOnTrial) -> None:
     log = one.logs[1]
     for number in range(len(values(log))):
@@ -84,36 +78,14 @@ def _never(one: SubmissionOnTrial) -> None:
     log.metadata("run_stop", status="aborted")
 
 
-@honest("restart from a checkpoint, logged", "kept")
-def _restart(one: SubmissionOnTrial) -> None:
-    log = one.logs[0]
-    place = log.place("block_start", 9)
-    tokens = log.records[log.place("eval_accuracy", 8)]["metadata"]["epoch_num"]
-    log.shift(place + 1, 400_000)
-    record = log.copied(place, key="restart", value=1, event_type="POINT_IN_TIME")
-    record["metadata"] = {"file": "x.py", "lineno": 1, "step": tokens}
-    record["time_ms"] += 399_000
-    log.records.insert(place + 1, record)
-    true_throughput(log)
-
-
-@honest("a fault of a node: one block four times as long", "kept")
-def _stall(one: SubmissionOnTrial) -> None:
-    log = one.logs[0]
-    places = ends(log)
-    usual = log.records[places[5]]["time_ms"] - log.records[places[4]]["time_ms"]
-    log.shift(places[9], 3 * usual)
-    true_throughput(log)
-
-
-@honest("checkpoints written every fourth block, a few seconds each", "kept")
+@honest("checkpoints written every fourth block, a few seconds each")
 def _pauses(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         for number in range(3, len(ends(log)) - 1, 4):
             log.shift(ends(log)[number] + 1, 4_000)
 
 
-@honest("evaluations half as long again", "kept", "steps", "made")
+@honest("evaluations half as long again", "steps", "made")
 def _slow_evaluation(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         for number in range(len(ends(log))):
@@ -126,15 +98,7 @@ def _slow_evaluation(one: SubmissionOnTrial) -> None:
         ]
 
 
-@honest("all of it 8 % slower", "kept")
-def _slower(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        stretch(log, 1.08)
-        set_steps(log, lambda value: value * 1.08)
-        set_steps(log, lambda value: value / 1.08, ("throughput",))
-
-
-@honest("times with a fraction of a millisecond", "kept")
+@honest("times with a fraction of a millisecond")
 def _fractions(one: SubmissionOnTrial) -> None:
     draw = random.Random(1)
     for log in one.logs:
@@ -142,51 +106,37 @@ def _fractions(one: SubmissionOnTrial) -> None:
             record["time_ms"] += draw.random() * 0.4
 
 
-@honest("the clock set back by 6 ms by NTP", "kept")
+@honest("the clock set back by 6 ms by NTP")
 def _ntp(one: SubmissionOnTrial) -> None:
     one.logs[0].shift(one.logs[0].place("block_start", 7), -6)
 
 
-@honest("runs of another time zone, days and years apart within a round", "kept")
+@honest("runs of another time zone, days and years apart within a round")
 def _zones(one: SubmissionOnTrial) -> None:
     for number, log in enumerate(one.logs):
         log.shift(0, -number * 11 * 86_400_000)
 
 
-@honest("runs across the change to winter time", "kept")
-def _winter(one: SubmissionOnTrial) -> None:
-    for log in one.logs:
-        log.shift(0, 1_729_991_400_000 - log.records[0]["time_ms"])
-
-
-@honest("initialised for 29 minutes", "kept")
+@honest("initialised for 29 minutes")
 def _long_init(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         taken = log.records[log.place("init_stop")]["time_ms"] - log.records[log.place("init_start")]["time_ms"]
         log.shift(log.place("init_stop"), 29 * 60_000 - taken)
 
 
-@honest("run_stop a second after the evaluation", "kept")
+@honest("run_stop a second after the evaluation")
 def _late_stop(one: SubmissionOnTrial) -> None:
     one.each(lambda log: log.shift(log.place("run_stop"), 1_200))
 
 
-@honest("a spike in the middle that recovers", "kept")
+@honest("a spike in the middle that recovers")
 def _spike(one: SubmissionOnTrial) -> None:
     log = one.logs[1]
     for number, more in ((9, 0.012), (10, 0.007), (11, 0.003)):
         log.set("eval_accuracy", values(log)[number] + more, number)
 
 
-@honest("a noisier curve", "kept")
-def _noisier(one: SubmissionOnTrial) -> None:
-    draw, log = random.Random(4), one.logs[0]
-    old = values(log)
-    for number, value in enumerate(old[:-1]):
-        log.set("eval_accuracy", max(value + draw.gauss(0, 4e-4), 2.69 + draw.uniform(1e-5, 5e-4)), number)
-
-
-@honest("one run of two evaluations more", "kept", "made", "tpu")
+@honest("one run of two evaluations more", "made", "tpu")
 def _longer(one: SubmissionOnTrial) -> None:
     """The last block again, twice, with values between."""
     log = one.logs[2]
@@ -212,7 +162,7 @@ def _longer(one: SubmissionOnTrial) -> None:
         log.set("eval_accuracy", value, number)
 
 
-@honest("drift: steps slower by 3 % at the end than at the start", "kept", "made", "tpu")
+@honest("drift: steps slower by 3 % at the end than at the start", "made", "tpu")
 def _drift(one: SubmissionOnTrial) -> None:
     for log in one.logs:
         times = [record["time_ms"] for record in log.records]

@@ -3,13 +3,14 @@
 import json
 from typing import Any
 
-from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial, as_lines
+from tests.benchmark.review.trials.log_changes import power_log
+from tests.benchmark.review.trials.submission_on_trial import SubmissionOnTrial
 from tests.benchmark.review.trials.trial_table import TrialTable
 
 honest = TrialTable()
 
 
-@honest("description with fields of its own", "kept")
+@honest("description with fields of its own")
 def _fields(one: SubmissionOnTrial) -> None:
     one.description |= {
         "power_supply": "2 x 3 kW",
@@ -18,45 +19,36 @@ def _fields(one: SubmissionOnTrial) -> None:
     }
 
 
-@honest("description with line ends of Windows", "kept")
+@honest("description with line ends of Windows")
 def _description_windows(one: SubmissionOnTrial) -> None:
     one.bytes_of(one.description_path, lambda content: content.replace(b"\n", b"\r\n"))
 
 
-@honest("description with letters of other languages", "kept")
-def _letters(one: SubmissionOnTrial) -> None:
-    one.description |= {"hw_notes": "Gehäuse, 機架", "cooling": "eau à 18 °C"}
-
-
-@honest("counts as numbers where the tools take them", "kept")
+@honest("counts as numbers where the tools take them")
 def _numbers(one: SubmissionOnTrial) -> None:
     one.description["number_of_nodes"] = int(one.description["number_of_nodes"])
 
 
-@honest("code in several folders, with files of its own", "kept")
-def _code(one: SubmissionOnTrial) -> None:
-    for name in ("src/train.py", "configs/a.yaml", "Dockerfile", "requirements.txt", "data/prepare.py"):
-        one.file(f"{one.code}/{name}", "x = 1\n")
-
-
-@honest("documents beside it, and a licence", "kept")
+@honest("documents beside it, and a licence")
 def _documents_folder(one: SubmissionOnTrial) -> None:
     one.file("documentation/calibration.md", "none\n")
     one.file("LICENSE", "Apache-2.0\n")
 
 
-@honest("power logs", "kept")
+@honest("power logs, as round 4.0 has them")
 def _power(one: SubmissionOnTrial) -> None:
-    for number in range(3):
-        one.file(f"{one.results}/power/result_{number}/node_0.txt", as_lines([]) + "time, watt\n")
+    for number, log in enumerate(one.logs):
+        for node in range(int(one.description["number_of_nodes"])):
+            path = f"{one.results}/power/result_{number}/node_{node}.txt"
+            one.file(path, power_log(log, 812.0 * int(one.description["accelerators_per_node"])))
 
 
-@honest("description of a system without results", "kept")
+@honest("description of a system without results")
 def _without_results(one: SubmissionOnTrial) -> None:
     one.file("systems/other_h100.json", json.dumps(one.description | {"system_name": "other"}))
 
 
-@honest("result files numbered from 1, with an identifier", "kept")
+@honest("result files numbered from 1, with an identifier")
 def _numbered(one: SubmissionOnTrial) -> None:
     def change(package: Any) -> None:
         for number in (2, 1, 0):
@@ -65,8 +57,3 @@ def _numbered(one: SubmissionOnTrial) -> None:
             )
 
     one.afterwards.append(change)
-
-
-@honest("two nodes fewer in use than the folder's name says", "kept", "steps")
-def _spares(one: SubmissionOnTrial) -> None:
-    one.description["sw_notes"] = "two spare nodes"
