@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, read_constants
-from benchmark.planning.step_model.workload import Feature, Layout, Transformer, Workload
+from benchmark.planning.step_model.stacks import Feature
+from benchmark.planning.step_model.workload import Layout, Transformer, Workload
 
 TABLE = Path(__file__).with_name("published_results.toml")
 LOW_POWER = Path(__file__).with_name("low_power.toml")

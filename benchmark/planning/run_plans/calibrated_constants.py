@@ -16,6 +16,10 @@ from stage.errors import InputError
 
 SPREAD = 0.03
 """Relative range of a measured rate: from run to run, and from a slice to a whole step's temperature."""
+SHARE_SPREAD = 0.1
+"""Range of a measured share of hidden messages, to both sides: from one machine to many."""
+MOST_SLOWDOWN = 0.35
+"""Of products beside messages on one H100, for any of its kernels (docs/notes/hopper.md)."""
 MOST_APART = 20.0
 """A rate so many times the table's, or less than its inverse, is no measurement."""
 
@@ -49,7 +53,21 @@ def calibrated_constants(constants: Mapping[str, Constant], measured: Calibratio
         found[f"accelerators.{name}.{key}"] = replace(
             old, value=value, low=low, high=high, source="calibration.json", backed=False
         )
-    return found
+    return found | _hidden_share(constants, measured)
+
+
+def _hidden_share(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
+    """Tensor-parallel messages that products hid, where the slice had any: then they do hide."""
+    step, messages_s = measured.step, measured.step.by_kind_s.get("communication", 0.0)
+    if step.tensor_parallel == 1 or step.exposed_communication_s is None or messages_s <= 0:
+        return {}
+    share = min(1.0, max(0.0, 1 - step.exposed_communication_s / messages_s))
+    hidden, slowdown = (constants[f"stacks.ours.{name}"] for name in ("tensor_hidden", "overlap_slowdown"))
+    low, high = max(0.0, share - SHARE_SPREAD), min(1.0, share + SHARE_SPREAD)
+    return {
+        "stacks.ours.tensor_hidden": replace(hidden, value=share, low=low, high=high, source="calibration.json"),
+        "stacks.ours.overlap_slowdown": replace(slowdown, high=max(slowdown.value, MOST_SLOWDOWN)),
+    }
 
 
 def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:

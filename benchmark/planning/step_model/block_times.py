@@ -234,12 +234,12 @@ def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float
         rates, size, ranks=layout.context_parallel, stride=layout.tensor_parallel, per_node=layout.devices_per_node
     )
     hidden = min(ring, attention_s)
-    return ring - hidden + rates.common.overlap_slowdown * hidden
+    return ring - hidden + rates.stack.overlap_slowdown * hidden
 
 
 def _exposed(messages_s: float, share: float, beside_s: float, rates: Rates) -> float:
     hidden = min(messages_s * share, 0.9 * beside_s)
-    return messages_s - hidden + rates.common.overlap_slowdown * hidden
+    return messages_s - hidden + rates.stack.overlap_slowdown * hidden
 
 
 def embedding_passes(work: Workload, rates: Rates) -> Passes:

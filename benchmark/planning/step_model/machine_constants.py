@@ -58,6 +58,8 @@ class StackRates:
 
     tensor_hidden: float
     """Share of tensor-parallel messages that matrix products hide, where there are enough of them."""
+    overlap_slowdown: float
+    """Computation lost while messages travel beside it, over their time; 1: nothing is hidden."""
     elementwise: float
     """Bytes of the elementwise kernels over those of fully fused ones."""
     host_ms_per_block: float
@@ -85,8 +87,6 @@ class CommonRates:
     """The same depth for a matrix product in FP8."""
     wave_waste: float
     """Share of the last wave's idle multiprocessors that is really lost."""
-    overlap_slowdown: float
-    """Computation lost while messages travel beside it, over their time."""
     kernel_gap_us: float
     """Between two kernels of a stream."""
     message_half_mb: float

@@ -160,7 +160,7 @@ def _data_messages(work: Workload, step_rates: Rates, passes: Passes) -> float:
 def _rest(messages_s: float, beside_s: float, share: float, step_rates: Rates) -> float:
     """What is left exposed of messages beside computation, and what the hidden ones cost it."""
     hidden = min(beside_s, messages_s * share)
-    return messages_s - hidden + step_rates.common.overlap_slowdown * hidden
+    return messages_s - hidden + step_rates.stack.overlap_slowdown * hidden
 
 
 def _fsdp_messages(work: Workload, step_rates: Rates, ranks: int) -> float:

@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.step_model.stacks import STACKS, Sharding, Stack
+from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
 from model.gpt3_config import Recompute
 from stage.errors import InputError
 
 Number = Literal["bf16", "fp8"]
 """Of the linear layers' inputs; FP16 is computed at BF16's speed."""
-Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap"]
-"""Messages that a stack hides behind computation: tensor-parallel, data-parallel, between pipeline stages."""
 
 
 @dataclass(frozen=True)
