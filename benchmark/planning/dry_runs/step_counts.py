@@ -211,6 +211,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
             first = _step(state, tracker, few, strict=True)
             second = _step(state, tracker, more, strict=True)
             evaluated = math.lcm(EVALUATED_AT_ONCE, together)
+            tracker.restart()
             with _noted(gpu, strict=True, may_wait=()):
                 state.pipeline.evaluate([_batch(state, tracker)] * evaluated, evaluated)
             gc.collect()

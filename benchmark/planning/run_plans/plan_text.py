@@ -43,7 +43,7 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
         f"stack {plan.stack}",
         "",
         *_headline(plan, config),
-        *_runs(plan),
+        *_runs(plan, verbose=verbose),
         "",
         *_parts(plan, verbose=verbose),
         *_deciding(plan, verbose=verbose),
@@ -110,7 +110,7 @@ def _published(config: RunConfig) -> str:
     return ", ".join(f"{minutes} min ({one.submitter}, {one.round})" for minutes, one in fastest)
 
 
-def _runs(plan: RunPlan) -> Iterator[str]:
+def _runs(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
     if plan.estimate is None:
         return
     for name, length in zip(("run, at least", "run, at most"), plan.estimate.lengths, strict=False):
@@ -118,6 +118,10 @@ def _runs(plan: RunPlan) -> Iterator[str]:
             f"{name if len(plan.estimate.lengths) > 1 else 'run':<18}{length.seconds / 60:,.1f} min: {length.tokens:,} "
             f"tokens, {length.steps:,} steps, {length.evaluations} evaluations ({length.evaluation_share:.1%} of it)"
         )
+    if plan.reference_runs and not verbose:
+        told = (f"{one.global_batch_size}: {one.run_s / 60:,.1f}" for one in plan.reference_runs)
+        yield f"{'minutes by batch':<18}{', '.join(told)}"
+        return
     for reference in plan.reference_runs:
         low, high = reference.run_interval_s
         yield (
