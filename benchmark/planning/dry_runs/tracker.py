@@ -129,7 +129,7 @@ class Tracker(TorchDispatchMode):
             if self.gpu is not None:
                 question = self.gpu.tensors.question(function, args, kwargs)
                 cost = None if question is None else self._costs.get(question)
-                if cost is not None:
+                if question is not None and cost is not None:
                     result, new = self.gpu.tensors.memory.answer(question, args)
                     for tensor in new:
                         self._see(tensor)

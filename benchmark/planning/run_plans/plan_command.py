@@ -28,8 +28,8 @@ def print_plan(
     Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
     """
     require_possible(config, options)  # complains before the seconds of the dry run
-    if calibration is not None and (options.mfu is not None or options.tflops is not None):
-        raise InputError("--calibration has the rates of a simulated step: leave out --mfu and --tflops, or it")
+    if calibration is not None and options.tflops is not None:
+        raise InputError("--calibration has the rates of a simulated step: leave out --tflops, or it")
     constants = _constants(config, calibration)
     examined = None
     if options.stack == "ours":
@@ -65,8 +65,8 @@ def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, cali
     runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
     if runnable is not None:
         require_possible(runnable, options)
-    if options.mfu is not None or options.tflops is not None:
-        raise InputError("--search finds the speed of each layout: leave out --mfu and --tflops")
+    if options.tflops is not None:
+        raise InputError("--search finds the speed of each layout: leave out --tflops")
     found = search_layouts(config, options, _constants(config, calibration))
     print(json.dumps(asdict(found)) if as_json else format_search(found, config))
     return 0

@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 import tyro
 
-from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in
 from benchmark.planning.step_model.stacks import STACKS
@@ -18,8 +17,6 @@ from stage.errors import InputError
 StackName = Literal["ours", "megatron", "nemo", "torchtitan"]
 assert get_args(StackName) == tuple(STACKS)
 NETWORK_GBIT_S = (0.1, 100_000.0)
-MOST_WATTS, MOST_DOLLARS_PER_HOUR = 100_000.0, 100_000.0
-"""No device has or takes more; a larger figure was meant for the whole machine, or is a slip."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +31,8 @@ class PlanOptions:
     """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
     network_gbit_s: float | None = None
     """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
-    mfu: float | None = None
-    """Model FLOP/s utilisation to count with instead, as a fraction of the dense BF16 peak."""
     tflops: float | None = None
-    """Model TFLOP/s per device to count with instead, such as a run of yours printed."""
-    watts: float | None = None
-    """Power of a device with its share of the machine: the energy to the target."""
-    dollars_per_hour: float | None = None
-    """Price of a device with its share of the machine: the price of the target."""
+    """Model TFLOP/s per device to count with instead of the simulated step, such as a run of yours printed."""
 
 
 def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
@@ -51,16 +42,15 @@ def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
 
 def require_possible(config: RunConfig, options: PlanOptions) -> None:
     """Raise InputError for what cannot be planned, before anything long begins."""
-    for option, given, least, most, whose in (
-        ("--network-gbit-s", options.network_gbit_s, *NETWORK_GBIT_S, "each device's card"),
-        ("--watts", options.watts, 1e-9, MOST_WATTS, "one device with its share of the machine"),
-        ("--dollars-per-hour", options.dollars_per_hour, 1e-9, MOST_DOLLARS_PER_HOUR, "one device with its share"),
-    ):
-        if given is not None and not least <= given <= most:
-            raise InputError(f"{option} {given:g}: expected {least:g} to {most:,.0f}, of {whose}")
-    simulated = given_tflops(config, options) is None
+    low, high = NETWORK_GBIT_S
+    if options.network_gbit_s is not None and not low <= options.network_gbit_s <= high:
+        raise InputError(
+            f"--network-gbit-s {options.network_gbit_s:g}: expected {low:g} to {high:,.0f}, of each device's card"
+        )
+    _require_speed(config, options)
+    simulated = options.tflops is None
     if options.what_if and not simulated:
-        raise InputError("--what-if changes the simulated step: leave out --mfu and --tflops, or --what-if")
+        raise InputError("--what-if changes the simulated step: leave out --tflops, or --what-if")
     work, constants = planned_workload(config, options), committed_constants()
     accelerator = config.system.accelerator
     known = names_in(constants, "accelerators")
@@ -97,27 +87,12 @@ def _require_fp8(accelerator: str, constants: Mapping[str, Constant]) -> None:
         )
 
 
-def given_tflops(config: RunConfig, options: PlanOptions) -> tuple[float, str] | None:
-    """Model TFLOP/s per device and where the figure is from, where ``mfu`` or ``tflops`` is given.
-
-    Raises InputError for a speed that no device has, or an ``mfu`` where the peak is not known.
-    """
-    mfu, tflops, system, peak = options.mfu, options.tflops, config.system, config.system.peak_tflops
-    if mfu is not None and tflops is not None:
-        raise InputError("--mfu and --tflops: expected one of them")
-    if tflops is not None:
-        most = math.inf if peak is None else peak * (2 if options.precision == "fp8" else 1)
-        if not 0 < tflops <= most or math.isinf(tflops):
-            peak_of = f" and at most {system.accelerator}'s peak of {most:g}" if peak is not None else ""
-            raise InputError(f"--tflops {tflops:g}: expected more than 0{peak_of}")
-        return tflops, f"{tflops:g} TFLOP/s per device, as given"
-    if mfu is None:
-        return None
-    if not 0 < mfu <= 1:
-        raise InputError(f"--mfu {mfu:g}: expected a fraction, more than 0 and at most 1, such as 0.47")
-    if peak is None:
-        raise InputError(
-            f"--mfu {mfu:g}: system {system.name} has no accelerator whose peak is known; give --tflops per device "
-            f"or --accelerator, one of {', '.join(ACCELERATORS)}"
-        )
-    return mfu * peak, f"MFU {mfu:.1%} of {peak:g} TFLOP/s, as given"
+def _require_speed(config: RunConfig, options: PlanOptions) -> None:
+    """A speed that is given is one that the device can have."""
+    tflops, peak = options.tflops, config.system.peak_tflops
+    if tflops is None:
+        return
+    most = math.inf if peak is None else peak * (2 if options.precision == "fp8" else 1)
+    if not 0 < tflops <= most or math.isinf(tflops):
+        peak_of = f" and at most {config.system.accelerator}'s peak of {most:g}" if peak is not None else ""
+        raise InputError(f"--tflops {tflops:g}: expected more than 0{peak_of}")

@@ -203,12 +203,6 @@ def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     low, high = costs.init_interval_s
     yield f"{'init':<18}{costs.init_s:,.0f} s ({low:,.0f} to {high:,.0f}), before run_start, by published runs on H100"
     yield f"{'goodput':<18}{costs.goodput:.1%} of the time, with failures at --device-mtbf-hours"
-    for name, unit, value, interval in (
-        ("energy", "kWh", costs.kwh, costs.kwh_interval),
-        ("price", "dollars", costs.dollars, costs.dollars_interval),
-    ):
-        if value is not None and interval is not None:
-            yield f"{name:<18}{value:,.0f} {unit} ({interval[0]:,.0f} to {interval[1]:,.0f})"
 
 
 def format_search(result: SearchResult, config: RunConfig) -> str:

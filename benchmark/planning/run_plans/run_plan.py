@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, RESERVE, DryRun
-from benchmark.planning.run_plans.plan_options import PlanOptions, given_tflops, planned_workload, require_possible
+from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload, require_possible
 from benchmark.planning.run_plans.run_costs import Interval, RunCosts, run_costs
 from benchmark.planning.run_plans.run_length import (
     RunLength,
@@ -180,8 +180,6 @@ def make_plan(
             step_s=time.step_s,
             run_s=run_s,
             run_interval_s=intervals.get("run_s"),
-            watts=options.watts,
-            dollars_per_hour=options.dollars_per_hour,
         ),
         estimate=estimate,
         assumptions=tuple(filter(None, (time.why, goal_source, counted, LEFT_OUT, memory_why))),
@@ -218,16 +216,15 @@ def _step_time(
 ) -> _StepTime | str:
     """The step's time, or why there is none."""
     system, model = config.system, config.benchmark.model
-    given = given_tflops(config, options)
-    if given is not None:
-        step_s = step_flops / (given[0] * 1e12 * system.num_devices)
+    if options.tflops is not None:
+        step_s = step_flops / (options.tflops * 1e12 * system.num_devices)
         evaluation_s = None
         if validation_sequences is not None:
             share = validation_sequences * model.seq_length * train_flops_per_token(model) * FORWARD_SHARE / step_flops
             evaluation_s = share * step_s
-        return _StepTime(step_s, (step_s, step_s), evaluation_s, given[1])
+        return _StepTime(step_s, (step_s, step_s), evaluation_s, f"{options.tflops:g} TFLOP/s per device, as given")
     if config.precision == "fp32":
-        return "no time estimated: there are no constants of matrix products in FP32; give --mfu or --tflops"
+        return "no time estimated: there are no constants of matrix products in FP32; give --tflops"
     if system.accelerator not in names_in(constants, "accelerators"):
         known = ", ".join(names_in(constants, "accelerators"))
         return (

@@ -7,23 +7,18 @@ import pytest
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.run_plans.plan_options import PlanOptions, given_tflops, planned_workload, require_possible
+from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload, require_possible
 from stage.errors import InputError
 
 H100 = RunConfig(benchmark=GPT3_175B, system=dataclasses.replace(SYSTEMS["dgxh100_n64"], micro_batch_size=1))
 CPU = RunConfig(benchmark=REHEARSAL, system=SYSTEMS["cpu_p2"])
 
 
-def test_given_speeds() -> None:
-    assert given_tflops(H100, PlanOptions()) is None
-    given = given_tflops(H100, PlanOptions(mfu=0.5))
-    assert given is not None
-    assert given[0] == pytest.approx(494.7)
-    assert given[1] == "MFU 50.0% of 989.4 TFLOP/s, as given"
+def test_a_speed_that_the_device_cannot_have() -> None:
     with pytest.raises(InputError, match=r"at most H100 SXM's peak of 989\.4"):
-        given_tflops(H100, PlanOptions(tflops=1200.0))
-    assert given_tflops(H100, PlanOptions(tflops=1200.0, precision="fp8")) is not None
-    assert given_tflops(CPU, PlanOptions(tflops=0.02)) is not None
+        require_possible(H100, PlanOptions(tflops=1200.0))
+    require_possible(H100, PlanOptions(stack="nemo", tflops=1200.0, precision="fp8"))
+    require_possible(CPU, PlanOptions(tflops=0.02))
 
 
 def test_the_workload_is_the_runs() -> None:

@@ -49,7 +49,7 @@ def step_s(made: RunPlan) -> float:
 def test_minutes_are_those_of_the_fact_sheet(nodes: int, minutes: tuple[int, ...]) -> None:
     """The table below the published results, which is for 24 evaluations (docs/facts/peers.md 1.1)."""
     for mfu, expected in zip((0.35, 0.42, 0.47, 0.52), minutes, strict=True):
-        estimate = plan(config(nodes=nodes), mfu=mfu).estimate
+        estimate = plan(config(nodes=nodes), tflops=989.4 * mfu).estimate
         assert estimate is not None
         assert estimate.evaluation_s is not None
         shortest, longest = estimate.lengths
@@ -79,11 +79,11 @@ def test_the_step_is_simulated_in_parts_with_intervals() -> None:
 
 
 def test_a_given_speed_replaces_the_simulation() -> None:
-    made = plan(config(), mfu=0.47)
+    made = plan(config(), tflops=465.018)
     assert made.parts is None
     assert made.step_s == pytest.approx(19.0, abs=0.05)
     assert made.intervals["step_s"] == (made.step_s, made.step_s)
-    assert made.assumptions[0] == "MFU 47.0% of 989.4 TFLOP/s, as given"
+    assert made.assumptions[0] == "465.018 TFLOP/s per device, as given"
 
 
 def test_the_text_has_the_headline_first() -> None:
@@ -187,8 +187,8 @@ def test_a_run_that_does_not_fit_is_shown_and_refused(
 
 
 def test_bad_options_are_refused_before_the_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match=r"--mfu 0\.4: system cpu_p2 has no accelerator"):
-        main(["plan", "rehearsal", "--mfu", "0.4"])
+    with pytest.raises(InputError, match="--tflops 0: expected more than 0"):
+        main(["plan", "rehearsal", "--tflops", "0"])
     with pytest.raises(SystemExit):
         main(["plan", "--help"])
     assert "Example: python -m benchmark plan" in capsys.readouterr().out
