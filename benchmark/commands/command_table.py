@@ -14,7 +14,7 @@ from benchmark.commands.judge_commands import (
     ResultsCommand,
     ReviewCommand,
 )
-from benchmark.commands.plan_commands import BacktestCommand, PlanCommand, SliceCommand
+from benchmark.commands.plan_commands import PlanCommand, SliceCommand
 from benchmark.commands.rehearsal_commands import ReferencePointsCommand, RehearseCommand
 from benchmark.commands.replay_command import ReplayCommand
 from benchmark.commands.run_commands import (
@@ -85,8 +85,6 @@ def parse(arguments: Sequence[str]) -> Command:
     command: Any = COMMANDS[name][0]
     if command is PreflightCommand and (not options or options[0].startswith("--json")):
         command = MachinePreflightCommand
-    if command is PlanCommand and "--backtest" in options and options[0].startswith("--"):
-        command = BacktestCommand
     prog = f"python -m benchmark {name}"
     if "config" in {field.name for field in dataclasses.fields(command)}:
         made: Command = parse_run(prog, options, command, on_devices=_on_devices(command, options))

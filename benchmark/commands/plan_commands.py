@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
 from benchmark.config.run_config import RunConfig
+from benchmark.planning.run_plans.plan_options import PlanOptions
 from benchmark.slice_run.slice_config import SliceOptions
 from stage.errors import InputError
 
@@ -23,89 +24,43 @@ class PlannedRun(RunConfig):
 
 @dataclass(frozen=True)
 class PlanCommand:
-    """Memory, messages, step time in parts and time to train of a run, without its devices, each with its doubt.
+    """What a machine would score, between which bounds, and why: the step in parts, memory, messages, failures, costs.
+    It needs none of the devices.
 
     Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --json
 
-    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. Takes half a minute for 175B on two cores,
-    a search ten seconds.
+    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. It takes some ten seconds for 175B on two
+    cores.
     """
 
     config: Annotated[tyro.conf.OmitArgPrefixes[PlannedRun], tyro.conf.arg(name="run")]
-    stack: str = "ours"
-    """Whose code runs: ours, megatron, nemo, or another of benchmark/planning/step_model/stacks.py."""
+    options: Annotated[tyro.conf.OmitArgPrefixes[PlanOptions], tyro.conf.arg(name="plan")] = field(
+        default_factory=PlanOptions
+    )
     search: bool = False
     """Rank all layouts of the system's devices that fit in memory by their time to the target."""
-    backtest: bool = False
-    """Compare the model of a step with every published result instead; needs no BENCHMARK."""
-    what_if: tuple[str, ...] = ()
-    """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
-    kv_heads: int | None = None
-    """Heads of keys and values of another model than GPT-3, for other stacks than ours."""
-    ffn_hidden_size: int | None = None
-    """Likewise: width of the MLP; four times the hidden size unless given."""
-    gated_mlp: bool = False
-    """Likewise: SwiGLU or GEGLU, three projections."""
-    network_gbit_s: float | None = None
-    """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
-    mfu: float | None = None
-    """Model FLOP/s utilisation to count with instead, as a fraction of the dense BF16 peak."""
-    tflops: float | None = None
-    """Model TFLOP/s per device to count with instead, such as a run of yours printed."""
-    watts: float | None = None
-    """Power of a device with its share of the machine: the energy to the target."""
-    dollars_per_hour: float | None = None
-    """Price of a device with its share of the machine: the price of the target."""
     calibration: Path | None = None
     """calibration.json of a slice on such devices: its rates in the place of the published ones."""
+    verbose: bool = False
+    """Print memory and messages by rank and the reasons for every figure, too."""
     json: bool = False
     """Print JSON."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.config, PlannedRun):
-            fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(self.config)}
+            fields = {one.name: getattr(self.config, one.name) for one in dataclasses.fields(self.config)}
             object.__setattr__(self, "config", PlannedRun(**fields))
 
     def run(self) -> int:
-        from benchmark.planning.plan_printing.plan_command import print_backtest, print_plan, print_search
-        from benchmark.planning.run_plans.plan_options import PlanOptions
+        from benchmark.planning.run_plans.plan_command import print_plan, print_search
 
-        if self.backtest:
-            if self != PlanCommand(config=self.config, backtest=True, json=self.json):
-                raise InputError("--backtest: compares what is published, and takes no other option than --json")
-            return print_backtest(as_json=self.json)
-        fields = {field.name: getattr(self.config, field.name) for field in dataclasses.fields(RunConfig)}
-        config = RunConfig(**{**fields, "precision": "fp32" if self.config.precision == "fp32" else "bf16"})
-        options = PlanOptions(
-            stack=self.stack,
-            precision="fp8" if self.config.precision == "fp8" else "bf16",
-            network_gbit_s=self.network_gbit_s,
-            mfu=self.mfu,
-            tflops=self.tflops,
-            watts=self.watts,
-            dollars_per_hour=self.dollars_per_hour,
-            what_if=self.what_if,
-            kv_heads=self.kv_heads,
-            ffn_hidden_size=self.ffn_hidden_size,
-            gated_mlp=self.gated_mlp,
-        )
-        made = print_search if self.search else print_plan
-        return made(config, options, as_json=self.json, calibration=self.calibration)
-
-
-@dataclass(frozen=True)
-class BacktestCommand:
-    """Options of ``plan --backtest`` where no benchmark is named."""
-
-    backtest: bool = False
-    """Compare the model of a step with every published result."""
-    json: bool = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        from benchmark.planning.plan_printing.plan_command import print_backtest
-
-        return print_backtest(as_json=self.json)
+        precision = self.config.precision
+        fields = {one.name: getattr(self.config, one.name) for one in dataclasses.fields(RunConfig)}
+        config = RunConfig(**{**fields, "precision": "fp32" if precision == "fp32" else "bf16"})
+        options = dataclasses.replace(self.options, precision="fp8" if precision == "fp8" else "bf16")
+        if self.search:
+            return print_search(config, options, as_json=self.json, calibration=self.calibration)
+        return print_plan(config, options, as_json=self.json, verbose=self.verbose, calibration=self.calibration)
 
 
 @dataclass(frozen=True)
@@ -125,7 +80,7 @@ class SliceCommand:
     """Print JSON."""
 
     def run(self) -> int:
-        from benchmark.planning.plan_printing.plan_command import whole_system
+        from benchmark.planning.run_plans.plan_command import whole_system
         from benchmark.slice_run.run_slice import run_slice
         from benchmark.slice_run.slice_text import format_slice
 

@@ -172,14 +172,11 @@ LOSS_BYTES = 64
 
 def _growth(counts: RankCounts) -> str:
     memory = counts.memory
-    growth = memory.peak_per_micro_batch, memory.after_step_per_micro_batch, memory.after_evaluation_per_micro_batch
+    growth = memory.peak_per_micro_batch, memory.after_step_per_micro_batch
     if max(growth) <= LOSS_BYTES:
         return "whatever the number of micro-batches"
-    in_step, kept, evaluated = (size / 2**20 for size in growth)
-    return (
-        f"each further micro-batch adds {in_step:.3f} MiB to the peak, {kept:.3f} MiB are left after the step, "
-        f"{evaluated:.3f} MiB after an evaluation"
-    )
+    in_step, kept = (size / 2**20 for size in growth)
+    return f"each further micro-batch adds {in_step:.3f} MiB to the peak, {kept:.3f} MiB are left after the step"
 
 
 def _kernel_lines(counts: RankCounts) -> Iterator[str]:

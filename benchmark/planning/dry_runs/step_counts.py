@@ -41,7 +41,7 @@ MAY_WAIT = ("train_step",)
 """Functions in which the host may wait for the device in a step: once, for the loss and the norm."""
 
 EVALUATED_AT_ONCE = 2
-"""Micro-batches of an evaluation may take turns in pairs: what one takes is seen of an even number."""
+"""Micro-batches of an evaluation may take turns in pairs."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,9 @@ class MemoryCounts:
     """Of a step with the run's number of micro-batches."""
     after_step: int
     after_evaluation: int
-    evaluation_peak: int
+    """Less what a step leaves: what an evaluation leaves besides."""
     peak_per_micro_batch: int
     after_step_per_micro_batch: int
-    after_evaluation_per_micro_batch: int
 
     @property
     def activations(self) -> int:
@@ -83,12 +82,9 @@ class RankCounts:
     per_micro_batch: WorkCounts
     per_step: WorkCounts
     """What comes once, the filling and draining of a pipeline included."""
-    evaluation_per_micro_batch: WorkCounts
     memory: MemoryCounts
     host_waits: list[HostWait]
-    """Of a step."""
-    evaluation_host_waits: list[HostWait]
-    """Of an evaluation."""
+    """Of a step; in an evaluation there may be none."""
 
 
 @dataclass(frozen=True)
@@ -181,18 +177,14 @@ def counted_micro_batches(config: RunConfig, pipeline_rank: int) -> tuple[int, i
 
 
 @dataclass(frozen=True)
-class _Examined:
-    """One number of micro-batches."""
+class _Stepped:
+    """A step of one number of micro-batches."""
 
     micro_batches: int
-    step: OperatorCounts
-    evaluation: OperatorCounts
+    counts: OperatorCounts
     peak: int
-    after_step: int
-    evaluation_peak: int
-    after_evaluation: int
+    left: int
     waits: list[HostWait]
-    evaluation_waits: list[HostWait]
 
 
 def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
@@ -203,6 +195,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
     system = config.system
     pipeline_rank = rank * system.pipeline_parallel // system.num_devices
     few, more = counted_micro_batches(config, pipeline_rank)
+    together = more - few
     with ExitStack() as stack:
         gpu = stack.enter_context(fake_gpu_of(system)) if system.device == "cuda" else None
         world = stack.enter_context(fake_world(system, rank))
@@ -214,13 +207,16 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
         with _counted(tracker, fake):
             sizes = _sizes(state)
             state.optimizer.start_at(config.benchmark.start_iterations)
-            together = more - few
+            _step(state, tracker, max(2, together), strict=False)  # makes what later steps use again
+            first = _step(state, tracker, few, strict=True)
+            second = _step(state, tracker, more, strict=True)
             evaluated = math.lcm(EVALUATED_AT_ONCE, together)
-            _train(state, tracker, max(2, together), strict=False)  # makes what later steps use again
-            first = _run(state, tracker, few, evaluated, strict=True)
-            second = _run(state, tracker, more, 2 * evaluated, strict=True)
-    per_batch, once = split(first.step, second.step, few, more - few)
-    evaluation, _ = split(first.evaluation, second.evaluation, evaluated, evaluated)
+            tracker.restart()
+            with _noted(gpu, strict=True, may_wait=()):
+                state.pipeline.evaluate([_batch(state, tracker)] * evaluated, evaluated)
+            gc.collect()
+            after_evaluation = tracker.live_bytes - second.left
+    per_batch, once = split(first.counts, second.counts, few, together)
     return RankCounts(
         kind=kind,
         rank=rank,
@@ -228,69 +224,41 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
         counted=(few, more),
         per_micro_batch=per_batch,
         per_step=once,
-        evaluation_per_micro_batch=evaluation,
-        memory=_memory(config, sizes, first, second),
+        memory=_memory(config, sizes, first, second, after_evaluation),
         host_waits=first.waits,
-        evaluation_host_waits=first.evaluation_waits,
     )
 
 
-def _memory(config: RunConfig, sizes: tuple[int, int], first: _Examined, second: _Examined) -> MemoryCounts:
-    def growth(name: str) -> int:
-        """Of evaluations, at least this: they differ by no fewer."""
-        difference: int = getattr(second, name) - getattr(first, name)
-        return difference // (second.micro_batches - first.micro_batches)
-
+def _memory(
+    config: RunConfig, sizes: tuple[int, int], first: _Stepped, second: _Stepped, after_evaluation: int
+) -> MemoryCounts:
     shards, gathered = sizes
-    beyond = config.num_microbatches - first.micro_batches
+    beyond, apart = config.num_microbatches - first.micro_batches, second.micro_batches - first.micro_batches
+    peak_growth, growth = (second.peak - first.peak) // apart, (second.left - first.left) // apart
     return MemoryCounts(
         parameters=4 * shards,
         optimizer=8 * shards,
         gathered=(2 if config.precision == "bf16" else 4) * gathered,
         gradients=4 * gathered,
-        peak=first.peak + beyond * growth("peak"),
-        after_step=first.after_step + beyond * growth("after_step"),
-        after_evaluation=first.after_evaluation + beyond * growth("after_evaluation"),
-        evaluation_peak=first.evaluation_peak + beyond * growth("evaluation_peak"),
-        peak_per_micro_batch=growth("peak"),
-        after_step_per_micro_batch=growth("after_step"),
-        after_evaluation_per_micro_batch=growth("after_evaluation"),
-    )
-
-
-def _run(state: TrainState, tracker: Tracker, micro_batches: int, evaluated: int, *, strict: bool) -> _Examined:
-    """A step and an evaluation of so many micro-batches; while ``strict``, the host may not wait in the step."""
-    waits = _train(state, tracker, micro_batches, strict=strict)
-    step, peak, after_step = tracker.counts, tracker.peak_bytes, tracker.live_bytes
-    tracker.restart()
-    with _noted(tracker.gpu, strict=False) as evaluation_waits:
-        state.pipeline.evaluate([_batch(state, tracker)] * evaluated, evaluated)
-    gc.collect()
-    evaluation, evaluation_peak, after_evaluation = tracker.counts, tracker.peak_bytes, tracker.live_bytes
-    return _Examined(
-        micro_batches=micro_batches,
-        step=step,
-        evaluation=evaluation,
-        peak=peak,
-        after_step=after_step,
-        evaluation_peak=evaluation_peak,
+        peak=first.peak + beyond * peak_growth,
+        after_step=first.left + beyond * growth,
         after_evaluation=after_evaluation,
-        waits=waits,
-        evaluation_waits=evaluation_waits,
+        peak_per_micro_batch=peak_growth,
+        after_step_per_micro_batch=growth,
     )
 
 
-def _train(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bool) -> list[HostWait]:
-    """A step of so many micro-batches, counted anew; the waits of the host in it."""
+def _step(state: TrainState, tracker: Tracker, micro_batches: int, *, strict: bool) -> _Stepped:
+    """A step of so many micro-batches, counted anew; while ``strict``, the host may wait only in ``MAY_WAIT``."""
     system = state.config.system
     size = micro_batches * system.micro_batch_size * system.data_parallel
     benchmark = dataclasses.replace(state.config.benchmark, global_batch_size=size)
     state.config = dataclasses.replace(state.config, benchmark=benchmark)
     tracker.restart()
-    with _noted(tracker.gpu, strict=strict) as waits:
+    with _noted(tracker.gpu, strict=strict, may_wait=MAY_WAIT) as waits:
         train_step(state, [_batch(state, tracker)] * micro_batches)
     gc.collect()
-    return waits
+    return _Stepped(micro_batches, tracker.counts, tracker.peak_bytes, tracker.live_bytes, waits)
 
 
 def _batch(state: TrainState, tracker: Tracker) -> MicroBatch:
@@ -308,13 +276,13 @@ def _counted(tracker: Tracker, fake: FakeTensorMode) -> Iterator[None]:
 
 
 @contextmanager
-def _noted(gpu: FakeGpu | None, *, strict: bool) -> Iterator[list[HostWait]]:
-    """The waits of the host within; one that is not allowed ends the examination while ``strict``."""
+def _noted(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> Iterator[list[HostWait]]:
+    """The waits of the host within; while ``strict``, one outside the functions ``may_wait`` ends the examination."""
     waits: list[HostWait] = []
     if gpu is None:
         yield waits
         return
-    gpu.waits.found, gpu.waits.allowed, gpu.waits.strict = waits, MAY_WAIT, strict
+    gpu.waits.found, gpu.waits.allowed, gpu.waits.strict = waits, may_wait, strict
     yield waits
     gpu.waits.found, gpu.waits.strict = [], False
 

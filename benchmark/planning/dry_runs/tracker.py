@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmark.planning.fake.fake_gpu import FakeGpu
 from benchmark.planning.fake.fake_gpu_tensors import ASKS_FOR_DEVICE, device_as_seen_by_cpp
-from benchmark.planning.fake.fake_streams import Queued
+from benchmark.planning.fake.host_waits import COPIES
 from benchmark.planning.fake.operator_costs import (
     AttentionShape,
     Kind,
@@ -28,7 +28,6 @@ from benchmark.planning.fake.operator_costs import (
     plain_name,
     tensors_in,
 )
-from benchmark.planning.fake.remembered_results import NOT_REMEMBERED
 
 _aten: Any = torch.ops.aten
 COLLECTIVES = {
@@ -54,7 +53,7 @@ class Message:
     axis: str
     """Of the mesh, or "all"."""
     bytes: int
-    """Of the larger side: what an all-gather puts together, a reduce-scatter begins with, the others send."""
+    """Of the larger side: the result of an all-gather, the input of a reduce-scatter, the message of the others."""
 
 
 @dataclass
@@ -68,20 +67,25 @@ class OperatorCounts:
     bytes: Counter[Kind] = field(default_factory=Counter)
     """Read and written by elementwise, reduction, copy and optimizer kernels."""
     messages: Counter[Message] = field(default_factory=Counter)
-    waited: Counter[Message] = field(default_factory=Counter)
-    """Those that the compute stream waits for; another stream waits for the others, or nobody."""
     alone: Counter[Message] = field(default_factory=Counter)
     """Of these, with no matrix product or attention queued between call and wait: nothing hides them."""
     flops_beside: Counter[Message] = field(default_factory=Counter)
-    """Of products and attention queued between call and wait, all calls together ..."""
-    bytes_beside: Counter[Message] = field(default_factory=Counter)
-    """... and moved by other kernels."""
+    """Of products and attention queued between call and wait, all calls together."""
 
     @property
     def flops(self) -> int:
-        """Of matrix products and attention."""
+        """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""
         shapes: list[tuple[MatmulShape | AttentionShape, int]] = [*self.matmuls.items(), *self.attention.items()]
         return sum(calls * shape.flops for shape, calls in shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one operator hands to the device; ``kind`` None: no kernel."""
+
+    kind: Kind | None = None
+    shape: MatmulShape | AttentionShape | None = None
+    bytes_moved: int = 0
 
 
 @dataclass
@@ -100,16 +104,13 @@ class Tracker(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._device_type = "cpu" if self.gpu is None else "cuda"
+        self._costs: dict[Hashable, Cost] = {}
+        """Of operators whose results are remembered."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Nothing is compiled here, so there is nothing that the compiler would have to be kept from."""
         return False
-
-    @property
-    def flops(self) -> int:
-        """Of matrix products and attention; attention's backward pass as twice its forward pass, as everywhere."""
-        return self.counts.flops
 
     def __torch_dispatch__(
         self, function: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -117,29 +118,45 @@ class Tracker(TorchDispatchMode):
         if function is ASKS_FOR_DEVICE and self.gpu is not None:
             seen = device_as_seen_by_cpp(args[0])
             if seen is not None:
-                return seen  # a third of all that comes by
+                return seen  # a third of all calls
         if any(kind is not FakeTensor and issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its local operations come by again
         kwargs = kwargs or {}
         if function.namespace == "prim":
             return function(*args, **kwargs)
-        result = NOT_REMEMBERED
+        question = None
         with torch._C.DisableTorchFunction():  # whose mode would be asked about each shape and device
-            given = tensors_in((args, kwargs))
             if self.gpu is not None:
+                question = self.gpu.tensors.question(function, args, kwargs)
+                cost = None if question is None else self._costs.get(question)
+                if question is not None and cost is not None:
+                    result, new = self.gpu.tensors.memory.answer(question, args)
+                    for tensor in new:
+                        self._see(tensor)
+                    self._add(cost)
+                    return result
+                waits = len(self.gpu.waits.found)
+                given = tensors_in((args, kwargs))
                 value = self.gpu.rules.value_instead(function, given, args, kwargs)
                 if value is not None:
                     return value
-                result = self.gpu.tensors.remembered(function, args, kwargs)
-            elif function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
-                return 1.0  # as on a GPU
-        if result is NOT_REMEMBERED:
-            result = function(*args, **kwargs)
+                if len(self.gpu.waits.found) > waits:
+                    question = None  # the next call waits, too
+            else:
+                given = tensors_in((args, kwargs))
+                if function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
+                    return 1.0  # as on a GPU
+        result = function(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             made = tensors_in(result)
             for tensor in made:
                 self._see(tensor)
-            self._count(function, args, kwargs, given + made, result)
+            cost = self._cost(function, args, kwargs, given + made, result)
+            self._add(cost)
+            if question is not None and self.gpu is not None and self.gpu.tensors.memory.knows(question):
+                one_device = len({tensor.device for tensor in given + made}) == 1
+                if function not in COPIES or one_device:  # copies from the host depend on where it has pinned memory
+                    self._costs[question] = cost
         return result
 
     def restart(self) -> None:
@@ -163,31 +180,37 @@ class Tracker(TorchDispatchMode):
         del self._alive[key]
         self.live_bytes -= self._sizes.pop(key)
 
-    def _count(
+    def _cost(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], result: Any
-    ) -> None:
+    ) -> Cost:
+        """Counts a message, too."""
         kind, name = kind_of(function), plain_name(function)
         if kind is None or not any(tensor.device.type == self._device_type for tensor in tensors):
-            return
-        flops = moved = 0
+            return Cost()
         if kind == "collective":
             if name not in COLLECTIVES:
-                return
+                return Cost()
             self._count_message(COLLECTIVES[name], args, kwargs, tensors)
-        elif kind == "matmul":
-            product = matmul_shape(function, args, result)
-            self.counts.matmuls[product] += 1
-            flops = product.flops
-        elif kind == "attention":
-            attention = attention_shape(function, args)
-            self.counts.attention[attention] += 1
-            flops = attention.flops
+            return Cost(kind)
+        if kind == "matmul":
+            return Cost(kind, matmul_shape(function, args, result))
+        if kind == "attention":
+            return Cost(kind, attention_shape(function, args))
+        return Cost(kind, bytes_moved=bytes_moved(function, args, kwargs, result))
+
+    def _add(self, cost: Cost) -> None:
+        if cost.kind is None:
+            return
+        counts = self.counts
+        counts.launches[cost.kind] += 1
+        if isinstance(cost.shape, MatmulShape):
+            counts.matmuls[cost.shape] += 1
+        elif isinstance(cost.shape, AttentionShape):
+            counts.attention[cost.shape] += 1
         else:
-            moved = bytes_moved(function, args, kwargs, result)
-            self.counts.bytes[kind] += moved
-        self.counts.launches[kind] += 1
-        if self.gpu is not None:
-            self.gpu.order.queue(flops, moved)
+            counts.bytes[cost.kind] += cost.bytes_moved
+        if self.gpu is not None and cost.shape is not None:
+            self.gpu.order.queue(cost.shape.flops)
 
     def _count_message(
         self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]
@@ -201,11 +224,9 @@ class Tracker(TorchDispatchMode):
             self.gpu.order.launch(partial(self._waited, self.counts, message))
 
     @staticmethod
-    def _waited(counts: OperatorCounts, message: Message, queued: Queued) -> None:
-        counts.waited[message] += 1
-        counts.alone[message] += not queued.flops
-        counts.flops_beside[message] += queued.flops
-        counts.bytes_beside[message] += queued.bytes
+    def _waited(counts: OperatorCounts, message: Message, flops: int) -> None:
+        counts.alone[message] += not flops
+        counts.flops_beside[message] += flops
 
 
 def _group_name(argument: Any) -> str:

@@ -9,12 +9,16 @@ from benchmark.planning.fake.operator_costs import KINDS, AttentionShape, Kind, 
 
 @dataclass(frozen=True)
 class MatmulCount:
+    """Products of one shape."""
+
     shape: MatmulShape
     calls: int
 
 
 @dataclass(frozen=True)
 class AttentionCount:
+    """Passes of attention of one shape."""
+
     shape: AttentionShape
     calls: int
 
@@ -39,14 +43,10 @@ class MessageCount:
     bytes: int
     """Of one call, the larger side: what an all-gather puts together, a reduce-scatter begins with, others send."""
     calls: int
-    waited: int
-    """Of these, what the compute stream waits for; another stream waits for the others, or nobody."""
     alone: int
-    """Of those, with no matrix product or attention queued between call and wait: nothing hides them."""
+    """Of these, with no matrix product or attention queued between call and wait: nothing hides them."""
     flops_beside: int
-    """Queued between call and wait, all calls together: FLOPs of products and attention ..."""
-    bytes_beside: int
-    """... and bytes that other kernels move."""
+    """Of products and attention queued between call and wait, all calls together."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,6 @@ class WorkCounts:
         """Of matrix products and attention, recomputation included."""
         products = sum(one.calls * one.shape.flops for one in self.matmuls)
         return products + sum(one.calls * one.shape.flops for one in self.attention)
-
-    @property
-    def launches(self) -> int:
-        """Kernels and collectives that the host hands to the device."""
-        return sum(kernel.calls for kernel in self.kernels)
-
-    @property
-    def moved_bytes(self) -> int:
-        return sum(kernel.bytes for kernel in self.kernels)
 
 
 def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:
@@ -99,10 +90,8 @@ def work_counts(counts: OperatorCounts) -> WorkCounts:
                 axis=message.axis,
                 bytes=message.bytes,
                 calls=calls,
-                waited=counts.waited[message],
                 alone=counts.alone[message],
                 flops_beside=counts.flops_beside[message],
-                bytes_beside=counts.bytes_beside[message],
             )
             for message, calls in counts.messages.items()
             if calls

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import (
 
 from benchmark.planning.fake.host_waits import AS_SEEN_BY_CPP, GPU
 from benchmark.planning.fake.operator_costs import tensors_in
-from benchmark.planning.fake.remembered_results import NOT_REMEMBERED, RememberedResults
+from benchmark.planning.fake.remembered_results import Question, RememberedResults
 
 _aten: Any = torch.ops.aten
 ASKS_FOR_DEVICE = torch.ops.prim.device.default
@@ -37,7 +37,7 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
-        self._memory = RememberedResults(self)
+        self.memory = RememberedResults(self)
 
     @property
     def avoid_device_init(self) -> bool:
@@ -67,19 +67,18 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
             return self._collective(func, types, args, kwargs)
         made = super().dispatch(func, types, args, kwargs)
         if func.is_view and type(made) is list:
-            question = self._memory.question(func, args, kwargs)
+            question = self.memory.question(func, args, kwargs)
             if question is not None:
-                self._memory.keep(question, func, args, made)
+                self.memory.keep(question, func, args, made)
         return made
 
-    def remembered(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The result of an operator that has been called like this before, or ``NOT_REMEMBERED``."""
+    def question(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
+        """All that the result of an operator depends on; None where that is not known."""
         if func.namespace != "aten":
-            return NOT_REMEMBERED
+            return None
         if kwargs.get("device") == AS_SEEN_BY_CPP:
             kwargs = {**kwargs, "device": GPU}
-        question = self._memory.question(func, args, kwargs)
-        return NOT_REMEMBERED if question is None else self._memory.answer(question, args)
+        return self.memory.question(func, args, kwargs)
 
     def _cache_key(
         self, state: _CacheKeyState, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -89,7 +88,7 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         PyTorch's own key takes each size and stride apart and asks ten questions about each. Whatever is not a strided
         tensor or a plain value goes that way still.
         """
-        question = self._memory.question(func, args, kwargs)
+        question = self.memory.question(func, args, kwargs)
         if question is None:
             return super()._cache_key(state, func, args, kwargs)
         return _DispatchCacheKey(("by fake_gpu", func, *question))  # kept longer than operators may live
@@ -100,7 +99,7 @@ class FakeGpuTensors(FakeTensorMode):  # type: ignore[no-untyped-call]
         result = super()._output_from_cache_entry(state, entry, key, func, args)
         found = FakeTensorMode.cache.get(key) is entry  # it also tries entries that it is about to keep
         if found and key.key[0] == "by fake_gpu" and func.namespace == "aten":
-            self._memory.keep(key.key[2:], func, args, result)
+            self.memory.keep(key.key[2:], func, args, result)
         return result
 
     def _collective(self, func: Any, types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

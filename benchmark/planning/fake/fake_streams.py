@@ -7,17 +7,8 @@ what can hide it. A collective's time is not known here; the plan has it.
 import itertools
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
-
-
-@dataclass
-class Queued:
-    """Work of the compute stream so far."""
-
-    flops: int = 0
-    bytes: int = 0
 
 
 class FakeStream:
@@ -84,9 +75,10 @@ class StreamOrder:
         self._numbers = itertools.count()
         self.compute = self.new_stream()
         self._entered = [self.compute]
-        self.queued = Queued()
+        self.queued_flops = 0
+        """Of the compute stream so far."""
         self._collectives = itertools.count()
-        self._launched: dict[int, tuple[Callable[[Queued], None], Queued]] = {}
+        self._launched: dict[int, tuple[Callable[[int], None], int]] = {}
         self._by_work: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         self._without_work: list[int] = []
 
@@ -106,16 +98,15 @@ class StreamOrder:
     def set_current(self, stream: FakeStream) -> None:
         self._entered[-1] = stream
 
-    def queue(self, flops: int, moved: int) -> None:
-        """A kernel in the current stream."""
+    def queue(self, flops: int) -> None:
+        """A matrix product or attention in the current stream."""
         if self.current is self.compute:
-            self.queued.flops += flops
-            self.queued.bytes += moved
+            self.queued_flops += flops
 
-    def launch(self, waited: Callable[[Queued], None]) -> None:
-        """A collective begins. ``waited`` is called with what the compute stream queued until it waited for it."""
+    def launch(self, waited: Callable[[int], None]) -> None:
+        """A collective begins. ``waited`` is called with the FLOPs that the compute stream queues until it waits."""
         number = next(self._collectives)
-        self._launched[number] = waited, Queued(self.queued.flops, self.queued.bytes)
+        self._launched[number] = waited, self.queued_flops
         self._without_work.append(number)
 
     def handed_out(self, work: Any) -> None:
@@ -136,7 +127,7 @@ class StreamOrder:
         for number in list(collectives):
             if number in self._launched:
                 waited, then = self._launched.pop(number)
-                waited(Queued(self.queued.flops - then.flops, self.queued.bytes - then.bytes))
+                waited(self.queued_flops - then)
 
     def unfinished(self, collectives: Iterable[int]) -> frozenset[int]:
         """Those that the compute stream has not waited for."""

@@ -17,8 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 """Types of arguments that are what they say."""
-NOT_REMEMBERED = object()
-"""There is no result yet."""
 Question = tuple[object, ...]
 """All that a result depends on."""
 
@@ -40,6 +38,11 @@ class ResultRecipe:
     attributes: Mapping[str, Any] | None = None
     """What PyTorch's fake tensors remember in Python: their mode, their device, under a name that its version chose."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the result has memory of its own."""
+        return self.attributes is not None and self.view_of is None
+
     def make(self, args: Sequence[Any]) -> Any:
         if self.attributes is None:
             return self.value if self.itself is None else args[self.itself]
@@ -60,9 +63,8 @@ class RememberedResults:
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self._mode = mode
-        self._one: dict[Question, ResultRecipe] = {}
-        self._several: dict[Question, tuple[type, list[ResultRecipe]]] = {}
-        """Tuples and lists."""
+        self._kept: dict[Question, tuple[type | None, list[ResultRecipe]]] = {}
+        """Tuple or list where there are several results."""
 
     def question(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
         """None where an argument is neither a strided tensor of this mode nor a plain value."""
@@ -70,27 +72,24 @@ class RememberedResults:
         described = self._described(parts, args) and (not kwargs or self._described(parts, kwargs.items()))
         return tuple(parts) if described else None
 
-    def answer(self, question: Question, args: Sequence[Any]) -> Any:
-        """The result, or ``NOT_REMEMBERED``."""
-        recipe = self._one.get(question)
-        if recipe is not None:
-            return recipe.make(args)
-        if question not in self._several:
-            return NOT_REMEMBERED
-        kind, recipes = self._several[question]
-        return kind(each.make(args) for each in recipes)
+    def knows(self, question: Question) -> bool:
+        """Whether there is a result."""
+        return question in self._kept
+
+    def answer(self, question: Question, args: Sequence[Any]) -> tuple[Any, list[Tensor]]:
+        """The result, which is known, and the tensors in it that have memory of their own."""
+        kind, recipes = self._kept[question]
+        made = [recipe.make(args) for recipe in recipes]
+        new = [one for one, recipe in zip(made, recipes, strict=True) if recipe.is_new]
+        return (made[0] if kind is None else kind(made)), new
 
     def keep(self, question: Question, function: Any, args: Sequence[Any], result: Any) -> None:
         """``result``: of an operator that makes the same whenever it is asked the same."""
-        if type(result) not in (tuple, list):
-            recipe = _recipe(function, args, result)
-            if recipe is not None:
-                self._one[question] = recipe
-            return
-        recipes = [_recipe(function, args, each) for each in result]
+        kind = type(result) if type(result) in (tuple, list) else None
+        recipes = [_recipe(function, args, each) for each in ([result] if kind is None else result)]
         known = [each for each in recipes if each is not None]
         if len(known) == len(recipes):
-            self._several[question] = type(result), known
+            self._kept[question] = kind, known
 
     def _described(self, parts: list[object], values: Iterable[Any]) -> bool:
         """Adds to ``parts`` what tells the values apart; False where one is of another kind."""

@@ -4,89 +4,27 @@ Only rates that the slice measured are replaced; the rest stays as it is in the 
 is chosen so that the model's times of the measured shapes add up to the measured ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
 
+from benchmark.planning.run_plans.calibration import Calibration, MatmulTime
 from benchmark.planning.step_model.machine_constants import Constant, Rates, names_in, rates, values_of
+from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
 from benchmark.planning.step_model.operator_times import attention_s, matmul_s
 from benchmark.results.printable import shortened
 from stage.errors import InputError
 
 SPREAD = 0.03
 """Relative range of a measured rate: from run to run, and from a slice to a whole step's temperature."""
+SHARE_SPREAD = 0.1
+"""Range of a measured share of hidden messages, to both sides: from one machine to many."""
+MOST_SLOWDOWN = 0.35
+"""Of products beside messages on one H100, for any of its kernels (docs/notes/hopper.md)."""
 MOST_APART = 20.0
 """A rate so many times the table's, or less than its inverse, is no measurement."""
 
 
-class TimedMatmul(Protocol):
-    """A product of 2 x tokens x inputs x outputs FLOPs, by its role in training."""
-
-    @property
-    def role(self) -> str: ...
-
-    @property
-    def tokens(self) -> int: ...
-
-    @property
-    def inputs(self) -> int: ...
-
-    @property
-    def outputs(self) -> int: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-
-class TimedAttention(Protocol):
-    """Causal attention, a forward or a backward pass."""
-
-    @property
-    def role(self) -> str: ...
-
-    @property
-    def samples(self) -> int: ...
-
-    @property
-    def heads(self) -> int: ...
-
-    @property
-    def sequence(self) -> int: ...
-
-    @property
-    def head_size(self) -> int: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-
-class TimedPass(Protocol):
-    """A pass over memory."""
-
-    @property
-    def bytes(self) -> int: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-
-class MeasuredDevice(Protocol):
-    """What is read of a calibration (planning/run_plans/calibration.py); every sequence may be empty."""
-
-    @property
-    def accelerator(self) -> str: ...
-
-    @property
-    def matmuls(self) -> Sequence[TimedMatmul]: ...
-
-    @property
-    def attention(self) -> Sequence[TimedAttention]: ...
-
-    @property
-    def elementwise(self) -> Sequence[TimedPass]: ...
-
-
-def calibrated_constants(constants: Mapping[str, Constant], measured: MeasuredDevice) -> dict[str, Constant]:
+def calibrated_constants(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
     """The table with the measured rates of the device's accelerator in place of its own.
 
     Raises InputError for an accelerator that the table does not have, and rates that no device of its kind has.
@@ -96,13 +34,12 @@ def calibrated_constants(constants: Mapping[str, Constant], measured: MeasuredDe
         known = ", ".join(names_in(constants, "accelerators"))
         raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: there are constants of {known} only")
     table = rates(values_of(constants), name, "ours")
+    memory_bytes_s = table.device.memory_tb_s * 1e12
     factors = {
         "matmul_bf16": _ratio((_matmul(table, each), each.seconds) for each in measured.matmuls),
         "attention_forward": _ratio(_attention(table, measured, "forward")),
         "attention_backward": _ratio(_attention(table, measured, "backward")),
-        "memory_tb_s": _ratio(
-            (each.bytes / table.device.memory_tb_s / 1e12, each.seconds) for each in measured.elementwise
-        ),
+        "memory_tb_s": _ratio((each.bytes / memory_bytes_s, each.seconds) for each in measured.elementwise),
     }
     found = dict(constants)
     for key, factor in factors.items():
@@ -112,15 +49,25 @@ def calibrated_constants(constants: Mapping[str, Constant], measured: MeasuredDe
             raise InputError(f"calibration of {name}: {key} {factor:.3g} times the table's; measure again")
         old = constants[f"accelerators.{name}.{key}"]
         value = old.value * factor
+        low, high = value * (1 - SPREAD), value * (1 + SPREAD)
         found[f"accelerators.{name}.{key}"] = replace(
-            old,
-            value=value,
-            low=value * (1 - SPREAD),
-            high=value * (1 + SPREAD),
-            source="calibration.json",
-            backed=False,
+            old, value=value, low=low, high=high, source="calibration.json", backed=False
         )
-    return found
+    return found | _hidden_share(constants, measured)
+
+
+def _hidden_share(constants: Mapping[str, Constant], measured: Calibration) -> dict[str, Constant]:
+    """Tensor-parallel messages that products hid, where the slice had any: then they do hide."""
+    step, messages_s = measured.step, measured.step.by_kind_s.get("communication", 0.0)
+    if step.tensor_parallel == 1 or step.exposed_communication_s is None or messages_s <= 0:
+        return {}
+    share = min(1.0, max(0.0, 1 - step.exposed_communication_s / messages_s))
+    hidden, slowdown = (constants[f"stacks.ours.{name}"] for name in ("tensor_hidden", "overlap_slowdown"))
+    low, high = max(0.0, share - SHARE_SPREAD), min(1.0, share + SHARE_SPREAD)
+    return {
+        "stacks.ours.tensor_hidden": replace(hidden, value=share, low=low, high=high, source="calibration.json"),
+        "stacks.ours.overlap_slowdown": replace(slowdown, high=max(slowdown.value, MOST_SLOWDOWN)),
+    }
 
 
 def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
@@ -131,17 +78,18 @@ def _ratio(pairs: Iterable[tuple[float, float]]) -> float | None:
     return modelled / taken if taken > 0 else None
 
 
-def _matmul(table: Rates, timed: TimedMatmul) -> float:
+def _matmul(table: Rates, timed: MatmulTime) -> float:
     sizes = {
         "forward": (timed.tokens, timed.outputs, timed.inputs),
         "input gradient": (timed.tokens, timed.inputs, timed.outputs),
         "weight gradient": (timed.inputs, timed.outputs, timed.tokens),
     }[timed.role]
-    extra = 8.0 * timed.inputs * timed.outputs if timed.role == "weight gradient" else 0.0
+    extra = 2.0 * ACCUMULATOR_BYTES * timed.inputs * timed.outputs if timed.role == "weight gradient" else 0.0
     return matmul_s(table.device, table.common, sizes, fp8=False, extra=extra)
 
 
-def _attention(table: Rates, measured: MeasuredDevice, role: str) -> Iterable[tuple[float, float]]:
+def _attention(table: Rates, measured: Calibration, role: str) -> Iterator[tuple[float, float]]:
+    """Modelled and measured seconds of each shape."""
     for timed in measured.attention:
         if timed.role == role:
             forward_s, backward_s = attention_s(

@@ -1,4 +1,4 @@
-"""What a run costs besides its steps: checkpoints, the start, failures, energy and money."""
+"""The time that a run takes besides its steps: checkpoints, the start, failures."""
 
 import dataclasses
 import math
@@ -55,11 +55,6 @@ class RunCosts:
     with_failures_interval_s: Interval | None
     """Of nine of ten runs: the run's own interval, and the failures that a single run may have; None where it has no
     upper end."""
-    kwh: float | None
-    """To the target, of the devices; None without ``--watts``."""
-    kwh_interval: Interval | None
-    dollars: float | None
-    dollars_interval: Interval | None
 
 
 def run_costs(
@@ -68,11 +63,8 @@ def run_costs(
     step_s: float,
     run_s: float | None,
     run_interval_s: Interval | None,
-    watts: float | None = None,
-    dollars_per_hour: float | None = None,
 ) -> RunCosts:
-    """``watts`` and ``dollars_per_hour`` are of one device with its share of the machine. ``run_s``: run_start to
-    run_stop; None where no target is known.
+    """``run_s``: run_start to run_stop; None where no target is known.
 
     Raises InputError where failures are so frequent that no run would ever end.
     """
@@ -94,8 +86,6 @@ def run_costs(
             f"{devices} devices and {failing.restart_s:.0f} s for a restart no run would end; expected more hours"
         )
     with_failures_s, with_failures_interval_s = _with_failures(failing, goodput, run_s, run_interval_s, devices)
-    kwh, kwh_interval = _scaled(run_s, run_interval_s, devices * (watts or 0) / 3.6e6)
-    dollars, dollars_interval = _scaled(run_s, run_interval_s, devices * (dollars_per_hour or 0) / 3600 / goodput)
     return RunCosts(
         CheckpointCost(checkpoint_bytes(config), pause_s, _times(pause_s, PAUSE_RANGE), every_s),
         init_s,
@@ -103,10 +93,6 @@ def run_costs(
         goodput,
         with_failures_s,
         with_failures_interval_s,
-        kwh if watts else None,
-        kwh_interval if watts else None,
-        dollars if dollars_per_hour else None,
-        dollars_interval if dollars_per_hour else None,
     )
 
 
@@ -159,11 +145,3 @@ def _poisson_quantile(mean: float, share: float) -> float:
 
 def _times(value: float, interval: Interval) -> Interval:
     return value * interval[0], value * interval[1]
-
-
-def _scaled(
-    run_s: float | None, interval_s: Interval | None, per_second: float
-) -> tuple[float | None, Interval | None]:
-    if run_s is None or interval_s is None:
-        return None, None
-    return run_s * per_second, (interval_s[0] * per_second, interval_s[1] * per_second)

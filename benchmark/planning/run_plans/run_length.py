@@ -31,13 +31,19 @@ class RunLength:
     """Part of these seconds."""
 
 
+def is_the_benchmarks(benchmark: Benchmark) -> bool:
+    """Whether model, target and start are those of the benchmark by that name: only then published runs tell of it."""
+    base = BENCHMARKS[benchmark.name]
+    return dataclasses.replace(benchmark, global_batch_size=base.global_batch_size, optimizer=base.optimizer) == base
+
+
 def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
     """Fewest and most tokens that runs of this benchmark needed, and where from; nothing where there are none."""
     base, size = BENCHMARKS[benchmark.name], benchmark.global_batch_size
     if benchmark.target_log_perplexity is None:
         samples = (benchmark.last_iteration - benchmark.start_iteration) * size
         return (float(samples * benchmark.model.seq_length),), "no target: training to the end of train_samples"
-    if dataclasses.replace(benchmark, global_batch_size=base.global_batch_size, optimizer=base.optimizer) != base:
+    if not is_the_benchmarks(benchmark):
         return (), f"no run length: model, target or start are not those of {base.name}, whose lengths are known"
     if base is GPT3_175B:
         low, high = PUBLISHED_BATCH_SIZES

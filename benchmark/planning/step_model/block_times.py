@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 
 from benchmark.planning.step_model.collective_times import gather_s
 from benchmark.planning.step_model.machine_constants import Rates
-from benchmark.planning.step_model.operator_times import attention_s, elementwise_s, matmul_s, unfused_attention_s
-from benchmark.planning.step_model.stacks import Stack
+from benchmark.planning.step_model.memory_formula import ACCUMULATOR_BYTES
+from benchmark.planning.step_model.operator_times import attention_s, elementwise_s, matmul_s
 from benchmark.planning.step_model.workload import Workload
 
 
@@ -55,26 +55,26 @@ class Passes:
         return Passes(self.forward.times(factor), self.backward.times(factor))
 
 
-def block_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
+def block_passes(work: Workload, rates: Rates) -> Passes:
     """One block and micro-batch on one device."""
-    forward_products, backward_matmul, accumulation = _linear_layers(work, stack, rates)
+    stack = work.code
+    forward_products, backward_matmul, accumulation = _linear_layers(work, rates)
     forward_matmul = sum(forward_products.values())
-    forward_attention, backward_attention = _attention(work, stack, rates)
-    forward_elementwise, backward_elementwise = _elementwise(work, stack, rates)
-    casts = _weight_casts(work, stack, rates)
-    forward_messages, backward_messages = _tensor_messages(work, stack, rates, forward_matmul, backward_matmul)
+    forward_attention, backward_attention = _attention(work, rates)
+    forward_elementwise, backward_elementwise = _elementwise(work, rates)
+    casts = _weight_casts(work, rates)
+    forward_messages, backward_messages = _tensor_messages(work, rates, forward_matmul, backward_matmul)
     forward_messages += _context_messages(work, rates, forward_attention)
     backward_messages += 2 * _context_messages(work, rates, forward_attention)
     recomputed = 0.0
-    remade = sum(forward_products[name] for name in _remade_products(work, stack, forward_products))
+    remade = sum(forward_products[name] for name in _remade_products(work, forward_products))
     if work.layout.recompute == "selective" and stack.remakes:
-        recomputed = remade + forward_elementwise + _remade_messages(work, stack, rates, remade)
+        recomputed = remade + forward_elementwise + _remade_messages(work, rates, remade)
     elif work.layout.recompute == "selective":
-        # without FlashAttention attention's middle is made again; with it, activations and norms, which are cheap
-        recomputed = forward_attention if stack.attention == "unfused" else 0.5 * forward_elementwise
+        recomputed = 0.5 * forward_elementwise  # activations and norms
     elif work.layout.recompute == "full":
         recomputed = remade + forward_attention + forward_elementwise + casts
-        recomputed += _remade_messages(work, stack, rates, remade)
+        recomputed += _remade_messages(work, rates, remade)
     forward = PassTime(forward_matmul, forward_attention, forward_elementwise + casts, 0.0, forward_messages)
     backward_elementwise += accumulation
     backward = PassTime(backward_matmul, backward_attention, backward_elementwise, recomputed, backward_messages)
@@ -92,45 +92,45 @@ def _with_losses(time: PassTime, rates: Rates) -> PassTime:
     return time + PassTime(losses=time.total * rates.stack.losses / (1 - rates.stack.losses))
 
 
-def _linear_layers(work: Workload, stack: Stack, rates: Rates) -> tuple[dict[str, float], float, float]:
+def _linear_layers(work: Workload, rates: Rates) -> tuple[dict[str, float], float, float]:
     """Seconds of the forward products by layer and of the backward ones, and of adding up gradients by kernels of
     their own."""
-    rows, fp8 = work.tokens, work.precision == "fp8"
+    stack, rows, fp8 = work.code, work.tokens, work.precision == "fp8"
     forward: dict[str, float] = {}
     backward = accumulation = 0.0
-    for name, (inputs, outputs) in _layer_sizes(work, stack).items():
+    for name, (inputs, outputs) in _layer_sizes(work).items():
         forward[name] = matmul_s(rates.device, rates.common, (rows, outputs, inputs), fp8=fp8, extra=0)
         backward += matmul_s(rates.device, rates.common, (rows, inputs, outputs), fp8=fp8, extra=0)
         # FP32 gradients are read and written by the product; or it writes BF16, and a kernel adds that
-        extra = 2 * stack.accumulator_bytes * inputs * outputs if stack.fused_accumulation else 0
+        extra = 2 * ACCUMULATOR_BYTES * inputs * outputs if stack.fused_accumulation else 0
         backward += matmul_s(rates.device, rates.common, (inputs, outputs, rows), fp8=fp8, extra=extra)
         if not stack.fused_accumulation and _accumulates(work):
-            moved = (2 + 2 * stack.accumulator_bytes) * inputs * outputs
+            moved = (2 + 2 * ACCUMULATOR_BYTES) * inputs * outputs
             accumulation += elementwise_s(rates.device, rates.common, moved, 1)
     return forward, backward, accumulation
 
 
-def _layer_sizes(work: Workload, stack: Stack) -> dict[str, tuple[int, int]]:
+def _layer_sizes(work: Workload) -> dict[str, tuple[int, int]]:
     """Inputs and outputs of each linear layer of a block on one device."""
     model, tensor = work.model, work.layout.tensor_parallel
     H, heads, keys, mlp = model.hidden, model.hidden // tensor, model.kv_width // tensor, model.ffn_width // tensor
     into_mlp = {"gate": (H, mlp), "up": (H, mlp)} if model.gated else {"up": (H, mlp)}
-    if stack.separate_projections:
+    if work.code.separate_projections:
         first = {"query": (H, heads), "key": (H, keys), "value": (H, keys)}
     else:
         first, into_mlp = {"query_key_value": (H, heads + 2 * keys)}, {"up": (H, len(into_mlp) * mlp)}
     return first | {"output": (heads, H)} | into_mlp | {"down": (mlp, H)}
 
 
-def _remade_products(work: Workload, stack: Stack, layers: Iterable[str]) -> list[str]:
+def _remade_products(work: Workload, layers: Iterable[str]) -> list[str]:
     """Linear layers whose products the backward pass makes again."""
+    stack = work.code
     if work.layout.recompute == "selective":
         return [name for name in layers if name in stack.remakes.get(work.precision, ())]
-    ends = stack.stops_early and "early-stop" not in work.without
-    return [name for name in layers if name != "down" or not ends]
+    return [name for name in layers if name != "down" or not stack.stops_early]
 
 
-def _remade_messages(work: Workload, stack: Stack, rates: Rates, beside_s: float) -> float:
+def _remade_messages(work: Workload, rates: Rates, beside_s: float) -> float:
     """Exposed seconds of tensor-parallel messages that are sent again: two gathers, and where blocks are made again
     whole, their scatters; none after the last product of a recomputation that stops early."""
     if work.layout.tensor_parallel == 1:
@@ -138,14 +138,13 @@ def _remade_messages(work: Workload, stack: Stack, rates: Rates, beside_s: float
     gather, scatter = _gather_scatter(work, rates)
     scatters = 0
     if work.layout.recompute == "full":
-        scatters = 1 if stack.stops_early and "early-stop" not in work.without else 2
+        scatters = 1 if work.code.stops_early else 2
     return _exposed(2 * gather + scatters * scatter, _tensor_hidden(work, rates), beside_s, rates)
 
 
-def _weight_casts(work: Workload, stack: Stack, rates: Rates) -> float:
+def _weight_casts(work: Workload, rates: Rates) -> float:
     """Seconds of casting a block's weights for products in FP8: BF16 read, FP8 and its transpose written."""
-    kept = stack.fp8_parameters and "fp8-parameters" not in work.without
-    if work.precision != "fp8" or kept:
+    if work.precision != "fp8":
         return 0.0
     moved = 4 * work.model.block_weights / work.layout.tensor_parallel
     return rates.common.fp8_weight_casts * elementwise_s(rates.device, rates.common, moved, 0)
@@ -155,25 +154,20 @@ def _accumulates(work: Workload) -> bool:
     return work.layout.micro_batches > 1 and work.layout.sharding != "fsdp"
 
 
-def _attention(work: Workload, stack: Stack, rates: Rates) -> tuple[float, float]:
+def _attention(work: Workload, rates: Rates) -> tuple[float, float]:
     model, layout = work.model, work.layout
     sequences, head = float(layout.micro_batch_size), model.hidden // model.heads
     heads = model.heads / (layout.tensor_parallel * layout.context_parallel)
-    if stack.attention == "unfused":
-        times = unfused_attention_s(
-            rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq, head=head
-        )
-    else:
-        kind = stack.attention
-        times = attention_s(
-            rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq, head=head, kind=kind
-        )
+    kind = work.code.attention
+    times = attention_s(
+        rates.device, rates.common, sequences=sequences, heads=heads, seq=model.seq, head=head, kind=kind
+    )
     return times[0] / rates.stack.attention, times[1] / rates.stack.attention
 
 
-def _elementwise(work: Workload, stack: Stack, rates: Rates) -> tuple[float, float]:
+def _elementwise(work: Workload, rates: Rates) -> tuple[float, float]:
     """Bytes of each kernel over the numbers it works on: a BF16 number read or written is 2."""
-    model, layout, tokens = work.model, work.layout, work.tokens
+    stack, model, layout, tokens = work.code, work.model, work.layout, work.tokens
     tensor = layout.tensor_parallel
     shared = tensor if layout.sequence_parallel else 1
     hidden, inner = tokens * model.hidden / shared, tokens * model.ffn_width / tensor
@@ -196,12 +190,12 @@ def _elementwise(work: Workload, stack: Stack, rates: Rates) -> tuple[float, flo
 
 
 def _tensor_messages(
-    work: Workload, stack: Stack, rates: Rates, forward_matmul: float, backward_matmul: float
+    work: Workload, rates: Rates, forward_matmul: float, backward_matmul: float
 ) -> tuple[float, float]:
     """Exposed seconds. Each pass gathers and scatters the hidden state at attention and at the MLP; the backward pass
     may gather two of them again. Without sequence parallelism each pair is one all-reduce of the same bytes. What is
     gathered for products in FP8 travels in FP8."""
-    layout = work.layout
+    stack, layout = work.code, work.layout
     if layout.tensor_parallel == 1:
         return 0.0, 0.0
     gather, scatter = _gather_scatter(work, rates)
@@ -240,12 +234,12 @@ def _context_messages(work: Workload, rates: Rates, attention_s: float) -> float
         rates, size, ranks=layout.context_parallel, stride=layout.tensor_parallel, per_node=layout.devices_per_node
     )
     hidden = min(ring, attention_s)
-    return ring - hidden + rates.common.overlap_slowdown * hidden
+    return ring - hidden + rates.stack.overlap_slowdown * hidden
 
 
 def _exposed(messages_s: float, share: float, beside_s: float, rates: Rates) -> float:
     hidden = min(messages_s * share, 0.9 * beside_s)
-    return messages_s - hidden + rates.common.overlap_slowdown * hidden
+    return messages_s - hidden + rates.stack.overlap_slowdown * hidden
 
 
 def embedding_passes(work: Workload, rates: Rates) -> Passes:
@@ -255,12 +249,12 @@ def embedding_passes(work: Workload, rates: Rates) -> Passes:
     return Passes(PassTime(elementwise=forward), PassTime(elementwise=2 * forward))
 
 
-def output_passes(work: Workload, stack: Stack, rates: Rates) -> Passes:
+def output_passes(work: Workload, rates: Rates) -> Passes:
     """Of the last pipeline stage: the logits' products and the loss over them, in FP32, on this device's columns."""
     model, layout = work.model, work.layout
     columns = -(-model.vocab // layout.tensor_parallel)
     sizes = work.tokens, columns, model.hidden
-    accumulated = 2 * stack.accumulator_bytes * columns * model.hidden if stack.fused_accumulation else 0
+    accumulated = 2 * ACCUMULATOR_BYTES * columns * model.hidden if work.code.fused_accumulation else 0
     forward = matmul_s(rates.device, rates.common, sizes, fp8=False, extra=0)
     rows, columns, inputs = sizes
     backward = matmul_s(rates.device, rates.common, (rows, inputs, columns), fp8=False, extra=0)

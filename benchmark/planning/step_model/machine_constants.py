@@ -1,6 +1,6 @@
 """Constants of accelerators and codes: a value, a plausible range and where it is from, in one table.
 
-``machine_constants.toml`` is the table. What is fitted in it was fitted to published steps (backtesting/), and says so.
+``machine_constants.toml`` is the table. Constants that were fitted to published steps say so (tests/backtest/).
 """
 
 import dataclasses
@@ -33,14 +33,6 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class BacktestRates:
-    """What came of the backtest."""
-
-    error: float
-    """Relative error that nine of ten published steps not used for fitting stay below."""
-
-
-@dataclass(frozen=True)
 class DeviceRates:
     """An accelerator, as steps see it."""
 
@@ -58,8 +50,6 @@ class DeviceRates:
     nvlink_latency_us: float
     network_gbit_s: float
     """Of one device's card to other nodes, each way, as machines are usually built; a workload may say another."""
-    watts: float
-    """Power limit at which the rates hold; a workload may have a lower one."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +58,8 @@ class StackRates:
 
     tensor_hidden: float
     """Share of tensor-parallel messages that matrix products hide, where there are enough of them."""
+    overlap_slowdown: float
+    """Computation lost while messages travel beside it, over their time; 1: nothing is hidden."""
     elementwise: float
     """Bytes of the elementwise kernels over those of fully fused ones."""
     host_ms_per_block: float
@@ -95,8 +87,6 @@ class CommonRates:
     """The same depth for a matrix product in FP8."""
     wave_waste: float
     """Share of the last wave's idle multiprocessors that is really lost."""
-    overlap_slowdown: float
-    """Computation lost while messages travel beside it, over their time."""
     kernel_gap_us: float
     """Between two kernels of a stream."""
     message_half_mb: float
@@ -105,8 +95,6 @@ class CommonRates:
     """Of a card's rate that messages reach."""
     network_hop_us: float
     """Of a message from node to node."""
-    power_exponent: float
-    """Of a lower power limit over the usual one, for the rates of matrix products and attention."""
     jitter: float
     """Share by which each doubling of the devices slows all, which wait for the slowest at every exchange."""
     fp8_casts: float
@@ -129,8 +117,8 @@ class Rates:
 Section = TypeVar("Section", DeviceRates, StackRates, CommonRates)
 SECTIONS = {"accelerators": DeviceRates, "stacks": StackRates}
 """Tables of tables ..."""
-SINGLE = {"common": CommonRates, "backtest": BacktestRates}
-"""... and tables."""
+SINGLE = {"common": CommonRates}
+"""... and a table."""
 
 
 def read_constants(path: Path = TABLE) -> dict[str, Constant]:
@@ -178,24 +166,13 @@ def values_of(constants: Mapping[str, Constant]) -> dict[str, float]:
     return {name: constant.value for name, constant in constants.items()}
 
 
-def rates(
-    values: Mapping[str, float],
-    accelerator: str,
-    stack: str,
-    *,
-    network_gbit_s: float | None = None,
-    watts: float | None = None,
-) -> Rates:
-    """The constants of a step; ``network_gbit_s`` and ``watts`` where they are not those of the table.
+def rates(values: Mapping[str, float], accelerator: str, stack: str, *, network_gbit_s: float | None = None) -> Rates:
+    """The constants of a step; ``network_gbit_s``: where it is not the table's.
 
     Raises InputError for a name that the table does not have, with those it has.
     """
     device = _section(values, "accelerators", accelerator, DeviceRates)
     common = CommonRates(**{entry.name: values[f"common.{entry.name}"] for entry in dataclasses.fields(CommonRates)})
-    if watts is not None and watts < device.watts:
-        slower = (watts / device.watts) ** common.power_exponent
-        names = ("matmul_bf16", "matmul_fp8", "attention_forward", "attention_backward")
-        device = dataclasses.replace(device, **{name: slower * getattr(device, name) for name in names})
     gbit_s = device.network_gbit_s if network_gbit_s is None else network_gbit_s
     return Rates(device, gbit_s / 8 * common.network_share, _section(values, "stacks", stack, StackRates), common)
 

@@ -5,12 +5,12 @@ For this repository's own code ``plan`` counts it by the dry run; a test compare
 
 from dataclasses import dataclass
 
-from benchmark.planning.step_model.simulated_step import layers_of_stages, parameters_of_device, stack_of
-from benchmark.planning.step_model.stacks import Stack
 from benchmark.planning.step_model.workload import Workload
 
 MASTER_AND_MOMENTS = 12
 """Bytes per parameter: FP32 weight and Adam's two moments."""
+ACCUMULATOR_BYTES = 4
+"""Of a gradient in the buffer that micro-batches add to."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MemoryNeed:
     activations: float
     """Kept for backward passes, of all micro-batches in flight."""
     workspace: float
-    """What a pass needs for itself: gathered sequences, what is made again, logits."""
+    """What a pass needs for itself: gathered sequences, recomputed tensors, logits."""
 
     @property
     def total(self) -> float:
@@ -34,50 +34,47 @@ class MemoryNeed:
 
 def memory_need(work: Workload) -> MemoryNeed:
     """Of the first device of the pipeline, which has most micro-batches in flight, or of the last, which has logits."""
-    stack = stack_of(work)
-    layout, model = work.layout, work.model
-    numbers = parameters_of_device(work)
-    sharded = layout.data_parallel * layout.context_parallel / layout.replicas
-    block_numbers = model.block_weights / layout.tensor_parallel
+    layout, model, numbers = work.layout, work.model, work.parameters_of_device
     if layout.sharding == "fsdp":
-        held = 2 * block_numbers + model.vocab * model.hidden / layout.tensor_parallel
-        weights, gradients = 2 * held, stack.accumulator_bytes * numbers / sharded + stack.accumulator_bytes * held / 2
+        held = (2 * model.block_weights + model.vocab * model.hidden) / layout.tensor_parallel
+        weights, gradients = 2 * held, ACCUMULATOR_BYTES * (numbers / layout.shards + held / 2)
     else:
-        weights, gradients = 2 * numbers, stack.accumulator_bytes * numbers
-    optimizer = MASTER_AND_MOMENTS * numbers / (sharded if layout.sharding != "none" else 1)
-    activations = _blocks_in_flight(work, stack) * kept_per_block(work, stack)
-    sequence = 2.0 * work.tokens * model.hidden
-    workspace = 4 * sequence + 4 * work.tokens * model.ffn_width / layout.tensor_parallel
+        weights, gradients = 2 * numbers, ACCUMULATOR_BYTES * numbers
+    workspace = 8.0 * work.tokens * model.hidden + 4 * work.tokens * model.ffn_width / layout.tensor_parallel
     if layout.recompute == "full":
-        workspace += kept_per_block(work, stack, recompute="none")
-    logits = 10.0 * work.tokens * model.vocab / layout.tensor_parallel
+        workspace += kept_per_block(work, recompute="none")
     if layout.pipeline_parallel == 1:
-        workspace += logits
-    workspace += stack.temporary_bytes
-    return MemoryNeed(weights, gradients, optimizer, activations, workspace)
+        workspace += 10.0 * work.tokens * model.vocab / layout.tensor_parallel
+    return MemoryNeed(
+        weights,
+        gradients,
+        MASTER_AND_MOMENTS * numbers / layout.shards,
+        _blocks_in_flight(work) * kept_per_block(work),
+        workspace + work.code.temporary_bytes,
+    )
 
 
-def _blocks_in_flight(work: Workload, stack: Stack) -> float:
+def _blocks_in_flight(work: Workload) -> float:
     """Blocks' forward passes whose backward passes are still to come, on the first device."""
     layout = work.layout
     devices, chunks = layout.pipeline_parallel, layout.pipeline_chunks
-    layers = sum(layers_of_stages(work)[::devices]) / chunks  # of a chunk, in the mean
+    layers = sum(work.layers_of_stages[::devices]) / chunks  # of a chunk, in the mean
     if devices == 1:
         return layers
-    if stack.schedule == "merged slots":
+    if work.code.merged_slots:
         passes = 2 * (devices - 1) + (chunks - 1) * devices + 2
     else:
         passes = devices if chunks == 1 else 2 * (devices - 1) + (chunks - 1) * devices + 1
     return layers * min(passes, layout.micro_batches * chunks)
 
 
-def kept_per_block(work: Workload, stack: Stack, recompute: str | None = None) -> float:
+def kept_per_block(work: Workload, recompute: str | None = None) -> float:
     """Bytes that a block keeps of a micro-batch on a device, in the manner of arXiv 2205.05198, section 4.
 
     Per token and number of the hidden state, in BF16: inputs of two norms 4, of the linear layers 2 + 2 + 2 + 8,
     queries, keys and values 6, what goes into GELU 8, and a byte for each of two dropout masks.
     """
-    model, layout = work.model, work.layout
+    model, layout, stack = work.model, work.layout, work.code
     recompute = layout.recompute if recompute is None else recompute
     H, shared = model.hidden, layout.tensor_parallel if layout.sequence_parallel else 1
     inner, heads = model.ffn_width / layout.tensor_parallel, (H + 2 * model.kv_width) / layout.tensor_parallel
@@ -85,9 +82,8 @@ def kept_per_block(work: Workload, stack: Stack, recompute: str | None = None) -
         return 2.0 * work.tokens * H / shared
     norms, masks = 4 * H / shared, (2 * H / shared if stack.dropout else 0)
     attention = 2 * heads + 2 * H / layout.tensor_parallel
-    flash = stack.attention != "unfused"
-    scores = 0.0 if flash or recompute == "selective" else 5.0 * model.heads * model.seq / layout.tensor_parallel
     into_activation = (4 if model.gated else 2) * inner
-    made_again = recompute == "selective" and flash  # norms' and activations' results; otherwise the scores alone
-    inputs = 0.0 if made_again else 4 * H / shared + (4 if stack.extra_of_mlp else 2) * inner
-    return work.tokens * (norms + masks + attention + scores + into_activation + inputs)
+    inputs = 0.0  # selective recomputation makes the results of norms and activations again
+    if recompute == "none":
+        inputs = 4 * H / shared + (4 if stack.extra_of_mlp else 2) * inner
+    return work.tokens * (norms + masks + attention + into_activation + inputs)

@@ -68,26 +68,6 @@ def attention_s(
     return forward_s + gap_s, backward_s + 3 * gap_s
 
 
-def unfused_attention_s(
-    device: DeviceRates, common: CommonRates, *, sequences: float, heads: float, seq: int, head: int
-) -> tuple[float, float]:
-    """Seconds, forward and backward, with a kernel for each step and the whole S x S scores in memory.
-
-    Forward two batched products, softmax with mask and scale in one kernel, dropout; backward four products.
-    """
-    scores = sequences * heads * seq * seq
-
-    def product_s(depth: int) -> float:
-        compute_s = 2.0 * scores * head / (device.matmul_bf16 * 1e12) * (depth + common.matmul_fill) / depth
-        return math.hypot(compute_s, 2.0 * scores / (device.memory_tb_s * 1e12))
-
-    softmax_bytes, dropout_bytes = 4 * scores, 5 * scores  # BF16 in and out; a mask of a byte besides
-    forward = product_s(head) + product_s(seq) + elementwise_s(device, common, softmax_bytes + dropout_bytes, 4)
-    backward = product_s(head) + 3 * product_s(seq)
-    backward += elementwise_s(device, common, 1.5 * softmax_bytes + dropout_bytes, 6)
-    return forward, backward
-
-
 def elementwise_s(device: DeviceRates, common: CommonRates, moved: float, kernels: int) -> float:
     """Seconds of kernels that read and write so many bytes together."""
     return moved / (device.memory_tb_s * 1e12) + kernels * common.kernel_gap_us * 1e-6

@@ -37,24 +37,15 @@ class PipelineWork(NamedTuple):
 
 
 @lru_cache(4096)
-def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int) -> float:
-    """Seconds from the first pass to the end of the last."""
+def pipeline_s(pipeline: Pipeline1F1B, micro_batches: int, *, backward: bool = True) -> float:
+    """Seconds from the first pass to the end of the last; ``backward=False``: forward passes alone, as an evaluation
+    has them."""
     devices = len(pipeline.forward_s)
-    most = max(3 * devices, FEWEST // devices * devices) + micro_batches % devices
+    most = max(3 * devices, FEWEST // devices * devices) if backward else 2 * devices
+    most += micro_batches % devices
     if micro_batches <= most + devices:
-        return _simulated(pipeline, micro_batches, backward=True)
-    first, second = (_simulated(pipeline, number, backward=True) for number in (most, most + devices))
-    return first + (second - first) * (micro_batches - most) / devices
-
-
-@lru_cache(4096)
-def evaluation_pipeline_s(pipeline: Pipeline1F1B, micro_batches: int) -> float:
-    """Seconds of forward passes alone."""
-    devices = len(pipeline.forward_s)
-    most = 2 * devices + micro_batches % devices
-    if micro_batches <= most + devices:
-        return _simulated(pipeline, micro_batches, backward=False)
-    first, second = (_simulated(pipeline, number, backward=False) for number in (most, most + devices))
+        return _simulated(pipeline, micro_batches, backward=backward)
+    first, second = (_simulated(pipeline, number, backward=backward) for number in (most, most + devices))
     return first + (second - first) * (micro_batches - most) / devices
 
 

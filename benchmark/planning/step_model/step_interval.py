@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmark.planning.step_model.machine_constants import Constant, values_of
 from benchmark.planning.step_model.simulated_step import StepParts, simulate_step
@@ -38,9 +38,10 @@ class StepInterval:
 def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInterval:
     """The step and its interval.
 
-    The stack's error in the backtest covers what published steps depended on, too. Constants of the stack
-    and the accelerator that are not ``backed`` by published steps are moved through their ranges one at a time;
-    their influences and that error are independent, so that their squares add up.
+    The stack's error in the backtest covers the constants that published steps depended on. Constants of the stack and
+    the accelerator that are not ``backed`` by published steps are moved through their ranges one at a time, and
+    messages that nobody has measured as hidden are exposed; these influences and that error are independent, so that
+    their squares add up.
     """
     values = values_of(constants)
     parts = simulate_step(work, values)
@@ -52,6 +53,10 @@ def predict_step(work: Workload, constants: Mapping[str, Constant]) -> StepInter
                 simulate_step(work, {**values, name: end}).total - parts.total for end in (constant.low, constant.high)
             ]
             influences.append(Influence(name, constant.source, min(0.0, *changes), max(0.0, *changes)))
+    for feature in (one for one in work.code.unmeasured if one not in work.without):
+        exposed = replace(work, without=(*work.without, feature))
+        change_s = simulate_step(exposed, values).total - parts.total
+        influences.append(Influence(f"{feature}=off", "not measured", min(0.0, change_s), max(0.0, change_s)))
     error_s = constants[f"stacks.{work.stack}.error"].value * parts.total
     low_s = math.hypot(error_s, *(influence.low_s for influence in influences))
     high_s = math.hypot(error_s, *(influence.high_s for influence in influences))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from benchmark.planning.step_model.machine_constants import Constant
-from benchmark.planning.step_model.workload import Feature, Workload
+from benchmark.planning.step_model.stacks import Feature
+from benchmark.planning.step_model.workload import Workload
 from stage.errors import InputError
 
 CONSTANTS: Mapping[str, tuple[str, ...]] = {

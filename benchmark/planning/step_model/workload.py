@@ -4,17 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmark.config.run_config import RunConfig
+from benchmark.planning.step_model.stacks import STACKS, Feature, Sharding, Stack
 from model.gpt3_config import Recompute
 from stage.errors import InputError
 
 Number = Literal["bf16", "fp8"]
 """Of the linear layers' inputs; FP16 is computed at BF16's speed."""
-Sharding = Literal["none", "zero1", "fsdp"]
-"""Of parameters and optimizer over the data-parallel devices: nothing; the optimizer; everything, gathered in use."""
-Feature = Literal["tp-overlap", "dp-overlap", "p2p-overlap", "compile", "fp8-parameters", "early-stop", "bf16-reduce"]
-"""Messages that a stack may hide behind computation (tensor-parallel, data-parallel, between pipeline stages), compiled
-blocks, parameters that are kept in FP8, recomputation that ends before a block's last product, and gradients that are
-summed over devices in BF16."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +43,6 @@ class Transformer:
         """Numbers in a block's matrices."""
         mlp = (3 if self.gated else 2) * self.hidden * self.ffn_width
         return 2 * self.hidden * self.hidden + 2 * self.hidden * self.kv_width + mlp
-
-    @property
-    def parameters(self) -> int:
-        """Of the whole model; biases, norms and positions, less than a thousandth of it, left out."""
-        return self.layers * self.block_weights + (1 if self.tied else 2) * self.vocab * self.hidden
 
     @property
     def flops_per_token(self) -> float:
@@ -103,6 +93,11 @@ class Layout:
         """Of a step and device."""
         return self.global_batch_size // (self.micro_batch_size * self.data_parallel)
 
+    @property
+    def shards(self) -> float:
+        """Devices over which the optimizer's state is dealt out, or everything."""
+        return self.data_parallel * self.context_parallel / self.replicas
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -117,10 +112,21 @@ class Workload:
     """Name in stacks.py."""
     network_gbit_s: float | None = None
     """Of a device's card to other nodes, each way; None: as usual for the accelerator."""
-    watts: float | None = None
-    """Power limit of a device; None: the usual one."""
     without: tuple[Feature, ...] = ()
     """What the stack can hide, but does not here."""
+
+    @property
+    def code(self) -> Stack:
+        return STACKS[self.stack]
+
+    def require_precision(self) -> None:
+        """Raise InputError where the stack does not have the precision."""
+        if self.precision not in self.code.precisions:
+            having = ", ".join(name for name, each in STACKS.items() if self.precision in each.precisions)
+            raise InputError(
+                f"stack {self.stack} has no {self.precision}, only {', '.join(self.code.precisions)}; stacks with "
+                f"{self.precision}: {having}; change --precision or --stack"
+            )
 
     @property
     def flops(self) -> float:
@@ -132,9 +138,29 @@ class Workload:
         """Of a micro-batch, on one device."""
         return self.layout.micro_batch_size * self.model.seq // self.layout.context_parallel
 
+    @property
+    def layers_of_stages(self) -> list[int]:
+        """Layers of each pipeline stage; the first get the remainder (as model/sharding.py deals them out), unless
+        the stack counts embedding and output as a layer each and they go up then."""
+        layers, stages = self.model.layers, self.layout.pipeline_parallel * self.layout.pipeline_chunks
+        share, left_over = divmod(layers, stages)
+        if left_over and self.code.ends_count and (layers + 2) % stages == 0:
+            counts = [(layers + 2) // stages] * stages
+            counts[0], counts[-1] = counts[0] - 1, counts[-1] - 1
+            return counts
+        return [share + (stage < left_over) for stage in range(stages)]
+
+    @property
+    def parameters_of_device(self) -> float:
+        """Numbers that the device with most of them computes with: blocks, and a table at an end of the pipeline."""
+        layout, model, counts = self.layout, self.model, self.layers_of_stages
+        blocks = max(sum(counts[rank :: layout.pipeline_parallel]) for rank in range(layout.pipeline_parallel))
+        tables = 1 if layout.pipeline_parallel > 1 or model.tied else 2
+        return (blocks * model.block_weights + tables * model.vocab * model.hidden) / layout.tensor_parallel
+
 
 def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbit_s: float | None = None) -> Workload:
-    """The step of a run's configuration. The vocabulary is the padded one, which is what is computed with."""
+    """The step of a run's configuration. The vocabulary is the padded one, which is computed with."""
     model, system = config.benchmark.model, config.system
     transformer = Transformer(
         layers=model.num_layers,
@@ -143,6 +169,7 @@ def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbi
         seq=model.seq_length,
         vocab=model.padded_vocab_size,
     )
+    shards_all = STACKS[stack].sharding == "fsdp" and system.pipeline_parallel == 1
     layout = Layout(
         devices=system.num_devices,
         devices_per_node=system.devices_per_node,
@@ -151,6 +178,7 @@ def workload_of(config: RunConfig, *, stack: str, precision: Number, network_gbi
         tensor_parallel=system.tensor_parallel,
         pipeline_parallel=system.pipeline_parallel,
         pipeline_chunks=system.pipeline_chunks,
+        sharding="fsdp" if shards_all else "zero1",
         replicas=system.replicas,
         recompute=system.recompute,
     )

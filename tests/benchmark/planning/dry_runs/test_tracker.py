@@ -15,16 +15,16 @@ def test_flops_of_matrix_products_and_attention() -> None:
     left, right = torch.ones(3, 5), torch.ones(5, 7, requires_grad=True)
     with Tracker({}) as tracker:
         product = left @ right
-        assert tracker.flops == 2 * 3 * 5 * 7
+        assert tracker.counts.flops == 2 * 3 * 5 * 7
         product.sum().backward()  # type: ignore[no-untyped-call]
-    assert tracker.flops == 2 * 2 * 3 * 5 * 7  # no gradient of the left one
+    assert tracker.counts.flops == 2 * 2 * 3 * 5 * 7  # no gradient of the left one
     query = torch.ones(1, 2, 16, 8, requires_grad=True)
     with Tracker({}) as tracker:
         out = F.scaled_dot_product_attention(query, query, query, is_causal=True)
-        forward = tracker.flops
+        forward = tracker.counts.flops
         out.sum().backward()  # type: ignore[no-untyped-call]
     assert forward == 4 * 2 * 16 * 16 * 8  # the whole square
-    assert tracker.flops == 3 * forward
+    assert tracker.counts.flops == 3 * forward
 
 
 def test_memory_at_its_peak_and_what_is_left() -> None:
@@ -37,7 +37,7 @@ def test_memory_at_its_peak_and_what_is_left() -> None:
         view = kept.view(10, 100)
         assert tracker.live_bytes == 4000
         tracker.restart()
-        assert (tracker.peak_bytes, tracker.flops) == (4000, 0)
+        assert (tracker.peak_bytes, tracker.counts.flops) == (4000, 0)
         del kept
         assert tracker.live_bytes == 4000  # of which it is a view
         del view

@@ -2,28 +2,28 @@
 
 import pytest
 
-from benchmark.planning.fake.fake_streams import FakeEvent, Queued, StreamOrder
+from benchmark.planning.fake.fake_streams import FakeEvent, StreamOrder
 
 
 class Handle:
     """Stands for a ``Work``."""
 
 
-def order_and_waits() -> tuple[StreamOrder, list[str], list[Queued]]:
+def order_and_waits() -> tuple[StreamOrder, list[str], list[int]]:
     waits: list[str] = []
     return StreamOrder(waits.append), waits, []
 
 
 def test_work_between_call_and_wait() -> None:
     order, _, seen = order_and_waits()
-    order.queue(5, 0)
+    order.queue(5)
     order.launch(seen.append)
     work = Handle()
     order.handed_out(work)
-    order.queue(7, 2)
+    order.queue(7)
     order.wait_for(work)
     order.wait_for(work)  # it is there
-    assert seen == [Queued(7, 2)]
+    assert seen == [7]
 
 
 def test_collective_of_another_stream_is_waited_for_by_its_event() -> None:
@@ -34,15 +34,15 @@ def test_collective_of_another_stream_is_waited_for_by_its_event() -> None:
         work = Handle()
         order.handed_out(work)
         order.wait_for(work)
-        order.queue(1000, 0)  # beside the compute stream
+        order.queue(1000)  # beside the compute stream
         event.record()
-    order.queue(3, 1)
+    order.queue(3)
     other = order.new_stream()
     other.wait_event(event)
     assert seen == []
     order.compute.wait_stream(other)
     order.compute.wait_event(event)
-    assert seen == [Queued(3, 1)]
+    assert seen == [3]
 
 
 def test_event_knows_only_what_came_before_it() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from benchmark.planning.fake.remembered_results import NOT_REMEMBERED, RememberedResults
+from benchmark.planning.fake.remembered_results import RememberedResults
 from tests.benchmark.planning.fake.on_fake_gpu import on_fake_gpu
 
 _aten: Any = torch.ops.aten
@@ -88,12 +88,13 @@ def test_what_it_does_not_know() -> None:
         for known, value in ((memory, object()), (other, x)):
             assert known.question(_aten.neg.default, (value,), {}) is None
         question = memory.question(_aten.neg.default, (x,), {})
-        assert question is not None and memory.answer(question, (x,)) is NOT_REMEMBERED
+        assert question is not None and not memory.knows(question)
         for result in (3.5, torch.zeros(2, device="cuda", requires_grad=True), [x, "text"]):
             memory.keep(question, _aten.neg.default, (x,), result)
-            assert memory.answer(question, (x,)) is NOT_REMEMBERED
+            assert not memory.knows(question)
         memory.keep(question, _aten.neg.default, (x,), -x)
-        assert type(memory.answer(question, (x,))) is FakeTensor
+        result, new = memory.answer(question, (x,))
+        assert type(result) is FakeTensor and new == [result]
 
 
 def test_questions_are_told_apart() -> None:

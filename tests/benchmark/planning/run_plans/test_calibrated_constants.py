@@ -1,65 +1,35 @@
 """Measured rates take the table's place."""
 
-from dataclasses import dataclass
+import dataclasses
 
 import pytest
 
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
+from benchmark.planning.run_plans.calibration import AttentionTime, Calibration, ElementwiseTime, MatmulTime
 from benchmark.planning.step_model.machine_constants import committed_constants, rates, values_of
 from benchmark.planning.step_model.operator_times import attention_s, matmul_s
 from stage.errors import InputError
+from tests.benchmark.planning.run_plans.test_calibration import CALIBRATION
 
 CONSTANTS = committed_constants()
 TABLE = rates(values_of(CONSTANTS), "H100 SXM", "ours")
+NOTHING = dataclasses.replace(CALIBRATION, matmuls=(), attention=(), elementwise=())
 
 
-@dataclass
-class Product:
-    role: str
-    tokens: int
-    inputs: int
-    outputs: int
-    seconds: float
-
-
-@dataclass
-class Attention:
-    role: str
-    samples: int
-    heads: int
-    sequence: int
-    head_size: int
-    seconds: float
-
-
-@dataclass
-class Pass:
-    bytes: int
-    seconds: float
-
-
-@dataclass
-class Device:
-    accelerator: str
-    matmuls: tuple[Product, ...] = ()
-    attention: tuple[Attention, ...] = ()
-    elementwise: tuple[Pass, ...] = ()
-
-
-def device(slower: float) -> Device:
+def device(slower: float) -> Calibration:
     """One that takes ``slower`` times what the table says for everything."""
     product_s = matmul_s(TABLE.device, TABLE.common, (2048, 9216, 12288), fp8=False, extra=0)
     forward_s, backward_s = attention_s(
         TABLE.device, TABLE.common, sequences=1, heads=24, seq=2048, head=128, kind="cudnn"
     )
-    return Device(
-        "H100 SXM",
-        (Product("forward", 2048, 12288, 9216, slower * product_s),),
-        (
-            Attention("forward", 1, 24, 2048, 128, slower * forward_s),
-            Attention("backward", 1, 24, 2048, 128, slower * backward_s),
+    return dataclasses.replace(
+        NOTHING,
+        matmuls=(MatmulTime("qkv", "forward", 4, 2048, 12288, 9216, slower * product_s),),
+        attention=(
+            AttentionTime("forward", 1, 24, 2048, 128, slower * forward_s),
+            AttentionTime("backward", 1, 24, 2048, 128, slower * backward_s),
         ),
-        (Pass(10**9, slower * 1e9 / TABLE.device.memory_tb_s / 1e12),),
+        elementwise=(ElementwiseTime("copy", 10**9, slower * 1e9 / TABLE.device.memory_tb_s / 1e12),),
     )
 
 
@@ -70,16 +40,22 @@ def test_a_slower_device_has_lower_rates() -> None:
         assert found[name].value == pytest.approx(CONSTANTS[name].value / 1.25)
         assert found[name].low < found[name].value < found[name].high
         assert found[name].source == "calibration.json"
-    changed = {name for name in found if found[name] != CONSTANTS[name]}
-    assert len(changed) == 4
+    assert sum(found[name] != CONSTANTS[name] for name in found) == 4
+    assert calibrated_constants(CONSTANTS, NOTHING) == CONSTANTS
 
 
-def test_what_was_not_measured_stays() -> None:
-    assert calibrated_constants(CONSTANTS, Device("H100 SXM")) == CONSTANTS
+def test_messages_that_were_seen_hidden_narrow_the_plan() -> None:
+    step = dataclasses.replace(CALIBRATION.step, by_kind_s={"communication": 0.2}, exposed_communication_s=0.05)
+    found = calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, step=step))
+    hidden, slowdown = found["stacks.ours.tensor_hidden"], found["stacks.ours.overlap_slowdown"]
+    assert (hidden.low, hidden.value, hidden.high) == pytest.approx((0.65, 0.75, 0.85))
+    assert slowdown.value < slowdown.high == 0.35
+    alone = dataclasses.replace(step, tensor_parallel=1)
+    assert calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, step=alone)) == CONSTANTS
 
 
 def test_no_measurements() -> None:
     with pytest.raises(InputError, match="calibration of cpu: there are constants of A100-80GB"):
-        calibrated_constants(CONSTANTS, Device("cpu"))
+        calibrated_constants(CONSTANTS, dataclasses.replace(NOTHING, accelerator="cpu"))
     with pytest.raises(InputError, match=r"matmul_bf16 .* times the table's; measure again"):
         calibrated_constants(CONSTANTS, device(1e-3))

@@ -1,4 +1,4 @@
-"""Checkpoints, start, failures, energy and money."""
+"""Checkpoints, start, failures."""
 
 import dataclasses
 import math
@@ -13,18 +13,6 @@ from benchmark.planning.run_plans.run_costs import _poisson_quantile, run_costs
 from stage.errors import InputError
 
 CONFIG = RunConfig(benchmark=GPT3_175B, system=SYSTEMS["dgxh100_n64"])
-
-
-def test_energy_and_price_have_the_runs_doubt() -> None:
-    costs = run_costs(
-        CONFIG, step_s=18.0, run_s=6000.0, run_interval_s=(5000.0, 7000.0), watts=1400.0, dollars_per_hour=2.0
-    )
-    assert costs.kwh is not None
-    assert costs.kwh == pytest.approx(512 * 1.4 * 6000 / 3600)
-    assert costs.kwh_interval == pytest.approx((costs.kwh * 5 / 6, costs.kwh * 7 / 6))
-    assert costs.dollars == pytest.approx(512 * 2 * 6000 / 3600 / costs.goodput)
-    assert run_costs(CONFIG, step_s=18.0, run_s=6000.0, run_interval_s=(5000.0, 7000.0)).kwh is None
-    assert run_costs(CONFIG, step_s=18.0, run_s=None, run_interval_s=None, watts=1400.0).kwh is None
 
 
 def test_failures_lengthen_a_run_by_no_less_than_their_share() -> None:

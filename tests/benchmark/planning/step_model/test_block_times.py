@@ -1,6 +1,8 @@
 """Passes of a block: what each feature of a code is worth."""
 
 import dataclasses
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -9,9 +11,12 @@ from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.workload import Transformer, Workload
 from tests.benchmark.planning.step_model.works import gpt3_work, rates_of
 
+LLAMA = Transformer(32, 4096, 32, 8192, 128256, kv_heads=8, ffn_hidden=14336, gated=True, tied=False)
 
-def passes_of(work: Workload, **changes: object) -> Passes:
-    return block_passes(work, dataclasses.replace(STACKS[work.stack], **changes), rates_of(work))  # type: ignore[arg-type]
+
+def passes_of(work: Workload, **changes: Any) -> Passes:
+    with mock.patch.dict(STACKS, {work.stack: dataclasses.replace(STACKS[work.stack], **changes)}):
+        return block_passes(work, rates_of(work))
 
 
 def test_products_are_most_of_a_block_and_run_at_their_rate() -> None:
@@ -29,7 +34,6 @@ def test_each_feature_costs_or_saves() -> None:
     separate = passes_of(work, fused_accumulation=False)
     assert separate.backward.elementwise > plain.backward.elementwise + 10 * work.model.block_weights / 4 / 3.2e12
     assert passes_of(work, async_backward=False).backward.total > plain.backward.total
-    assert passes_of(work, attention="unfused").forward.attention > 2 * plain.forward.attention
     full = passes_of(gpt3_work(recompute="full")).backward
     assert full.recomputed == pytest.approx(plain.forward.total - plain.forward.losses, rel=1e-6)
     assert passes_of(gpt3_work(recompute="selective")).backward.recomputed < 0.1 * full.recomputed
@@ -38,25 +42,16 @@ def test_each_feature_costs_or_saves() -> None:
     fp8 = passes_of(gpt3_work(precision="fp8"))
     assert 0.4 < fp8.forward.matmul / plain.forward.matmul < 0.7
     assert fp8.forward.elementwise > plain.forward.elementwise
-    kept = passes_of(gpt3_work(precision="fp8"), fp8_parameters=True)
-    cast_s = 4 * work.model.block_weights / 4 / (rates_of(work).device.memory_tb_s * 1e12)
-    share = rates_of(work).common.fp8_weight_casts
-    assert fp8.forward.elementwise - kept.forward.elementwise == pytest.approx(share * cast_s)
-    assert kept.backward.elementwise == fp8.backward.elementwise
 
 
 def test_separate_projections_read_their_input_again() -> None:
     """Narrow products are bound by memory: of eight devices with 8 heads of keys, each has 128 columns of them."""
-    model = Transformer(32, 4096, 32, 8192, 128256, kv_heads=8, ffn_hidden=14336, gated=True, tied=False)
-    narrow, wide = (dataclasses.replace(gpt3_work(tensor_parallel=tensor), model=model) for tensor in (8, 1))
+    narrow, wide = (dataclasses.replace(gpt3_work(tensor_parallel=tensor), model=LLAMA) for tensor in (8, 1))
     slower = [
         passes_of(work, separate_projections=True).forward.matmul / passes_of(work).forward.matmul
         for work in (narrow, wide)
     ]
     assert slower[0] > 1.03 > slower[1] >= 1.0
-
-
-LLAMA = Transformer(32, 4096, 32, 8192, 128256, kv_heads=8, ffn_hidden=14336, gated=True, tied=False)
 
 
 def test_full_recomputation_may_stop_before_the_last_product() -> None:
@@ -65,8 +60,6 @@ def test_full_recomputation_may_stop_before_the_last_product() -> None:
     whole, early = passes_of(work).backward.recomputed, passes_of(work, stops_early=True).backward.recomputed
     products = passes_of(work).forward.matmul
     assert whole - early == pytest.approx(products / 3, rel=0.05)
-    off = dataclasses.replace(work, without=("early-stop",))
-    assert passes_of(off, stops_early=True).backward.recomputed == whole
     parallel = gpt3_work(recompute="full")
     assert parallel.layout.tensor_parallel > 1
     saved = passes_of(parallel).backward.recomputed - passes_of(parallel, stops_early=True).backward.recomputed
@@ -96,7 +89,7 @@ def test_no_pass_is_shorter_than_its_launch() -> None:
 def test_ends_of_the_pipeline() -> None:
     """The output's products are those of a third of a block: V / 12 H of it."""
     work = gpt3_work()
-    output = output_passes(work, STACKS["nemo"], rates_of(work))
+    output = output_passes(work, rates_of(work))
     block = passes_of(work)
     assert output.forward.matmul / block.forward.matmul == pytest.approx(51200 / (12 * 12288), rel=0.1)
     assert 0 < embedding_passes(work, rates_of(work)).forward.total < 0.05 * block.forward.total

@@ -2,12 +2,7 @@
 
 import pytest
 
-from benchmark.planning.step_model.pipeline_events import (
-    Pipeline1F1B,
-    evaluation_pipeline_s,
-    pipeline_s,
-    work_of_device,
-)
+from benchmark.planning.step_model.pipeline_events import Pipeline1F1B, pipeline_s, work_of_device
 
 
 def even(devices: int, chunks: int, send_s: float = 0.0, *, merged: bool = False, hidden: bool = True) -> Pipeline1F1B:
@@ -24,7 +19,7 @@ def test_bubble_is_p_less_one_over_chunks(devices: int, chunks: int, micro_batch
     expected = 3 * (micro_batches + (devices - 1) / chunks)
     assert pipeline_s(even(devices, chunks, merged=merged), micro_batches) == pytest.approx(expected, rel=1e-9)
     forward = micro_batches + (devices - 1) / chunks
-    assert evaluation_pipeline_s(even(devices, chunks, merged=merged), micro_batches) == pytest.approx(
+    assert pipeline_s(even(devices, chunks, merged=merged), micro_batches, backward=False) == pytest.approx(
         forward, rel=1e-9
     )
 
@@ -60,7 +55,7 @@ def test_a_short_last_group_runs_and_takes_less_than_a_whole_one(
         assert sorted(work.backward for work in works if work.backward is not None) == passes
     pipeline, whole = even(devices, chunks, merged=merged), -(-micro_batches // devices) * devices
     assert 3 * micro_batches < pipeline_s(pipeline, micro_batches) <= pipeline_s(pipeline, whole)
-    assert evaluation_pipeline_s(pipeline, micro_batches) <= evaluation_pipeline_s(pipeline, whole)
+    assert pipeline_s(pipeline, micro_batches, backward=False) <= pipeline_s(pipeline, whole, backward=False)
 
 
 def test_a_slow_stage_sets_the_pace() -> None:

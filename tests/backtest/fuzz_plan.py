@@ -1,6 +1,6 @@
 """Try what must hold between steps on thousands of them, made at random.
 
-    python -m tests.speed.fuzz_plan --works 2000 --seed 1
+    python -m tests.backtest.fuzz_plan --works 2000 --seed 1
 
 Prints what does not hold; exit status 1 if there is anything. A thousand take about two minutes.
 """
@@ -9,7 +9,7 @@ import argparse
 import random
 import sys
 
-from tests.benchmark.planning.step_model.relations import broken_relations, random_work
+from tests.backtest.relations import broken_relations, random_work
 
 
 def main() -> int:

@@ -189,22 +189,3 @@ def _layout(
         need_gb,
         parts,
     )
-
-
-def format_search(result: SearchResult, config: RunConfig) -> str:
-    """The best layouts, why others fall out, what ideas would bring."""
-    on = f"{config.system.num_devices} {config.system.accelerator}"
-    lines = [
-        f"{config.benchmark.name} on {on}, batch {config.benchmark.global_batch_size}; {result.examined} layouts",
-        "",
-        f"{'run':>9} {'step':>9} {'bubble':>7} {'memory':>7}  layout",
-    ]
-    lines += [
-        f"{layout.run_s / 60:>5.1f} min {layout.step_s:>7.3f} s {layout.parts.bubble / layout.step_s:>7.1%} "
-        f"{layout.memory_gb:>4.0f} GB  {layout.options} (DP {layout.data_parallel})"
-        for layout in result.best
-    ]
-    lines += ["", "fallen out:", *(f"{count:>7} {reason}" for reason, count in result.fallen_out.items())]
-    lines += ["", "what would bring most to the first, step by step model:"]
-    lines += [f"{idea.gain:>7.1%} --what-if {idea.what_if}" for idea in result.ideas]
-    return "\n".join(lines)

@@ -6,17 +6,15 @@ or two away from where the table began.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmark.planning.backtesting.published_results import PublishedResult
-from benchmark.planning.backtesting.published_workloads import workload_of_result
 from benchmark.planning.step_model.machine_constants import Constant
 from benchmark.planning.step_model.simulated_step import simulate_step
-from benchmark.planning.step_model.workload import Workload
+from tests.backtest.published_results import PublishedResult
 
 FITTED = (
     "accelerators.A100-80GB.matmul_bf16",
@@ -31,22 +29,9 @@ FITTED = (
     "stacks.nemo.losses",
     "stacks.nemo.step_ms",
     "stacks.nemo.tensor_hidden",
-    "stacks.nemo_2024.losses",
-    "stacks.mlperf_nvidia.losses",
-    "stacks.mlperf_nvidia_3_1.losses",
-    "stacks.mlperf_nvidia_3_0.losses",
-    "stacks.megatron_2021.losses",
-    "stacks.megatron_2022.losses",
-    "stacks.megatron_deepspeed.losses",
-    "stacks.llm_foundry.attention",
-    "stacks.llm_foundry.data_hidden",
-    "stacks.llm_foundry.elementwise",
-    "stacks.llm_foundry_2023.attention",
-    "stacks.llm_foundry_2023.data_hidden",
-    "stacks.llm_foundry_2023.elementwise",
     "stacks.torchtitan.losses",
 )
-"""What is chosen; everything else is from documents."""
+"""The constants that are chosen; everything else is from documents."""
 DERIVED = {
     "accelerators.A100.matmul_bf16": ("accelerators.A100-80GB.matmul_bf16", 1.0),
     "accelerators.A100.matmul_fp8": ("accelerators.A100-80GB.matmul_bf16", 1.0),
@@ -57,15 +42,11 @@ DERIVED = {
     "accelerators.H100 500 W.matmul_bf16": ("accelerators.H100 SXM.matmul_bf16", (500 / 700) ** 0.5),
     "accelerators.H100 500 W.matmul_fp8": ("accelerators.H100 SXM.matmul_fp8", (500 / 700) ** 0.5),
     "accelerators.H100 500 W.nvlink_gb_s": ("accelerators.H100 SXM.nvlink_gb_s", 1.0),
-    "stacks.ours.losses": ("stacks.nemo.losses", 1.0),
     "stacks.megatron.losses": ("stacks.nemo.losses", 1.0),
-    "stacks.fms_fsdp.losses": ("stacks.torchtitan.losses", 1.0),
     "accelerators.B200.matmul_bf16": ("accelerators.H100 SXM.matmul_bf16", 2250 / 989.4),
     "accelerators.B200.matmul_fp8": ("accelerators.H100 SXM.matmul_fp8", 4500 / 1978.9),
 }
 """Constants that follow from a fitted one: the same chip, the same share of the peak, or a like stack."""
-ONE_IN = 5
-"""Of the results in the table's order: the first and then every fifth are used for fitting, so that nobody chooses."""
 NOISE = 0.03
 """Relative deviation that is expected of a published step."""
 HUBER = 2.0
@@ -75,66 +56,32 @@ STEP = 0.02
 ROUNDS = 12
 
 
-@dataclass(frozen=True)
-class ComparedResult:
-    """A published result and its workload."""
-
-    result: PublishedResult
-    work: Workload
-
-
-def comparable(results: Sequence[PublishedResult]) -> list[ComparedResult]:
-    """Those whose stack is known."""
-    pairs = ((result, workload_of_result(result)) for result in results)
-    return [ComparedResult(result, work) for result, work in pairs if work is not None]
-
-
-def used_for_fitting(compared: Sequence[ComparedResult]) -> list[ComparedResult]:
-    """Every fifth of them, of those whose topology their source states, and that are not kept as unseen."""
-    stated = [each for each in compared if not topology_guessed(each.result) and not each.result.unseen]
-    return stated[::ONE_IN]
-
-
-def topology_guessed(result: PublishedResult) -> bool:
-    """Whether sizes that the step depends on were inferred, not read."""
-    sizes = {
-        "micro_batch_size",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "data_parallel",
-        "pipeline_chunks",
-        "recompute",
-    }
-    return bool(sizes & set(result.inferred))
-
-
-def log_errors(compared: Sequence[ComparedResult], values: Mapping[str, float]) -> NDArray[np.float64]:
+def log_errors(results: Sequence[PublishedResult], values: Mapping[str, float]) -> NDArray[np.float64]:
     """Logarithms of predicted over published step times."""
-    return np.array([math.log(simulate_step(each.work, values).total / each.result.step_s) for each in compared])
+    return np.array([math.log(simulate_step(each.work, values).total / each.published_s) for each in results])
 
 
 def fit(
-    compared: Sequence[ComparedResult], constants: Mapping[str, Constant], *, rounds: int = ROUNDS
+    results: Sequence[PublishedResult], constants: Mapping[str, Constant], *, rounds: int = ROUNDS
 ) -> dict[str, float]:
     """All values; those of ``FITTED`` are fitted to these results, from the table's on and within their ranges."""
-    names = FITTED
     start = {name: constant.value for name, constant in constants.items()}
-    low = np.array([constants[name].low for name in names])
-    high = np.array([constants[name].high for name in names])
+    low = np.array([constants[name].low for name in FITTED])
+    high = np.array([constants[name].high for name in FITTED])
     middle, spread = (low + high) / 2, np.maximum((high - low) / 2, 1e-9)
 
     def values_at(place: NDArray[np.float64]) -> dict[str, float]:
-        values = {**start, **dict(zip(names, map(float, middle + spread * place), strict=True))}
+        values = {**start, **dict(zip(FITTED, map(float, middle + spread * place), strict=True))}
         return {**values, **{name: values[source] * factor for name, (source, factor) in DERIVED.items()}}
 
     def errors_at(place: NDArray[np.float64]) -> NDArray[np.float64]:
-        return log_errors(compared, values_at(place)) / NOISE
+        return log_errors(results, values_at(place)) / NOISE
 
     def cost(errors: NDArray[np.float64], place: NDArray[np.float64]) -> float:
         size = np.abs(errors)
         return float(np.sum(np.where(size <= HUBER, size**2, HUBER * (2 * size - HUBER))) + place @ place)
 
-    place = np.array([(start[name] - m) / s for name, m, s in zip(names, middle, spread, strict=True)])
+    place = np.array([(start[name] - m) / s for name, m, s in zip(FITTED, middle, spread, strict=True)])
     place = np.clip(place, -0.95, 0.95)
     errors, damping = errors_at(place), 1e-2
     for _ in range(rounds):  # Gauss and Newton's steps on squares that are weighted anew each time
@@ -156,3 +103,14 @@ def fit(
         else:
             damping *= 10
     return values_at(place)
+
+
+def with_values(text: str, values: Mapping[str, float]) -> str:
+    """A table of constants as text, with these values; names that it does not have are left out."""
+    for name, value in values.items():
+        section, key = name.rsplit(".", 1)
+        head, _, rest = section.partition(".")
+        before, found, after = text.partition(f'[{head}."{rest}"]\n' if rest else f"[{head}]\n")
+        pattern = rf"^{key} = {{ value = [^,]+,"
+        text = before + found + re.sub(pattern, f"{key} = {{ value = {value:.4g},", after, count=1, flags=re.MULTILINE)
+    return text

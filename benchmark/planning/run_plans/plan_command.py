@@ -1,6 +1,7 @@
-"""What ``plan`` prints: a plan, a search, the backtest."""
+"""What ``plan`` prints: a plan or a search."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -8,38 +9,36 @@ from pathlib import Path
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.backtesting.backtest import backtest
-from benchmark.planning.backtesting.backtest_text import format_backtest
 from benchmark.planning.dry_runs.dry_run import dry_run
-from benchmark.planning.layout_search.search_layouts import (
-    candidates,
-    cannot_run,
-    format_search,
-    memory_of_device_gb,
-    search_layouts,
-)
-from benchmark.planning.plan_printing.plan_text import format_run_plan
 from benchmark.planning.run_plans.calibrated_constants import calibrated_constants
 from benchmark.planning.run_plans.calibration import Calibration, read_calibration
 from benchmark.planning.run_plans.plan_options import PlanOptions, require_possible
+from benchmark.planning.run_plans.plan_text import format_run_plan, format_search
 from benchmark.planning.run_plans.run_plan import make_plan
+from benchmark.planning.run_plans.search_layouts import candidates, cannot_run, memory_of_device_gb, search_layouts
 from benchmark.planning.step_model.machine_constants import Constant, committed_constants
 from stage.errors import CheckFailed, InputError
 
 
-def print_plan(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
-    """``calibration``: what a slice measured, in the place of the table's constants.
+def print_plan(
+    config: RunConfig, options: PlanOptions, *, as_json: bool, verbose: bool = False, calibration: Path | None = None
+) -> int:
+    """``calibration``: a slice's rates, in the place of the table's constants.
 
     Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
     """
     require_possible(config, options)  # complains before the seconds of the dry run
-    if calibration is not None and (options.mfu is not None or options.tflops is not None):
-        raise InputError("--calibration has the rates of a simulated step: leave out --mfu and --tflops, or it")
+    if calibration is not None and options.tflops is not None:
+        raise InputError("--calibration has the rates of a simulated step: leave out --tflops, or it")
     constants = _constants(config, calibration)
-    examined = dry_run(config) if options.stack == "ours" else None
+    examined = None
+    if options.stack == "ours":
+        if sys.stderr.isatty():
+            print("plan: running a step of each kind of rank on tensors without memory …", file=sys.stderr)
+        examined = dry_run(config)
     made = make_plan(config, examined, options, constants)
     content = {**asdict(made), "planned_for": _planned_for(config, options)}
-    print(json.dumps(content) if as_json else format_run_plan(made, config))
+    print(json.dumps(content) if as_json else format_run_plan(made, config, verbose=verbose))
     if made.complaint is not None:
         raise CheckFailed(made.complaint)
     return 0
@@ -66,8 +65,8 @@ def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, cali
     runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
     if runnable is not None:
         require_possible(runnable, options)
-    if options.mfu is not None or options.tflops is not None:
-        raise InputError("--search finds the speed of each layout: leave out --mfu and --tflops")
+    if options.tflops is not None:
+        raise InputError("--search finds the speed of each layout: leave out --tflops")
     found = search_layouts(config, options, _constants(config, calibration))
     print(json.dumps(asdict(found)) if as_json else format_search(found, config))
     return 0
@@ -100,13 +99,3 @@ def _constants(config: RunConfig, calibration: Path | None) -> Mapping[str, Cons
             f"has {config.system.accelerator or 'CPUs'}; choose another --system, or leave --calibration out"
         )
     return calibrated_constants(committed_constants(), measured)
-
-
-def print_backtest(*, as_json: bool) -> int:
-    tested = backtest()
-    if as_json:
-        rows = [{**asdict(each), "error": each.error} for each in tested.comparisons]
-        print(json.dumps({**asdict(tested), "comparisons": rows}))
-    else:
-        print(format_backtest(tested))
-    return 0

@@ -1,16 +1,15 @@
 """What must hold between steps, whatever they are: more of a good thing is never slower. Tried on steps made at random;
-``python -m tests.speed.fuzz_plan`` tries thousands."""
+``python -m tests.backtest.fuzz_plan`` tries thousands."""
 
 import dataclasses
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import simulate_evaluation, simulate_step
-from benchmark.planning.step_model.stacks import STACKS
+from benchmark.planning.step_model.stacks import STACKS, Feature
 from benchmark.planning.step_model.workload import Layout, Transformer, Workload
-from stage.errors import InputError
 from tests.benchmark.planning.step_model.works import GPT3, VALUES
 
 MODELS = (
@@ -46,7 +45,7 @@ def random_work(chosen: random.Random) -> Workload:
             tensor,
             pipeline,
             chunks,
-            sharding=chosen.choice(("fsdp", "zero1", "none") if pipeline == 1 else ("zero1", "none")),
+            sharding=chosen.choice(("fsdp", "zero1")) if pipeline == 1 else "zero1",
             recompute=chosen.choice(("none", "selective", "full")),
             sequence_parallel=tensor > 1 and chosen.random() < 0.8,
         )
@@ -72,14 +71,12 @@ def _pairs(work: Workload, step_s: float) -> Iterator[tuple[str, float, float]]:
     for slow, fast in FASTER_DEVICES:
         yield f"{fast} for {slow}", _step_s(work, accelerator=slow), _step_s(work, accelerator=fast)
     yield "a faster network", _step_s(work, network_gbit_s=100.0), _step_s(work, network_gbit_s=400.0)
-    yield "more watts", _step_s(work, watts=300.0), step_s
-    for feature in ("tp-overlap", "dp-overlap", "p2p-overlap", "compile"):
+    for feature in get_args(Feature):
         yield f"with {feature}", _step_s(work, without=(feature,)), step_s
     if "fp8" in STACKS[work.stack].precisions:
         hopper = dataclasses.replace(work, accelerator="H100 SXM")
         eight = dataclasses.replace(hopper, precision="fp8")
         yield "FP8", _step_s(hopper), _step_s(eight)
-        yield "parameters in FP8", _step_s(eight, without=("fp8-parameters",)), _step_s(eight)
     yield from _of_layout(work, step_s)
     yield "a shorter evaluation", simulate_evaluation(work, VALUES, 2000), simulate_evaluation(work, VALUES, 1000)
 
@@ -98,12 +95,6 @@ def _of_layout(work: Workload, step_s: float) -> Iterator[tuple[str, float, floa
     if layout.pipeline_parallel > 1:
         parts = simulate_step(work, VALUES)
         yield "the bubble's share of twice the batch", parts.bubble / step_s, twice.bubble / twice.total
-    try:
-        wide = _laid_out(work, devices=2 * layout.devices, global_batch_size=2 * layout.global_batch_size)
-    except InputError:
-        return
-    if layout.sharding == "none":  # a sharded optimizer has less to update on more devices
-        yield "half the devices and batch", _step_s(wide), step_s
 
 
 def _laid_out(work: Workload, **changes: Any) -> Workload:

@@ -7,9 +7,10 @@ import pytest
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.layout_search import search_layouts as module
-from benchmark.planning.layout_search.search_layouts import candidates, format_search, search_layouts
+from benchmark.planning.run_plans import search_layouts as module
 from benchmark.planning.run_plans.plan_options import PlanOptions
+from benchmark.planning.run_plans.plan_text import format_search
+from benchmark.planning.run_plans.search_layouts import candidates, search_layouts
 from benchmark.planning.step_model.machine_constants import committed_constants
 from stage.errors import InputError
 

@@ -1,0 +1,224 @@
+"""A plan and a search for people. The headline first, at most 30 lines; the rest where it is asked for."""
+
+from collections.abc import Iterator
+
+from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.config.run_config import RunConfig
+from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, RankReport
+from benchmark.planning.run_plans.run_plan import RunPlan
+from benchmark.planning.run_plans.search_layouts import SearchResult
+from benchmark.results.published_runs import published_systems
+
+PART_NAMES = {
+    "matmul": "matrix products",
+    "attention": "attention",
+    "elementwise": "elementwise",
+    "recomputed": "computed again",
+    "tensor_messages": "tensor-parallel messages",
+    "host": "waiting for the host",
+    "losses": "not accounted for",
+    "bubble": "pipeline bubble",
+    "data_messages": "data-parallel messages",
+    "update": "optimizer",
+    "jitter": "waiting for the slowest",
+    "fixed": "input, norm, logging",
+}
+MOST_PUBLISHED = 4
+"""Published results that the headline shows."""
+WORTH_SHOWING = 0.005
+"""Share of the step from which on a part is in the short text."""
+DECIDING = 3
+"""Uncertain constants in the short text."""
+
+
+def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
+    """The headline, the step, the parts and what decides; ``verbose``: memory and messages by rank, and the reasons
+    for every figure besides."""
+    system = config.system
+    lines = [
+        f"{config.benchmark.name} on {system.name}: {system.num_devices} {system.accelerator or system.device} = "
+        f"pipeline {system.pipeline_parallel} x data {system.data_parallel} x tensor {system.tensor_parallel}",
+        f"batch {config.benchmark.global_batch_size} = {config.num_microbatches} micro-batches of "
+        f"{system.micro_batch_size} on each data-parallel device; recompute {system.recompute}, {plan.precision}, "
+        f"stack {plan.stack}",
+        "",
+        *_headline(plan, config),
+        *_runs(plan, verbose=verbose),
+        "",
+        *_parts(plan, verbose=verbose),
+        *_deciding(plan, verbose=verbose),
+    ]
+    if verbose:
+        lines += ["", *_memory(plan, config), "", *_messages(plan), "", *_besides(plan, config), ""]
+        lines += [f"- {assumption}" for assumption in plan.assumptions]
+    elif plan.step_s is None:
+        lines += plan.assumptions
+    else:
+        lines += [
+            "",
+            "--verbose: memory and messages by rank, checkpoint, start, failures, and where each figure is from",
+        ]
+    return "\n".join(lines)
+
+
+def _headline(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+    """Score, speed, memory, and what others published on as many of these devices."""
+    estimate, every = plan.estimate, f"every {config.benchmark.eval_interval} steps"
+    if plan.run_s is not None:
+        yield f"{'would score':<18}{plan.run_s / 60:,.1f} min{_interval(plan, 'run_s', 1 / 60)}"
+    published = _published(config)
+    if published:
+        yield f"{'published':<18}{published}"
+    if estimate is not None:
+        mfu = "" if estimate.mfu is None else f"MFU {estimate.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
+        yield f"{'step':<18}{estimate.step_s:,.3g} s{_interval(plan, 'step_s')}"
+        yield (
+            f"{'speed':<18}{mfu}{estimate.tflops_per_device:,.4g} TFLOP/s and "
+            f"{estimate.tokens_per_s_per_device:,.0f} tokens/s per device, {estimate.tokens_per_s:,.0f} tokens/s"
+        )
+        if estimate.evaluation_s is not None:
+            yield f"{'evaluation':<18}{estimate.evaluation_s:,.3g} s{_interval(plan, 'evaluation_s')}, {every}"
+    memory_gb = _memory_gb(config)
+    share = f", {plan.memory_bytes['peak'] / memory_gb / 1e9:.0%} of {config.system.accelerator}" if memory_gb else ""
+    fits = {True: ": it fits", False: ": it does not fit", None: ""}[plan.memory_fits]
+    if plan.memory_bytes:
+        yield f"{'memory':<18}{plan.memory_bytes['peak'] / 2**30:.1f} GiB on the rank that needs most{share}{fits}"
+    costs = plan.costs
+    if costs is not None and costs.with_failures_s is not None and costs.with_failures_interval_s is not None:
+        low, high = (end / 60 for end in costs.with_failures_interval_s)
+        yield (
+            f"{'with failures':<18}{costs.with_failures_s / 60:,.1f} min ({low:,.1f} to {high:,.1f}), at "
+            f"--device-mtbf-hours {config.system.device_mtbf_hours:g}"
+        )
+
+
+def _published(config: RunConfig) -> str:
+    """Published results of the benchmark on as many such devices, the fastest first; empty without any."""
+    if config.benchmark.name != "gpt3_175b":
+        return ""
+    same = sorted(
+        (
+            one
+            for one in published_systems()
+            if one.accelerators == config.system.num_devices
+            and accelerator_named(one.accelerator) == config.system.accelerator
+        ),
+        key=lambda one: one.score_minutes,
+    )
+    told = {f"{one.score_minutes:.2f}": one for one in reversed(same)}  # a result handed in twice counts once
+    fastest = list(reversed(told.items()))[:MOST_PUBLISHED]
+    return ", ".join(f"{minutes} min ({one.submitter}, {one.round})" for minutes, one in fastest)
+
+
+def _runs(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
+    if plan.estimate is None:
+        return
+    for name, length in zip(("run, at least", "run, at most"), plan.estimate.lengths, strict=False):
+        yield (
+            f"{name if len(plan.estimate.lengths) > 1 else 'run':<18}{length.seconds / 60:,.1f} min: {length.tokens:,} "
+            f"tokens, {length.steps:,} steps, {length.evaluations} evaluations ({length.evaluation_share:.1%} of it)"
+        )
+    if plan.reference_runs and not verbose:
+        told = (f"{one.global_batch_size}: {one.run_s / 60:,.1f}" for one in plan.reference_runs)
+        yield f"{'minutes by batch':<18}{', '.join(told)}"
+        return
+    for reference in plan.reference_runs:
+        low, high = reference.run_interval_s
+        yield (
+            f"{'run at batch':<18}{reference.global_batch_size}: {reference.run_s / 60:,.1f} min ({low / 60:,.1f} to "
+            f"{high / 60:,.1f}), {reference.steps} steps of {reference.step_s:,.3g} s"
+        )
+
+
+def _interval(plan: RunPlan, name: str, factor: float = 1, unit: str = "") -> str:
+    low, high = plan.intervals.get(name, (0.0, 0.0))
+    return "" if low >= high else f" ({low * factor:,.3g} to {high * factor:,.3g}{unit})"
+
+
+def _parts(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
+    if plan.parts is None or plan.step_s is None:
+        return
+    yield f"{'parts of the step':<28}{'seconds':>10}{'share':>8}"
+    for name, title in PART_NAMES.items():
+        seconds = getattr(plan.parts, name)
+        if seconds > (0 if verbose else WORTH_SHOWING * plan.step_s):
+            yield f"  {title:<26}{seconds:>10.3f}{seconds / plan.step_s:>8.1%}"
+
+
+def _deciding(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
+    """The step and its MFU at the ends of the range of each uncertain constant."""
+    if plan.step_s is None or not plan.influences:
+        return
+    yield "what is not measured yet, and the step at the ends of its range"
+    for one in plan.influences if verbose else plan.influences[:DECIDING]:
+        ends = []
+        for change_s in (one.low_s, one.high_s):
+            mfu = "" if plan.mfu is None else f", {plan.mfu * plan.step_s / (plan.step_s + change_s):.1%}"
+            ends.append(f"{plan.step_s + change_s:,.3g} s{mfu}")
+        yield f"  {one.constant:<34}{' to '.join(ends)}"
+
+
+def _memory_gb(config: RunConfig) -> float | None:
+    return ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
+
+
+def _memory(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+    if plan.dry_run is None:
+        sizes = "  ".join(f"{kind} {size / 2**30:.2f}" for kind, size in plan.memory_bytes.items())
+        yield f"memory of the rank that needs most, GiB: {sizes}"
+        return
+    memory_gb = _memory_gb(config)
+    yield f"{'memory per device, GiB':<28}" + "".join(f"{part:>12}" for part in MEMORY_PARTS)
+    for report in plan.dry_run.reports:
+        sizes = "".join(f"{getattr(report, f'{part}_bytes') / 2**30:12.2f}" for part in MEMORY_PARTS)
+        share = f"  {report.peak_bytes / memory_gb / 1e9:.0%} of {config.system.accelerator}" if memory_gb else ""
+        yield f"{report.kind:<28}{sizes}{share}"
+
+
+def _messages(plan: RunPlan) -> Iterator[str]:
+    """Of the kind of rank that sends most."""
+    if plan.dry_run is None:
+        return
+    busiest: RankReport = max(plan.dry_run.reports, key=lambda report: sum(sent.bytes for sent in report.traffic))
+    spread = "   GB/s if spread over the step" if plan.step_s else ""
+    yield f"{f'messages, {busiest.kind}':<50}{'calls/step':>12}{'GiB/step':>12}{spread}"
+    for sent in busiest.traffic:
+        rate = f"{sent.bytes / 1e9 / plan.step_s:12.3f}" if plan.step_s else ""
+        yield f"  {sent.kind:<24}{sent.axis:<24}{sent.calls:>12}{sent.bytes / 2**30:12.3f}{rate}"
+
+
+def _besides(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+    system, costs = config.system, plan.costs
+    yield (
+        f"{'pipeline bubble':<18}(p-1)/(m v) = {system.pipeline_parallel - 1}/({config.num_microbatches} x "
+        f"{system.pipeline_chunks}) = {plan.bubble:.1%} of the working time"
+    )
+    if costs is None:
+        return
+    low, high = costs.checkpoint.pause_interval_s
+    yield (
+        f"{'checkpoint':<18}{costs.checkpoint.bytes / 1e12:,.3g} TB, a pause of {costs.checkpoint.pause_s:.2g} s "
+        f"({low:.2g} to {high:.2g}), every {costs.checkpoint.every_s / 60:,.1f} min"
+    )
+    low, high = costs.init_interval_s
+    yield f"{'init':<18}{costs.init_s:,.0f} s ({low:,.0f} to {high:,.0f}), before run_start, by published runs on H100"
+    yield f"{'goodput':<18}{costs.goodput:.1%} of the time, with failures at --device-mtbf-hours"
+
+
+def format_search(result: SearchResult, config: RunConfig) -> str:
+    """The best layouts, why others fall out, and what ideas would bring."""
+    on = f"{config.system.num_devices} {config.system.accelerator}"
+    lines = [
+        f"{config.benchmark.name} on {on}, batch {config.benchmark.global_batch_size}; {result.examined} layouts",
+        "",
+        f"{'run':>9} {'step':>9} {'bubble':>7} {'memory':>7}  layout",
+    ]
+    lines += [
+        f"{layout.run_s / 60:>5.1f} min {layout.step_s:>7.3f} s {layout.parts.bubble / layout.step_s:>7.1%} "
+        f"{layout.memory_gb:>4.0f} GB  {layout.options} (DP {layout.data_parallel})"
+        for layout in result.best
+    ]
+    lines += ["", "fallen out:", *(f"{count:>7} {reason}" for reason, count in result.fallen_out.items())]
+    lines += ["", "gain of an idea for the first layout, by the step model:"]
+    lines += [f"{idea.gain:>7.1%} --what-if {idea.what_if}" for idea in result.ideas]
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""The backtest: errors as promised, rows that are possible, constants that are found again."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmark.planning.step_model.machine_constants import TABLE, committed_constants, values_of
+from benchmark.planning.step_model.simulated_step import simulate_step
+from benchmark.planning.step_model.stacks import STACKS
+from tests.backtest import published_results
+from tests.backtest.comparison import Comparison, compare, errors_of_stacks, summaries, table_text
+from tests.backtest.fit_constants import DERIVED, FITTED, fit, log_errors, with_values
+from tests.backtest.published_results import backtest_constants, load_published_results
+from tests.support import REPOSITORY
+
+
+@cache
+def compared() -> Sequence[Comparison]:
+    return compare(load_published_results(), backtest_constants())
+
+
+def test_errors_of_held_out_steps_are_those_that_were_found() -> None:
+    """Within 0.1 % of docs/notes/planning_study.md."""
+    by_name = {each.group: each for each in summaries(compared())}
+    for group, results, median, nine_of_ten in (
+        ("held out", 67, 0.025, 0.063),
+        ("held out, stack nemo", 49, 0.020, 0.060),
+        ("held out, stack torchtitan", 18, 0.042, 0.073),
+        ("added after the fit", 4, 0.213, 0.344),
+    ):
+        found = by_name[group]
+        assert (found.results, found.median, found.nine_of_ten) == pytest.approx(
+            (results, median, nine_of_ten), abs=0.001
+        )
+    assert 0.88 <= by_name["held out"].covered <= 0.95
+    error = committed_constants()["stacks.nemo.error"].value
+    assert error == pytest.approx(by_name["held out, stack nemo"].nine_of_ten, rel=0.01)
+
+
+def test_every_row_is_possible() -> None:
+    results = load_published_results()
+    assert {each.work.stack for each in results} == set(STACKS) - {"ours"}
+    for each in results:
+        layout, model = each.work.layout, each.work.model
+        peak = {"A100-80GB": 312e12, "B200": 2250e12}.get(each.work.accelerator, 989.4e12)
+        peak *= 2 if each.work.precision == "fp8" else 1
+        assert 0.05 < each.work.flops / (each.published_s * layout.devices * peak) < 1, each.id
+        assert model.heads % layout.tensor_parallel == 0 and model.hidden % model.heads == 0, each.id
+        assert each.url.startswith("https://")
+        assert not (each.fitted and (each.guessed or each.unseen)), each.id
+
+
+def test_a_wrong_table_is_refused(tmp_path: Path) -> None:
+    text = published_results.TABLE.read_text()
+    for old, new, error in (
+        ("fitted = [", 'fitted = [\n  "nobody",', ValueError),
+        ('note = "', 'remark = "', ValueError),
+        ('kind = "step_s"', 'kind = "speed"', KeyError),
+    ):
+        path = tmp_path / "table.toml"
+        path.write_text(text.replace(old, new))
+        with pytest.raises(error):
+            load_published_results(path)
+
+
+def test_summaries_and_errors_of_stacks() -> None:
+    first = next(each for each in compared() if not (each.result.fitted or each.result.guessed))
+    errors = (0.01, -0.02, 0.05, -0.20)
+    rows = [
+        dataclasses.replace(
+            first,
+            result=dataclasses.replace(first.result, published_s=1.0),
+            predicted_s=1 + error,
+            low_s=0.9,
+            high_s=1.1,
+        )
+        for error in errors
+    ]
+    found = summaries(rows)
+    assert (found[0].group, found[0].results, found[0].covered) == ("held out", 4, 1.0)
+    assert found[0].median == pytest.approx(0.035)
+    stack = first.result.work.stack
+    assert set(errors_of_stacks(found, [stack, "ours"]).values()) == {found[0].nine_of_ten}
+    assert table_text(rows).splitlines()[1].endswith("+1.0%")
+
+
+@pytest.mark.slow
+def test_constants_that_made_the_steps_are_found_again() -> None:
+    constants = backtest_constants()
+    made = {**values_of(constants), "accelerators.H100 SXM.matmul_bf16": 650.0, "stacks.nemo.losses": 0.1}
+    nemo = [each for each in load_published_results() if each.work.stack == "nemo" and each.work.precision == "bf16"][
+        :4
+    ]
+    steps = [dataclasses.replace(each, published_s=simulate_step(each.work, made).total) for each in nemo]
+    start = np.abs(log_errors(steps, values_of(constants))).max()
+    found = fit(steps, constants, rounds=3)
+    assert np.abs(log_errors(steps, found)).max() < start / 2
+    for name in FITTED:
+        assert constants[name].low <= found[name] <= constants[name].high
+    assert all(found[name] == constants[name].value for name in set(constants) - set(FITTED) - set(DERIVED))
+
+
+def test_fitted_constants_are_written_and_marked() -> None:
+    assert {name for name, constant in committed_constants().items() if constant.fitted} == set(FITTED)
+    written = tomllib.loads(with_values(TABLE.read_text(), {"common.jitter": 0.005, "stacks.nemo.losses": 0.01}))
+    assert (written["common"]["jitter"]["value"], written["stacks"]["nemo"]["losses"]["value"]) == (0.005, 0.01)
+    assert written["stacks"]["ours"]["losses"]["value"] == committed_constants()["stacks.ours.losses"].value
+
+
+@pytest.mark.slow
+def test_command() -> None:
+    words = [sys.executable, "-m", "tests.backtest", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert len(json.loads(done.stdout)["comparisons"]) == len(compared())
