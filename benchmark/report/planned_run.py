@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.report.page_numbers import NOTHING, number
+from benchmark.report.page_parts import NOTHING, Cell, Row, Section, Table, Words, number
 from benchmark.report.reported_run import ReportedRun
 from benchmark.results.durations import duration
 from benchmark.results.printable import shortened
@@ -24,6 +24,7 @@ MOST_BYTES = 32 << 20
 WORTH_NAMING = 0.2
 """Share of a difference that a part of the step is named for."""
 MEMORY_DOUBT = 0.1
+HEAD = ("Figure", "Planned", "Interval", "Measured", "Difference")
 LIKELY_CAUSES = (
     ("matmul", "matrix products run below their rate"),
     ("tensor_messages", "tensor-parallel messages are hidden less"),
@@ -33,30 +34,6 @@ LIKELY_CAUSES = (
     ("jitter", "one device is slow: all wait for it"),
 )
 """Parts of a planned step, and why one may take longer."""
-
-
-@dataclass(frozen=True)
-class PlannedLine:
-    """One figure of both."""
-
-    figure: str
-    planned: str
-    interval: str
-    measured: str
-    difference: str
-    kind: str
-    """good: within the interval; bad: not."""
-
-
-@dataclass(frozen=True)
-class PlannedShown:
-    """The section of a page."""
-
-    text: str
-    lines: Sequence[PlannedLine]
-    parts: Sequence[tuple[str, str, str]]
-    """Of the planned step: name, seconds, share."""
-    remarks: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -92,7 +69,10 @@ def _memory_interval(plan: Mapping[str, Any]) -> Any:
 
 def _median_of(run: ReportedRun, key: str, field: str) -> float | None:
     found = [event.number(field) for event in run.recorded.events if event.key == key]
-    values = [value for value in found if value is not None]
+    return _median([value for value in found if value is not None])
+
+
+def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
@@ -103,11 +83,11 @@ def _peak_memory(run: ReportedRun) -> float | None:
 
 
 def _run_s(run: ReportedRun) -> float | None:
-    return None if run.recorded.summary.run_ms is None else run.recorded.summary.run_ms / 1000
+    return None if run.summary.run_ms is None else run.summary.run_ms / 1000
 
 
 def _step_s(run: ReportedRun) -> float | None:
-    return _median_of(run, "step", "step_s") or run.facts.scored.step_s
+    return _median_of(run, "step", "step_s") or _median([one.value for one in run.summary.step_seconds])
 
 
 def _gib(value: float) -> str:
@@ -118,12 +98,12 @@ FIGURES = (
     PlannedFigure("step", _figure_at("step_s"), _at("intervals", "step_s"), _step_s, duration),
     PlannedFigure(
         "evaluation", _figure_at("evaluation_s"), _at("intervals", "evaluation_s"),
-        lambda run: run.facts.validation_step_s, duration,
+        lambda run: _median([one.seconds for one in run.summary.evaluations if one.seconds is not None]), duration,
     ),
     PlannedFigure("run_start to run_stop", _figure_at("run_s"), _at("intervals", "run_s"), _run_s, duration),
     PlannedFigure(
         "init", _figure_at("costs", "init_s"), _at("costs", "init_interval_s"),
-        lambda run: run.recorded.summary.init_s, duration,
+        lambda run: run.summary.init_s, duration,
     ),
     PlannedFigure(
         "pause for a checkpoint", _figure_at("costs", "checkpoint", "pause_s"),
@@ -144,28 +124,46 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     return plan
 
 
-def plan_beside(plan: Mapping[str, Any], run: ReportedRun) -> PlannedShown:
+def planned_section(runs: Sequence[ReportedRun], given: Path | None) -> Section | None:
+    """Return the plan that is given, or that in the folder of the run, beside what one run measured.
+
+    Raises InputError for a plan beside several runs, and for a file that is no plan.
+    """
+    if given is not None and len(runs) != 1:
+        raise InputError(f"--plan is put beside one run, there are {len(runs)}; report on one, or leave --plan out")
+    if given is None and len(runs) == 1 and runs[0].recorded.config:
+        beside = runs[0].recorded.path.with_name(PLAN_FILE)
+        given = beside if beside.is_file() else None
+    return None if given is None else _section(read_plan(given), runs[0])
+
+
+def _section(plan: Mapping[str, Any], run: ReportedRun) -> Section:
     """The figures that both have, the planned parts of the step, and remarks: another run, where a difference is."""
-    lines = [line for figure in FIGURES if (line := _line(figure, plan, run)) is not None]
     planned_for = plan["planned_for"]
     system = shortened(str(planned_for.get("system") or planned_for.get("accelerator") or "?"), 60)
-    remarks = [*_other_machine(planned_for, run), *_causes(plan, run)]
-    text = (
-        f"Planned for {system}, global batch size {number(as_number(planned_for.get('global_batch_size')), '{:,.0f}')}."
-    )
-    return PlannedShown(text, lines, list(_parts(plan)), remarks)
+    batch = number(as_number(planned_for.get("global_batch_size")), "{:,.0f}")
+    rows = [row for figure in FIGURES if (row := _row(figure, plan, run)) is not None]
+    parts: list[Words | Table] = [
+        Words(f"Planned for {system}, global batch size {batch}."),
+        Table("Planned and measured", HEAD, rows, numbers=(1, 2, 3, 4), look="planned cards"),
+        *(Words(remark, quiet=True) for remark in (*_other_machine(planned_for, run), *_causes(plan, run))),
+    ]
+    step = [Row([Cell(text) for text in part]) for part in _parts(plan)]
+    if step:
+        summary = "The planned step, part by part"
+        parts.append(Table("The planned step", (), step, numbers=(1, 2), look="", summary=summary))
+    return Section("planned", "Planned and measured", parts)
 
 
-def _line(figure: PlannedFigure, plan: Mapping[str, Any], run: ReportedRun) -> PlannedLine | None:
+def _row(figure: PlannedFigure, plan: Mapping[str, Any], run: ReportedRun) -> Row | None:
     planned, measured, interval = figure.planned(plan), figure.measured(run), _interval(figure.interval(plan))
     if planned is None or measured is None or planned <= 0:
         return None
     within = interval is not None and interval[0] <= measured <= interval[1]
     told = NOTHING if interval is None else f"{figure.form(interval[0])} to {figure.form(interval[1])}"
-    difference = f"{measured / planned - 1:+.1%}"
-    return PlannedLine(
-        figure.name, figure.form(planned), told, figure.form(measured), difference, "good" if within else "bad"
-    )
+    texts = (figure.name, figure.form(planned), told, figure.form(measured))
+    difference = Cell(f"{measured / planned - 1:+.1%}", kind="good" if within else "bad")
+    return Row([*map(Cell, texts), difference])
 
 
 def _interval(value: Any) -> tuple[float, float] | None:
@@ -188,7 +186,7 @@ def _other_machine(planned_for: Mapping[str, Any], run: ReportedRun) -> Iterator
     system = run.recorded.config.get("system", {})
     accelerator = system.get("accelerator") or system.get("device")
     accelerator = accelerator or accelerator_named(run.score.accelerator or "") or run.score.accelerator
-    summary = run.recorded.summary
+    summary = run.summary
     for what, planned, measured in (
         ("accelerator", planned_for.get("accelerator"), accelerator),
         ("devices", planned_for.get("devices"), run.score.accelerators),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.results_table.reviewed_places import read_places
+from benchmark.report.judgement import judge
 from benchmark.review.copies_across import copies_across
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records, summary_of, write_package
@@ -33,7 +33,7 @@ def test_packages_of_one_round_are_compared_and_those_of_others_are_not(second: 
     for folder in (first, tmp_path / second):
         folder.parent.mkdir(exist_ok=True)
         write_package(tmp_path).rename(folder)
-    places = read_places([first.parent, (tmp_path / second).parent])
-    copied = [[one.rule for one in place.systems[0].subject.of("error")].count("round.same_run") for place in places]
+    found = judge([first.parent, (tmp_path / second).parent], official=False).subjects
+    copied = [[one.rule for one in subject.of("error")].count("round.same_run") for subject in found]
     assert copied == ([3, 3] if second == "round/B" else [0, 0])
-    assert [place.path.name for place in places] == ["A", "B"]
+    assert [subject.root.name for subject in found] == ["A", "B"]
