@@ -13,7 +13,7 @@ KINDS = {"error": "bad", "warning": "warn", "note": "good"}
 NAMES = {"error": "error", "warning": "question", "note": "note"}
 """How a finding's severity is told: a warning is a question that a reviewer will ask."""
 CHECK_HEAD = ("Official check", "Of", "Verdict")
-FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Due", "To mend")
+FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Due", "To mend or to answer")
 
 
 def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:
@@ -77,14 +77,14 @@ def _finding_rows(judgement: Judgement, near: Callable[[str], str]) -> list[Row]
         same = list(group)
         one = same[0]
         first, *more = (near(place) for each in same for place in (each.place, *each.also))
-        question = ("Question to the submitter", [one.question]) if one.question else None
+        question = ("Question to the submitter", [one.question]) if one.question and one.mend else None
         cells = (
             Cell(NAMES[one.severity], kind=KINDS[one.severity]),
             Cell(one.rule, said=[one.rules or one.source]),
             Cell(first, folded=(f"and {len(more)} more", more) if more else None),
             Cell(near(one.found), code=one.text),
             Cell(near(one.due)),
-            Cell(near(one.mend), folded=question),
+            Cell(near(one.mend or one.question), folded=question),
         )
         rows.append(Row(cells))
     return rows

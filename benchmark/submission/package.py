@@ -175,4 +175,4 @@ def require_accepted(folder: Path, ruleset: str, given: Mapping[str, str]) -> tu
 
 def _problem(finding: Finding) -> str:
     also = f" (also in {', '.join(finding.also)})" if finding.also else ""
-    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend}{also}"
+    return f"{finding.place}: {finding.found}; expected {finding.due}; {finding.mend or finding.question}{also}"

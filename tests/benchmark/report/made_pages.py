@@ -13,19 +13,16 @@ from benchmark.report.reported_run import ReportedRun, reported_runs
 from benchmark.report.write_report import render
 from benchmark.results.subjects import find_subjects
 from benchmark.review.official_tools import ToolVerdict
-from benchmark.review.verdict import USUAL, Review, ReviewOptions, subject_review
+from benchmark.review.verdict import Review, subject_review
 from tests.benchmark.review.fixture import write_package
 from tests.benchmark.review.reviews import verdict
 
 
 def own_review(
-    paths: Sequence[Path],
-    ruleset: str | None = None,
-    options: ReviewOptions = USUAL,
-    check: ToolVerdict | None = None,
+    paths: Sequence[Path], ruleset: str | None = None, *_: object, check: ToolVerdict | None = None
 ) -> Review:
     """What our own rules say; the official tools are to have passed."""
-    subjects = find_subjects(paths, ruleset, options.references)
+    subjects = find_subjects(paths, ruleset)
     return Review(tuple(subject_review(one, [check or verdict()]) for one in subjects), 0.0)
 
 

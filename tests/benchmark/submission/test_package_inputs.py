@@ -77,9 +77,7 @@ def test_runs_of_other_data_or_code_are_refused(tmp_path: Path) -> None:
 
 def test_records_that_name_other_source_files_need_the_users_word(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {})
-    with pytest.raises(
-        InputError, match=r"result_0\.txt:1: written by loop\.py, which is no file of .* --other-code"
-    ):
+    with pytest.raises(InputError, match=r"result_0\.txt:1: written by loop\.py, which is no file of .* --other-code"):
         require_same_origin([run], None, [Path("other.py")], other_code=False)
     require_same_origin([run], None, [Path("other.py")], other_code=True)
 
