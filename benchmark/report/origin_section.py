@@ -10,6 +10,8 @@ from benchmark.results.recorded_run import settings
 
 MOST_VALUES = 4
 MOST_TEXT = 500
+MOST_UNFOLDED = 6
+"""Columns; a wider table is folded away."""
 LEFT_OUT = ("submitter", "division", "status", "system_name")
 """Fields of a description that stand in the table of systems."""
 OPERATION = (
@@ -48,7 +50,9 @@ def _table(title: str, columns: Sequence[str], found: Sequence[Told]) -> Table:
             continue
         shared = values[:1] if len(set(values)) == 1 else values
         rows.append(Row([Cell(shortened(name, 60)), *map(Cell, shared)]))
-    return Table(title, ["", *columns] if columns else (), rows, look="pairs many" if columns else "pairs", title=title)
+    head, look = (["", *columns], "pairs many") if columns else ((), "pairs")
+    folded = len(columns) > MOST_UNFOLDED
+    return Table(title, head, rows, look=look, title="" if folded else title, summary=title if folded else "")
 
 
 def _words(value: object) -> str:

@@ -12,8 +12,9 @@ CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher one, and lo
 LARGEST_WRITTEN_OUT = 1e15
 CLOSE = 5e-5
 """What a log perplexity of four or more decimals may be rounded by."""
-SHORT_MINUTES = 2
-"""A page tells a run shorter than this in seconds everywhere."""
+SHORT_MINUTES = 5
+"""A run shorter than this is told in seconds, as ``duration`` tells the parts of its time; a longer one in minutes, as
+scores are."""
 
 
 @dataclass(frozen=True)

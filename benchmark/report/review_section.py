@@ -13,7 +13,7 @@ KINDS = {"error": "bad", "warning": "warn", "note": "good"}
 NAMES = {"error": "error", "warning": "question", "note": "note"}
 """How a finding's severity is told: a warning is a question that a reviewer will ask."""
 CHECK_HEAD = ("Official check", "Of", "Verdict")
-FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Due", "To mend or to answer")
+FINDING_HEAD = ("Severity", "Rule", "Where", "Found", "Expected", "What to do")
 
 
 def verdict_of(judgement: Judgement) -> tuple[str, str, str, str]:
