@@ -18,7 +18,7 @@ from benchmark.results.mllog import read_log
 from benchmark.results.printable import printable, shortened
 from benchmark.results.recorded_events import read_events
 from benchmark.results.recorded_run import read_recorded_run
-from benchmark.results.result_log import ResultLog, as_number
+from benchmark.results.result_log import MOST_EXACT, ResultLog, as_number
 from benchmark.results.run_columns import RUN_COLUMNS, RUN_TYPES, TIME, RunFacts
 from benchmark.results.run_summary import summarize
 from benchmark.results.score import run_score, score
@@ -136,7 +136,8 @@ def _typed(values: Sequence[Any], dtype: Any) -> "pandas.Series[Any]":
         return pandas.Series(shown, dtype="string")
     numbers = [as_number(value) for value in values]
     if dtype == "Int64":
-        numbers = [None if one is None or one != int(one) else int(one) for one in numbers]
+        whole = (one is not None and one == int(one) and abs(one) <= MOST_EXACT for one in numbers)
+        numbers = [int(one or 0) if fits else None for one, fits in zip(numbers, whole, strict=True)]
     return pandas.Series(numbers, dtype=dtype)
 
 

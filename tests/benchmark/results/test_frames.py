@@ -14,7 +14,7 @@ from benchmark.results import (
     runs_frame,
     systems_frame,
 )
-from benchmark.results.frames import csv_text
+from benchmark.results.frames import csv_text, frame_of
 from benchmark.results.run_columns import RUN_TYPES
 from benchmark.results.subjects import SubmissionPackage
 from stage.errors import InputError
@@ -72,6 +72,10 @@ def test_runs_of_made_up_sets(tmp_path: Path) -> None:
     assert first["mfu"] == pytest.approx(first["tokens_per_s_per_accelerator"] * 1.0764 / 989.4, rel=1e-3)
     assert runs.iloc[3][["minutes", "score_minutes", "seed"]].isna().all()
     assert list(systems_frame(runs)["system_folder"]) == ["acme_h100x512", "empty"]
+    types = {"n": "Int64", "x": "Float64", "t": "datetime64[ms, UTC]", "s": "string"}
+    odd = frame_of([{"n": 10**25, "x": "fast", "t": 10**300, "s": {"a": "\x1b"}}, {"n": 2.0, "t": 1000}], types, [0, 1])
+    assert odd.isna().to_numpy().tolist() == [[True, True, True, False], [False, True, False, True]]
+    assert odd["s"].iloc[0] == "{'a': '\\x1b'}"
     assert len(runs_frame([])) == len(systems_frame(runs_frame([]))) == 0
 
 
