@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -79,8 +79,8 @@ class ReportCommand:
 
 @dataclass(frozen=True)
 class ResultsCommand:
-    """A table of results: one row per system and one per run, of runs, packages, rounds or folders of rounds, with all
-    that logs, descriptions and review say. Prints the systems; writes everything. Exit status 0 whatever the verdicts.
+    """Make a table of results, a row per run, of runs, packages, rounds or folders of rounds, with what logs,
+    descriptions and the review say. Prints the systems; writes the runs. Exit status 0 whatever the verdicts.
 
     Example: python -m benchmark results training_results_v4.0 training_results_v4.1 --csv results.csv
     """
@@ -91,16 +91,13 @@ class ResultsCommand:
     """Write the table here as CSV."""
     parquet: Path | None = None
     """Write it here as Parquet; pip install pyarrow."""
-    xlsx: Path | None = None
-    """Write it here as a spreadsheet; pip install openpyxl."""
     ruleset: str | None = None
     """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
 
     def run(self) -> int:
-        from benchmark.results_table.results_command import tabulate_results
+        from benchmark.report.results_table import tabulate_results
 
-        files = {".csv": self.csv, ".parquet": self.parquet, ".xlsx": self.xlsx}
-        return tabulate_results(self.paths, files, self.ruleset)
+        return tabulate_results(self.paths, self.csv, self.parquet, self.ruleset)
 
 
 @dataclass(frozen=True)
@@ -140,9 +137,14 @@ class PackageCommand:
     """Folder to make."""
     ruleset: str = NEWEST_RULESET
     """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
+    precision: Literal["fp32", "bf16"] | None = None
+    """What the runs computed in. Needed only for logs outside of the folders of their runs, where config.json tells."""
+    other_code: bool = False
+    """Other code than this repository's made the results; the package says so."""
 
     def run(self) -> int:
-        from benchmark.submission.package import make_package
+        from benchmark.submission.package import PackageOptions, make_package
 
-        print(make_package(self.org, self.system_json, self.results, self.output, ruleset=self.ruleset))
+        options = PackageOptions(self.ruleset, self.precision, self.other_code)
+        print(make_package(self.org, self.system_json, self.results, self.output, options))
         return 0

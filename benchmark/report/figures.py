@@ -4,19 +4,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchmark.report.step_speed import Speed
+from benchmark.report.reported_run import COLOURS, ReportedRun
 from benchmark.report.timeline import Timeline
+from benchmark.results.convergence import ReferencePoint, points_for, prune
 from benchmark.results.recorded_events import RecordedEvent
-from benchmark.results.recorded_run import RecordedRun
-from benchmark.results.run_summary import Tracked
+from benchmark.results.run_summary import RunSummary
+from model.flops import train_flops_per_token
 
 MOST_POINTS = 2000
 """Of one line; of more, the lowest and highest of each stretch are drawn."""
 DIGITS = 7
 LARGEST_DRAWN = 1e100
-FENCE = 1000
-"""Times the spread of the middle eight tenths: what lies farther off is told, not drawn."""
-MOST_TOLD = 4
 TOKENS = ("tokens since the checkpoint", "tokens")
 MINUTES = ("minutes since run_start", "min")
 Points = list[tuple[float, float]]
@@ -30,12 +28,10 @@ class Line:
     x: Sequence[float]
     y: Sequence[float | None]
     """None: the line is broken there."""
-    colour: int = 0
-    dash: int = 0
 
     @property
-    def values(self) -> list[float]:
-        return [value for value in self.y if value is not None]
+    def points(self) -> Points:
+        return [(x, y) for x, y in zip(self.x, self.y, strict=True) if y is not None]
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,6 @@ class Figure:
     marks: Sequence[Mark] = field(default_factory=tuple)
     shade: Shade | None = None
     note: str = ""
-    """What is not drawn."""
     family: str = ""
     """Of which figure this is a panel; empty: it is whole."""
     heading: str = ""
@@ -95,12 +90,10 @@ class Figure:
     """Of all panels; None: that of the lines."""
 
 
-def figures(
-    runs: Sequence[RecordedRun], timelines: Sequence[Timeline], speeds: Sequence[Speed], band: Band | None
-) -> list[Figure]:
-    """The figures for which at least one run has values."""
-    marks = _marks(runs, timelines)
-    targets = {run.target for run in runs}
+def figures(runs: Sequence[ReportedRun], timelines: Sequence[Timeline], ruleset: str) -> list[Figure]:
+    """Return the figures for which at least one run has values."""
+    marks = [Mark(n, kind, _rounded(x)) for n, times in enumerate(timelines) for kind, x in times.marks]
+    targets = {run.recorded.target for run in runs}
     found = [
         Figure(
             "accuracy",
@@ -110,59 +103,87 @@ def figures(
             _lines(runs, _accuracy),
             dots=True,
             target=targets.pop() if len(targets) == 1 else None,
-            band=band,
+            band=reference_band([run.summary for run in runs], ruleset),
         ),
         Figure("loss", "Training loss", *TOKENS, "nats per token", _lines(runs, _loss)),
         Figure("learning_rate", "Learning rate", *TOKENS, "per update", _lines(runs, _field("learning_rate"))),
         Figure("grad_norm", "Gradient norm before clipping", *TOKENS, "L2 norm", _lines(runs, _field("grad_norm"))),
         Figure("step_time", "Step time", *MINUTES, "seconds", _lines(runs, _step_time), from_zero=True, marks=marks),
-        _arithmetic(runs, speeds, marks),
+        replace(_arithmetic(runs), from_zero=True, marks=marks),
     ]
-    return [_with_gaps(within_fences(figure)) for figure in found if figure.lines]
+    return [_with_gaps(figure) for figure in found if figure.lines]
 
 
-def within_fences(figure: Figure) -> Figure:
-    """The figure without values beside which all others would be one flat line, and a note of them."""
-    xs = _fences([x for line in figure.lines for x in line.x])
-    ys = _fences([y for line in figure.lines for y in line.values])
-    lines, out = [], []
-    for line in figure.lines:
-        points = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None]
-        kept = [(x, y) for x, y in points if xs[0] <= x <= xs[1] and ys[0] <= y <= ys[1]]
-        out += [y if not ys[0] <= y <= ys[1] else x for x, y in points if (x, y) not in kept]
-        if kept:
-            lines.append(replace(line, x=[x for x, _ in kept], y=[y for _, y in kept]))
-    if not out:
-        return figure
-    told = ", ".join(f"{value:.4g}" for value in out[:MOST_TOLD]) + (", …" if len(out) > MOST_TOLD else "")
-    return replace(figure, lines=lines, note=f"Not drawn, far off all others: {told}.")
+def reference_band(runs: Sequence[RunSummary], ruleset: str) -> Band | None:
+    """Return where reference runs converge: from the fastest to the slowest at the runs' batch size.
+
+    Between two reference points the ends are interpolated. None where the runs differ in batch size or benchmark, or
+    nothing is known of it. Reference runs that are no measurements (docs/facts/mlperf_review.md 5.10) are left out.
+    """
+    sizes = {(run.global_batch_size, run.judged) for run in runs}
+    size, judged = next(iter(sizes)) if len(sizes) == 1 else (None, None)
+    if size is None or judged is None:
+        return None
+    points = points_for(judged, ruleset)
+    same = [point for point in points if point.batch_size == size]
+    if same:
+        return Band(*_span(same[0]), f"reference runs at batch size {size:g}")
+    kept = prune(points)
+    below = [point for point in kept if point.batch_size < size]
+    above = [point for point in kept if point.batch_size > size]
+    if not below or not above:
+        return None
+    share = (size - below[-1].batch_size) / (above[0].batch_size - below[-1].batch_size)
+    low, high = (a + share * (b - a) for a, b in zip(_span(below[-1]), _span(above[0]), strict=True))
+    return Band(low, high, f"reference runs, between {below[-1].batch_size:g} and {above[0].batch_size:g}")
 
 
-def _fences(values: Sequence[float]) -> tuple[float, float]:
-    """What is drawn: within a thousand times the spread of most values, and of a size that can be computed with."""
-    ordered = sorted(value for value in values if abs(value) < LARGEST_DRAWN)
-    if not ordered:
-        return 0.0, 0.0
-    low, high = ordered[int(0.1 * len(ordered))], ordered[int(0.9 * (len(ordered) - 1))]
-    room = FENCE * ((high - low) or abs(high) or 1.0)
-    return max(low - room, -LARGEST_DRAWN), min(high + room, LARGEST_DRAWN)
+def in_panels(whole: Sequence[Figure], groups: Sequence[int], names: Sequence[str]) -> list[Figure]:
+    """Return the figures as they are while each group of runs has a colour; else a panel per group, on one scale."""
+    if len(set(groups)) <= COLOURS:
+        return list(whole)
+    return [panel for figure in whole for panel in _panels(figure, groups, names)]
+
+
+def _panels(figure: Figure, groups: Sequence[int], names: Sequence[str]) -> list[Figure]:
+    xs = [x for line in figure.lines for x in line.x]
+    ys = [y for line in figure.lines for _, y in line.points]
+    return [
+        replace(
+            figure,
+            name=f"{figure.name}-{group}",
+            family=figure.name,
+            heading=figure.title,
+            title=names[group],
+            lines=lines,
+            marks=[mark for mark in figure.marks if groups[mark.run] == group],
+            x_range=(min(xs), max(xs)),
+            y_range=(min(ys), max(ys)),
+        )
+        for group in dict.fromkeys(groups)
+        if (lines := [line for line in figure.lines if groups[line.run] == group])
+    ]
+
+
+def _span(point: ReferencePoint) -> tuple[float, float]:
+    tokens = [one for one in point.tokens if one not in point.outliers]
+    return min(tokens), max(tokens)
 
 
 def _with_gaps(figure: Figure) -> Figure:
-    """No line goes through the time between an interrupted process and the restart."""
-    restarts = [mark for mark in figure.marks if mark.kind == "restart"]
-    lines = [_broken_at(line, [mark.x for mark in restarts if mark.run == line.run]) for line in figure.lines]
-    return replace(figure, lines=lines)
+    """Break lines at restarts: no line goes through the time between an interrupted process and the restart."""
 
+    def broken(line: Line) -> Line:
+        breaks = [(mark.x, None) for mark in figure.marks if mark.kind == "restart" and mark.run == line.run]
+        values: list[tuple[float, float | None]] = [*line.points, *(one for one in breaks if one[0] not in line.x)]
+        values.sort(key=lambda value: value[0])
+        return Line(line.run, [x for x, _ in values], [y for _, y in values])
 
-def minutes(run: RecordedRun, time_ms: float) -> float | None:
-    """Minutes from run_start to a time."""
-    start = run.summary.run_start_ms
-    return None if start is None else (time_ms - start) / 60_000
+    return replace(figure, lines=[broken(line) for line in figure.lines])
 
 
 def kept_steps(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
-    """The steps of a run without those that a restart, or a new beginning, threw away."""
+    """Return the steps of a run without those that a restart, or a new beginning, threw away."""
     steps: list[RecordedEvent] = []
     for event in events:
         if event.key == "step":
@@ -176,103 +197,79 @@ def kept_steps(events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
 
 
 def thinned(points: Points) -> Points:
-    """At most about :data:`MOST_POINTS`: the lowest and the highest point of each stretch, in their order."""
+    """Return at most about :data:`MOST_POINTS`: the lowest and the highest point of each stretch, in their order."""
     if len(points) <= MOST_POINTS:
         return points
     stretch = math.ceil(2 * len(points) / MOST_POINTS)
-    kept: Points = []
-    for start in range(0, len(points), stretch):
-        part = points[start : start + stretch]
-        kept += sorted({min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])})
-    return kept
+    parts = [points[start : start + stretch] for start in range(0, len(points), stretch)]
+    ends = [{min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])} for part in parts]
+    return [point for both in ends for point in sorted(both)]
 
 
-def _lines(runs: Sequence[RecordedRun], points_of: Callable[[RecordedRun], Points]) -> list[Line]:
+def _lines(runs: Sequence[ReportedRun], points_of: Callable[[ReportedRun], Points]) -> list[Line]:
     lines = []
     for number, run in enumerate(runs):
-        finite = [point for point in points_of(run) if all(map(math.isfinite, point))]
-        if finite:
-            points = thinned(sorted(finite))
-            lines.append(Line(number, [_rounded(x) for x, _ in points], [_rounded(y, run.target) for _, y in points]))
+        drawn = [point for point in points_of(run) if all(abs(value) < LARGEST_DRAWN for value in point)]
+        if drawn:
+            points = thinned(sorted(drawn))
+            y = [_rounded(y, run.recorded.target) for _, y in points]
+            lines.append(Line(number, [_rounded(x) for x, _ in points], y))
     return lines
 
 
-def _broken_at(line: Line, breaks: Sequence[float]) -> Line:
-    """The line with a gap at each of ``breaks``."""
-    values: list[tuple[float, float | None]] = list(zip(line.x, line.y, strict=True))
-    values += [(place, None) for place in breaks if place not in line.x]
-    values.sort(key=lambda value: value[0])
-    return Line(line.run, [x for x, _ in values], [y for _, y in values])
-
-
 def _rounded(value: float, target: float | None = None) -> float:
-    """To a few digits, unless that would put it on the other side of the target."""
+    """Return the value to a few digits, unless that would put it on the other side of the target."""
     if abs(value) >= 1e15 or value == int(value):
         return value
     rounded = float(f"{value:.{DIGITS}g}")
     return rounded if target is None or (rounded <= target) == (value <= target) else value
 
 
-def _accuracy(run: RecordedRun) -> Points:
-    return [
-        (evaluation.tokens, evaluation.log_perplexity)
-        for evaluation in run.summary.evaluations
-        if evaluation.tokens is not None and evaluation.log_perplexity is not None
-    ]
+def _accuracy(run: ReportedRun) -> Points:
+    found = [(one.tokens, one.log_perplexity) for one in run.summary.evaluations]
+    return [(x, y) for x, y in found if x is not None and y is not None]
 
 
-def _loss(run: RecordedRun) -> Points:
-    return _field("loss")(run) or _of_tracked(run.summary.losses)
+def _loss(run: ReportedRun) -> Points:
+    logged = [(one.tokens, one.value) for one in run.summary.losses if one.tokens is not None]
+    return _field("loss")(run) or logged
 
 
-def _field(name: str) -> Callable[[RecordedRun], Points]:
-    def points(run: RecordedRun) -> Points:
-        found = [(step.number("trained_tokens"), step.number(name)) for step in kept_steps(run.events)]
+def _field(name: str) -> Callable[[ReportedRun], Points]:
+    def points(run: ReportedRun) -> Points:
+        found = [(step.number("trained_tokens"), step.number(name)) for step in kept_steps(run.recorded.events)]
         return [(x, y) for x, y in found if x is not None and y is not None]
 
     return points
 
 
-def _of_tracked(tracked: Sequence[Tracked]) -> Points:
-    return [(value.tokens, value.value) for value in tracked if value.tokens is not None]
+def _step_time(run: ReportedRun) -> Points:
+    """Return the seconds of every step, lost ones too, over the minutes of the clock."""
+    start = run.summary.run_start_ms
+    if start is None:
+        return []
+    steps = [event for event in run.recorded.events if event.key == "step"]
+    told = [(event.time_ms, event.number("step_s")) for event in steps]
+    found = told if steps else [(one.time_ms, one.value) for one in run.summary.step_seconds]
+    return [((time_ms - start) / 60_000, seconds) for time_ms, seconds in found if seconds is not None]
 
 
-def _over_time(run: RecordedRun, name: str) -> Points:
-    """A field of every step, lost ones too, over the minutes of the clock."""
-    found = [(minutes(run, event.time_ms), event.number(name)) for event in run.events if event.key == "step"]
-    return [(x, y) for x, y in found if x is not None and y is not None]
+def _arithmetic(runs: Sequence[ReportedRun]) -> Figure:
+    """Return MFU where the peak of every run's accelerators is known, else model FLOP/s."""
+    shares = all(run.score.peak_tflops is not None for run in runs)
 
-
-def _step_time(run: RecordedRun) -> Points:
-    logged = [(minutes(run, value.time_ms), value.value) for value in run.summary.step_seconds]
-    return _over_time(run, "step_s") or [(x, y) for x, y in logged if x is not None]
-
-
-def _arithmetic(runs: Sequence[RecordedRun], speeds: Sequence[Speed], marks: Sequence[Mark]) -> Figure:
-    """MFU where the peak of every run's accelerators is known, else model FLOP/s."""
-    by_path = {run.path: speed for run, speed in zip(runs, speeds, strict=True)}
-    shares = all(speed.peak_tflops is not None for speed in speeds)
-
-    def points(run: RecordedRun) -> Points:
-        speed = by_path[run.path]
-        if speed.tflop_per_step is None:
+    def points(run: ReportedRun) -> Points:
+        summary, count = run.summary, run.score.accelerators
+        batch, length, judged = summary.global_batch_size, summary.sequence_length, summary.judged
+        if not count or batch is None or length is None or judged is None:
             return []
-        scale = 100 / speed.peak_tflops if shares and speed.peak_tflops else 1.0
-        return [(x, scale * speed.tflop_per_step / seconds) for x, seconds in _step_time(run) if seconds > 0]
+        tflop = batch * length * train_flops_per_token(judged.benchmark.model) / count / 1e12
+        scale = 100 / run.score.peak_tflops if shares and run.score.peak_tflops else 1.0
+        return [(x, scale * tflop / seconds) for x, seconds in _step_time(run) if seconds > 0]
 
-    if shares:
-        title, label = "Model FLOP/s utilisation (MFU) in training steps", "% of the BF16 peak"
-    else:
-        title, label = "Model FLOP/s in training steps", "TFLOP/s per device"
-    name = "mfu" if shares else "tflops"
-    return Figure(name, title, *MINUTES, label, _lines(runs, points), from_zero=True, marks=marks)
-
-
-def _marks(runs: Sequence[RecordedRun], timelines: Sequence[Timeline]) -> list[Mark]:
-    marks = []
-    for number, (run, times) in enumerate(zip(runs, timelines, strict=True)):
-        kinds = (("evaluation", times.evaluations), ("checkpoint", times.checkpoints), ("restart", times.restarts))
-        for kind, all_ms in kinds:
-            placed = [minutes(run, time_ms) for time_ms in all_ms]
-            marks += [Mark(number, kind, _rounded(x)) for x in placed if x is not None]
-    return marks
+    title, label = (
+        ("Model FLOP/s utilisation (MFU) in training steps", "% of the BF16 peak")
+        if shares
+        else ("Model FLOP/s in training steps", "TFLOP/s per device")
+    )
+    return Figure("mfu" if shares else "tflops", title, *MINUTES, label, _lines(runs, points))

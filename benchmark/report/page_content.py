@@ -1,163 +1,136 @@
-"""What a report says: verdict, key figures, and the tables of page_tables.py, put into one page."""
+"""What a report says: headline, verdict, key figures, and its sections in their order."""
 
+import datetime
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.report.comparing.previous_round import ChangeRow
-from benchmark.report.comparing.system_rows import convergence_rows, system_rows
-from benchmark.report.figures import Figure
-from benchmark.report.judgement import Judgement
-from benchmark.report.page_model import CheckRow, FindingRow, KeyFigure, Page, Verdict
-from benchmark.report.page_numbers import perplexity
-from benchmark.report.page_tables import MOST_COLUMNS, evaluations_by_tokens, origin, run_row, times_of
-from benchmark.report.planned_run import PlannedShown
-from benchmark.report.reported_run import COLOURS, ReportedRun
-from benchmark.report.slowness import slowness
-from benchmark.report.timeline import Timeline
+from benchmark.report.curve_differences import differences
+from benchmark.report.figures import Figure, figures, in_panels
+from benchmark.report.judgement import Judgement, ReviewedSystem
+from benchmark.report.leaderboard import changes_table, runs_table, systems_table
+from benchmark.report.origin_section import origin_section
+from benchmark.report.page_parts import (
+    CAUTION,
+    Cell,
+    Chart,
+    KeyFigure,
+    Page,
+    Row,
+    Section,
+    Table,
+    Words,
+    number,
+    perplexity,
+    took,
+)
+from benchmark.report.planned_run import planned_section
+from benchmark.report.reported_run import ReportedRun, reported_runs, system_names
+from benchmark.report.results_table import judged_frame
+from benchmark.report.review_section import review_section, verdict_of
+from benchmark.report.time_section import slowness_section, time_section
+from benchmark.report.timeline import timeline
+from benchmark.results.durations import duration
 from benchmark.results.printable import shortened
-from benchmark.results.recorded_run import RecordedRun
-from benchmark.review.findings import Finding
-from benchmark.review.official_tools import ToolVerdict
-from benchmark.review.verdict import SEVERITIES
+from benchmark.results.run_summary import RunSummary
 
-CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher one, and logs do not say which a run used."
+SCORES = "Each score is its own system's: the middle time of three, times the factor of the reference points."
 MOST_NAMED, MOST_TITLE = 6, 200
+MOST_COLUMNS = 12
+"""Of a table that has one for each run: more cannot be read."""
+MANY_TOKENS = 10_000_000
+CONVERGENCE_HEAD = (
+    "System", "Batch", "Tokens of each run", "Median", "Compared with", "Their mean", "Accepted from", "Factor",
+    "Stands",
+)  # fmt: skip
+FIGURE_SECTIONS = (
+    ("training", "Training", ("loss", "learning_rate", "grad_norm")),
+    ("speed", "Speed", ("step_time", "tflops", "mfu")),
+)
 
 
-@dataclass(frozen=True)
-class PageInput:
-    """What a page is made of."""
+def make_page(
+    judgement: Judgement,
+    before: Sequence[ReviewedSystem] | None = None,
+    plan: Path | None = None,
+    beside: Path | None = None,
+) -> Page:
+    """Return the page about what was reviewed.
 
-    runs: Sequence[ReportedRun]
-    timelines: Sequence[Timeline]
-    """Of the runs."""
-    figures: Sequence[Figure]
-    judgement: Judgement
-    names: Sequence[str]
-    """Of the systems."""
-    footer: str
-    beside: Path | None = None
-    """The folder of the page, from which it links to logs; None: it does not."""
-    changes: Sequence[ChangeRow] = ()
-    planned: PlannedShown | None = None
-
-
-def make_page(given: PageInput) -> Page:
-    runs, judgement, names = given.runs, given.judgement, given.names
-    recorded = [run.recorded for run in runs]
-    headline, near = _headline(recorded, judgement), _nearer(given)
+    ``before``: the systems of a previous round. ``beside``: the folder of the page, from which it links to logs.
+    Raises InputError for a plan that does not fit, and for a config.json of the user's that cannot be read.
+    """
+    runs, names = reported_runs(judgement), system_names(judgement)
+    timelines = [timeline(run.recorded) for run in runs]
+    drawn = figures(runs, timelines, judgement.rulesets[-1]) if runs else []
+    accuracy = next((figure for figure in drawn if figure.name == "accuracy"), None)
+    difference = None if accuracy is None else differences(accuracy, [run.summary for run in runs])
+    drawn += [] if difference is None else [difference]
+    shown = in_panels(drawn, [run.group for run in runs], names if len(names) > 1 else [run.name for run in runs])
+    told = names if len(names) > 1 else [run.name for run in runs]
+    headline = _headline(runs, judgement)
+    sections = [
+        _top(judgement, runs, names, before, beside),
+        planned_section(runs, plan),
+        _accuracy(runs, names, judgement, {figure.name for figure in drawn}),
+        time_section(runs, timelines),
+        *_charts(drawn, shown),
+        slowness_section(runs),
+        review_section(judgement, runs),
+        origin_section(runs, names, judgement),
+    ]
+    made = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     several = len(judgement.systems) > 1 or bool(judgement.problems)
-    coloured = len({run.group for run in runs}) <= COLOURS
-    shown = [(run, times) for run, times in zip(runs, given.timelines, strict=True) if times.total > 0]
-    if len(shown) > MOST_COLUMNS:
-        shown = [(run, times) for run, times in shown if run.facts.summary is run.facts.system.middle]
-    longest = max((times.total for _, times in shown), default=0.0)
-    told = names if len(judgement.systems) > 1 else [run.name for run in runs]
     return Page(
         title=shortened(f"{headline}: {', '.join(told)}", MOST_TITLE),
-        subject=_subject(recorded, told),
+        subject=_subject(runs, told),
         headline=headline,
-        verdict=_verdict(judgement),
-        key_figures=[] if several else list(_key_figures(recorded, judgement)),
-        systems=system_rows(judgement.systems, names, COLOURS, given.beside) if several else [],
-        caution=CAUTION,
-        problems=[(path.name, near(problem)) for path, problem in judgement.problems],
-        changes=given.changes,
-        planned=given.planned,
-        runs=[run_row(run, coloured) for run in runs],
-        evaluations=evaluations_by_tokens(recorded),
-        convergence=convergence_rows(judgement.systems, names),
-        times=[times_of(times, run.name, longest) for run, times in shown],
-        slowness=slowness(recorded, [run.name for run in runs]),
-        figures=given.figures,
-        mark_kinds=sorted({mark.kind for figure in given.figures for mark in figure.marks}),
-        checks=_checks(judgement.checks, near),
-        findings=_findings(judgement, near),
-        origin=[group for group in origin(runs, judgement.systems, names) if group.rows],
-        footer=given.footer,
+        verdict=verdict_of(judgement),
+        key_figures=[] if several else list(_key_figures(runs, judgement)),
+        sections=[section for section in sections if section is not None],
+        footer=f"Made {made} by python -m benchmark report. Figures: uPlot 1.6.32 (MIT licence). Times by the logs' "
+        "clocks.",
+        figures=shown,
+        runs=[(run.name, run.group, run.dash) for run in runs],
     )
 
 
-def _checks(checks: Sequence[ToolVerdict], near: Callable[[str], str]) -> list[CheckRow]:
-    """What did not pass, one by one; then what passed, a line for each tool."""
-    rows = [
-        CheckRow(
-            one.tool, near(one.subject), "bad", one.outcome, [near(line) for line in (*one.complaints, *one.notes)]
-        )
-        for one in checks
-        if not one.passed
+def _top(
+    judgement: Judgement,
+    runs: Sequence[ReportedRun],
+    names: Sequence[str],
+    before: Sequence[ReviewedSystem] | None,
+    beside: Path | None,
+) -> Section:
+    """Return the leaderboard of several systems, what changed since another round, and the runs."""
+    frame = judged_frame(judgement)
+    parts: list[Table | Words] = []
+    if len(names) > 1 or judgement.problems:
+        parts += [systems_table(frame, names, judgement), Words(f"{SCORES} {CAUTION}", quiet=True)]
+    if before is not None:
+        parts.append(changes_table(judgement.systems, names, before))
+    if len(runs) > 1:
+        parts.append(runs_table(frame, runs, names, judgement, beside))
+    return Section("top", "", parts)
+
+
+def _subject(runs: Sequence[ReportedRun], names: Sequence[str]) -> str:
+    summaries = [run.summary for run in runs]
+    said = [
+        sorted({value for one in summaries if (value := getattr(one, name))})
+        for name in ("org", "platform", "benchmark")
     ]
-    for tool in dict.fromkeys(one.tool for one in checks if one.passed):
-        mine = [one for one in checks if one.passed and one.tool == tool]
-        subject = (
-            near(mine[0].subject) if len(mine) == 1 else f"{len(mine)} of {sum(one.tool == tool for one in checks)}"
-        )
-        rows.append(
-            CheckRow(tool, subject, "good", "passed", list(dict.fromkeys(near(n) for one in mine for n in one.notes)))
-        )
-    return rows
-
-
-def _findings(judgement: Judgement, near: Callable[[str], str]) -> list[FindingRow]:
-    """Each finding once, with all its places."""
-    groups: dict[tuple[str, ...], list[Finding]] = {}
-    for one in judgement.findings:
-        groups.setdefault((one.severity, one.rule, one.found, one.due, one.mend), []).append(one)
-    return [
-        FindingRow(
-            severity=same[0].severity,
-            rule=same[0].rule,
-            source=same[0].rules or same[0].source,
-            places=[near(place) for one in same for place in (one.place, *one.also)],
-            text=same[0].text,
-            found=near(same[0].found),
-            due=near(same[0].due),
-            mend=near(same[0].mend),
-            question=same[0].question,
-        )
-        for same in groups.values()
-    ]
-
-
-def _subject(runs: Sequence[RecordedRun], names: Sequence[str]) -> str:
-    parts = [sorted({text for run in runs if (text := _told(run, name))}) for name in ("org", "platform", "benchmark")]
-    told = " · ".join(", ".join(part[:MOST_NAMED]) + (" …" if len(part) > MOST_NAMED else "") for part in parts if part)
+    told = " · ".join(", ".join(one[:MOST_NAMED]) + (" …" if len(one) > MOST_NAMED else "") for one in said if one)
     listed = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
-    return f"{told or 'MLPerf log'} · {listed}" if listed else told or "MLPerf log"
+    return " · ".join(text for text in (told or "MLPerf log", listed) if text)
 
 
-def _nearer(given: PageInput) -> Callable[[str], str]:
-    """Shorten the paths of logs in a text to the names that the page has for them, and others to what follows the
-    folder that holds their package or run."""
-    short = {str(run.recorded.path.absolute()): run.name for run in given.runs}
-    for place in given.judgement.places:
-        short[f"{place.path.absolute().parent}/"] = ""
-    for run in given.runs:
-        if run.facts.system.subject.kind == "runs":
-            short[f"{run.recorded.path.absolute().parent}/"] = ""
-            short[str(run.recorded.path.absolute().parent)] = "/".join(run.recorded.path.absolute().parts[-3:-1])
-
-    def near(text: str) -> str:
-        for path, name in short.items():
-            text = text.replace(path, name)
-        return text
-
-    return near
-
-
-def _told(run: RecordedRun, name: str) -> str | None:
-    value: str | None = getattr(run.summary, name)
-    return value
-
-
-def _headline(runs: Sequence[RecordedRun], judgement: Judgement) -> str:
+def _headline(runs: Sequence[ReportedRun], judgement: Judgement) -> str:
     score, systems = judgement.score, judgement.systems
     if score is not None and score.minutes is not None:
-        return f"Score {_took(score.minutes)}"
+        return f"Score {took(score.minutes)}"
     if len(systems) > 1:
-        return _of_systems(sorted(one.score.minutes for one in systems if one.score.minutes is not None), len(systems))
+        return _of_systems([one.score.minutes for one in systems if one.score.minutes is not None], len(systems))
     if len(runs) > 1:
         reached = sum(run.summary.reached is not None for run in runs)
         return f"{reached} of {len(runs)} runs reached the target"
@@ -166,18 +139,18 @@ def _headline(runs: Sequence[RecordedRun], judgement: Judgement) -> str:
     summary = runs[0].summary
     if summary.judged is None:
         return "No known benchmark" if summary.log.events else "No MLPerf log"
-    if runs[0].target is None and summary.evaluations:
+    if runs[0].recorded.target is None and summary.evaluations:
         last = perplexity(summary.evaluations[-1].log_perplexity, summary.target, "{:.4f}")
         return f"Log perplexity {last}; the run had no target"
     if summary.reached is None:
         return f"Target {summary.target:g} not reached"
     if summary.minutes is None:
         return f"Target {summary.target:g} reached; the run has no start or no end"
-    return f"Target {summary.target:g} reached in {_took(summary.minutes)}"
+    return f"Target {summary.target:g} reached in {took(summary.minutes)}"
 
 
 def _of_systems(minutes: Sequence[float], systems: int) -> str:
-    """Each system has a score of its own; none stands for all."""
+    """Return the span of the scores, best first; each system has a score of its own, and none stands for all."""
     if not minutes:
         return f"{systems} systems, none with a score"
     lacking = "" if len(minutes) == systems else f", {len(minutes)} of them with a score"
@@ -185,72 +158,112 @@ def _of_systems(minutes: Sequence[float], systems: int) -> str:
     return f"{systems} systems{lacking}: {span} minutes"
 
 
-def _took(minutes: float) -> str:
-    return f"{minutes:.2f} minutes" if minutes >= 2 else f"{minutes * 60:.1f} seconds"
+def _key_figures(runs: Sequence[ReportedRun], judgement: Judgement) -> Iterator[KeyFigure]:
+    """Yield the score with its factor, and one figure of all runs of the system: median, and what it lies between."""
+    score, summaries = judgement.score, [run.summary for run in runs]
+    if score is not None and score.minutes is not None:
+        how = f"{score.measured_minutes:.2f} min x {score.factor:.4f}" if score.factor != 1 else "middle one of three"
+        value, unit = took(score.minutes).split(" ")
+        yield KeyFigure("Score", value, unit, how)
+    else:
+        yield from _median("Run time", [one.minutes for one in summaries], took)
+    if score is not None and score.accelerators and score.accelerator:
+        kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
+        yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
+    if score is not None and score.mfu is not None and score.tflops_per_accelerator is not None:
+        note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run. {CAUTION}"
+        yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
+    target = runs[0].recorded.target if runs else None
 
+    def last_value(one: RunSummary) -> float | None:
+        return one.evaluations[-1].log_perplexity if one.evaluations else None
 
-def _verdict(judgement: Judgement) -> Verdict:
-    found = judgement.findings
-    counts = {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES}
-    told = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts.items())
-    checks = judgement.checks
-    failed = sum(not check.passed for check in checks)
-    official = f"{len(checks) - failed} of {len(checks)} official checks passed"
-    if len(judgement.subjects) > 1:
-        passed = sum(subject.passed for subject in judgement.subjects)
-        official = f"{passed} of {len(judgement.subjects) + len(judgement.problems)} submissions pass, {official}"
-    kind = "bad" if not judgement.passed else "warn" if counts["warning"] else "good"
-    sign, word = ("✓", "Review passed") if judgement.passed else ("✗", "Review failed")
-    text = f"under ruleset {', '.join(judgement.rulesets) or 'none'}: {official}; {told}."
-    long = f"{word} {text}"
-    if judgement.not_applicable:
-        long += f" Without anything to check here: {', '.join(judgement.not_applicable)}."
-    if judgement.score is not None and judgement.score.why_no_score:
-        long += f" No score: {judgement.score.why_no_score}."
-    return Verdict(kind, sign, word, text, long)
-
-
-def _key_figures(runs: Sequence[RecordedRun], judgement: Judgement) -> Iterator[KeyFigure]:
-    summaries = [run.summary for run in runs]
-    yield from _score_figures(judgement)
-    if judgement.score is None or judgement.score.minutes is None:
-        yield from _median_figure("Run time", [one.minutes for one in summaries], "{:.2f}", "min")
-    yield from _median_figure("Tokens", [one.trained_tokens for one in summaries], "{:,.0f}", "")
-    yield from _median_figure("Evaluations", [len(one.evaluations) or None for one in summaries], "{:.0f}", "")
-    last = [one.evaluations[-1].log_perplexity if one.evaluations else None for one in summaries]
-    yield from _median_figure("Last log perplexity", last, "{:.5f}", "nats", runs[0].target)
-    yield from _median_figure("Throughput", [one.tokens_per_s for one in summaries], "{:,.0f}", "tokens/s")
-    yield from _median_figure("Init", [one.init_s for one in summaries], "{:.1f}", "s")
-    sizes = [one.global_batch_size for one in summaries]
-    yield from _median_figure("Batch size", sizes, "{:,.0f}", "samples")
+    yield from _median("Tokens", [one.trained_tokens for one in summaries], lambda x: number(x, "{:,.0f}"))
+    yield from _median("Evaluations", [len(one.evaluations) or None for one in summaries], lambda x: f"{x:.0f}")
+    yield from _median(
+        "Last log perplexity", [last_value(one) for one in summaries], lambda x: f"{perplexity(x, target)} nats"
+    )
+    yield from _median(
+        "Throughput", [one.tokens_per_s for one in summaries], lambda x: f"{number(x, '{:,.0f}')} tokens/s"
+    )
+    yield from _median("Init", [one.init_s for one in summaries], duration)
+    yield from _median(
+        "Batch size", [one.global_batch_size for one in summaries], lambda x: f"{number(x, '{:,.0f}')} samples"
+    )
     restarts = sum(len(one.restarts) for one in summaries)
     if restarts:
         yield KeyFigure("Restarts", str(restarts))
 
 
-def _score_figures(judgement: Judgement) -> Iterator[KeyFigure]:
-    """The score with and without the factor of the reference points, and the speed of an accelerator."""
-    score = judgement.score
-    if score is None:
-        return
-    if score.minutes is not None:
-        how = f"{score.measured_minutes:.2f} min x {score.factor:.4f}" if score.factor != 1 else "middle one of three"
-        yield KeyFigure("Score", f"{score.minutes:.2f}", "min", how)
-    if score.accelerators and score.accelerator:
-        kind = "Devices" if score.accelerator == "cpu" else "Accelerators"
-        yield KeyFigure(kind, f"{score.accelerators:,}", "", score.accelerator)
-    if score.mfu is not None and score.tflops_per_accelerator is not None:
-        note = f"{score.tflops_per_accelerator:,.0f} of {score.peak_tflops:,.0f} TFLOP/s, whole run. {CAUTION}"
-        yield KeyFigure("MFU", f"{score.mfu:.1%}", "", note)
-
-
-def _median_figure(
-    name: str, values: Sequence[float | None], form: str, unit: str, target: float | None = None
-) -> Iterator[KeyFigure]:
-    """One figure of all runs of a system: their median, and what it lies between."""
+def _median(name: str, values: Sequence[float | None], form: Callable[[float], str]) -> Iterator[KeyFigure]:
     found = sorted(value for value in values if value is not None)
-    if not found:
-        return
-    low, middle, high = (perplexity(one, target, form) for one in (found[0], statistics.median(found), found[-1]))
-    note = "" if low == high else f"median of {len(found)}, {low} to {high}"
-    yield KeyFigure(name, middle, unit, note)
+    if found:
+        value, _, unit = form(statistics.median(found)).partition(" ")
+        low, high = form(found[0]), form(found[-1])
+        yield KeyFigure(name, value, unit, "" if low == high else f"median of {len(found)}, {low} to {high}")
+
+
+def _accuracy(
+    runs: Sequence[ReportedRun], names: Sequence[str], judgement: Judgement, drawn: set[str]
+) -> Section | None:
+    """Return the curves, every evaluation as a table, and how the systems stand in the convergence test."""
+    if "accuracy" not in drawn:
+        return None
+    parts: list[Chart | Table] = [Chart(name) for name in ("accuracy", "difference") if name in drawn]
+    if len(runs) <= MOST_COLUMNS:
+        parts.append(_evaluations(runs))
+    tested = [
+        Row(list(_convergence_cells(system, name)))
+        for system, name in zip(judgement.systems, names, strict=True)
+        if system.result_set.convergence.standing != "not tested"
+    ]
+    if tested:
+        title = "Convergence: tokens to the target, beside reference runs"
+        numbers = (1, 2, 3, 5, 6, 7)
+        parts.append(Table("Convergence", CONVERGENCE_HEAD, tested, numbers, look="convergence cards", title=title))
+    return Section("accuracy", "Accuracy", parts)
+
+
+def _evaluations(runs: Sequence[ReportedRun]) -> Table:
+    """Return rows by tokens, columns by run."""
+    table: dict[float, dict[int, float]] = {}
+    for place, run in enumerate(runs):
+        for one in run.summary.evaluations:
+            if one.tokens is not None and one.log_perplexity is not None:
+                table.setdefault(one.tokens, {})[place] = one.log_perplexity
+    rows = []
+    for tokens in sorted(table):
+        values = [perplexity(table[tokens].get(n), run.recorded.target) for n, run in enumerate(runs)]
+        rows.append(Row([Cell(number(tokens, "{:,.0f}")), *map(Cell, values)]))
+    head = ("Tokens", *(run.name for run in runs))
+    summary = "Every evaluation"
+    return Table(summary, head, rows, numbers=range(len(head)), look="", summary=summary)
+
+
+def _convergence_cells(system: ReviewedSystem, name: str) -> Iterator[Cell]:
+    result = system.result_set.convergence
+    point = result.point
+    kind = {"passes": "good", "passes, scaled": "good", "fails": "bad"}.get(result.standing, "warn")
+    yield Cell(name)
+    yield Cell(number(result.batch_size, "{:,.0f}"))
+    yield Cell(" ".join(map(_tokens, result.tokens)))
+    yield Cell(_tokens(result.median))
+    yield Cell(result.why)
+    yield Cell(_tokens(None if point is None else point.mean))
+    yield Cell(_tokens(None if point is None else point.least))
+    yield Cell(f"{result.factor:.4f}")
+    yield Cell(result.standing, kind=kind)
+
+
+def _tokens(value: float | None) -> str:
+    """Return a number of tokens, in millions where they are many."""
+    return number(value, "{:,.0f}") if value is None or value < MANY_TOKENS else number(value / 1e6, "{:,.1f}M")
+
+
+def _charts(drawn: Sequence[Figure], shown: Sequence[Figure]) -> Iterator[Section]:
+    names = {figure.name for figure in drawn}
+    panels = any(figure.family for figure in shown)
+    for place, title, wanted in FIGURE_SECTIONS:
+        parts = [Chart(name) for name in wanted if name in names]
+        if parts:
+            yield Section(place, title, parts, grid="" if panels else "grid")

@@ -1,18 +1,19 @@
-"""The runs of a report, each with its system, its name, and the colour and panel its lines are drawn in."""
+"""The runs of a page, each with its system, its name, and the colour and dash of its lines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.report.judgement import Judgement
+from benchmark.report.judgement import Judgement, ReviewedSystem
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.results.score import Score
+from benchmark.results.run_summary import RunSummary
+from benchmark.results.score import Score, middle_run
 from benchmark.results.subjects import BENCHMARK
-from benchmark.results_table.row_facts import RunFacts
 from stage.errors import InputError
 
 COLOURS = 6
 """More lines than that are drawn in panels of their own, for no more colours can be told apart."""
+DASHES = 4
 
 
 @dataclass(frozen=True)
@@ -20,34 +21,43 @@ class ReportedRun:
     """One run of a page."""
 
     recorded: RecordedRun
-    facts: RunFacts
     name: str
     """As much of its path as tells it apart."""
     system: int
     """Place of its system on the page."""
     group: int
     """What has its colour: its system, where there are several, else the run itself."""
+    dash: int
+    """Its line: the runs of one colour differ in their dashes."""
+    score: Score
+    is_middle: bool
+    """Whether its time is the middle one of its system."""
 
     @property
-    def score(self) -> Score:
-        return self.facts.system.score
+    def summary(self) -> RunSummary:
+        return self.recorded.summary
 
 
 def reported_runs(judgement: Judgement) -> list[ReportedRun]:
-    """All runs, by system. Raises InputError for a run folder of the caller's whose config.json cannot be read."""
-    facts = [(place, run) for place, system in enumerate(judgement.systems) for run in system.runs]
-    names = distinct_names([run.summary.log.path for _, run in facts])
+    """Return all runs by system. Raises InputError for a run folder of the user's whose config.json is not readable."""
+    found = [(place, system, run) for place, system in enumerate(judgement.systems) for run in system.result_set.runs]
+    names = distinct_names([run.log.path for _, _, run in found])
     several = len(judgement.systems) > 1
-    return [
-        ReportedRun(_recorded(run), run, name, system, system if several else number)
-        for number, ((system, run), name) in enumerate(zip(facts, names, strict=True))
-    ]
+    before: dict[int, int] = {}
+    runs = []
+    for number, ((place, system, run), name) in enumerate(zip(found, names, strict=True)):
+        group = place if several else number
+        dash = before.setdefault(group, 0)
+        before[group] += 1
+        is_middle = run is middle_run(system.result_set.runs)
+        runs.append(ReportedRun(_recorded(system, run), name, place, group, dash % DASHES, system.score, is_middle))
+    return runs
 
 
 def system_names(judgement: Judgement) -> list[str]:
-    """As much of each system's name, package and round as tells them apart."""
+    """Return as much of each system's name, package and round as tells the systems apart."""
     told = [
-        [one for one in (system.result_set.name, system.package, f"v{system.round}") if one is not None]
+        [one for one in (system.result_set.name, system.result_set.package, f"v{system.round}") if one is not None]
         for system in judgement.systems
     ]
     for count in (1, 2, 3):
@@ -58,9 +68,9 @@ def system_names(judgement: Judgement) -> list[str]:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """As much of the end of each log's path as tells them apart, without what all results have: gpt3/ and the ending.
+    """Return as much of the end of each log's path as tells the logs apart, without ``gpt3/`` and the ending.
 
-    A log that alone is named as it is, as in folders of runs, has its folder's name.
+    Logs that all have one name, as in folders of runs, are named by their folders.
     """
     stems = {path.stem for path in paths}
     parts = [[*_folders(path.resolve()), *([path.stem] if len(stems) > 1 else [])] for path in paths]
@@ -75,10 +85,10 @@ def _folders(path: Path) -> list[str]:
     return [part for part in path.parent.parts if part != BENCHMARK]
 
 
-def _recorded(run: RunFacts) -> RecordedRun:
+def _recorded(system: ReviewedSystem, run: RunSummary) -> RecordedRun:
     try:
-        return read_recorded_run(run.summary.log.path)
+        return read_recorded_run(run.log.path)
     except InputError:
-        if run.system.subject.kind == "runs":
+        if system.subject.kind == "runs":
             raise
-        return RecordedRun(run.summary.log.path, run.summary, {}, ())  # a config.json in a stranger's package
+        return RecordedRun(run.log.path, run, {}, ())  # a config.json in a stranger's package

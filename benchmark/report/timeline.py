@@ -15,14 +15,12 @@ from benchmark.status.time_kinds import Kind
 
 @dataclass(frozen=True)
 class Timeline:
-    """Seconds by part. Moments are in milliseconds since the epoch."""
+    """The time of one run."""
 
     seconds: Mapping[Kind, float]
-    evaluations: Sequence[int] = ()
-    """Ends of evaluations."""
-    checkpoints: Sequence[int] = ()
-    """Ends of checkpoints."""
-    restarts: Sequence[int] = ()
+    """By part."""
+    marks: Sequence[tuple[str, float]]
+    """Ends of evaluations and checkpoints, and restarts: the kind, and minutes since run_start."""
     ledger: RunStatus | None = None
     """None of a log alone, whose productive time holds what the log does not tell apart."""
 
@@ -32,28 +30,20 @@ class Timeline:
 
 
 def timeline(run: RecordedRun) -> Timeline:
-    """Where the time of ``run`` went."""
-    return _of_events(run) if any(event.key == "step" for event in run.events) else _of_log(run)
-
-
-def _of_log(run: RecordedRun) -> Timeline:
-    summary = run.summary
-    seconds: dict[Kind, float] = {}
-    if summary.init_s is not None:
-        seconds["init"] = summary.init_s
-    evaluations = summary.evaluation_s
-    if summary.run_ms is not None:
-        seconds["productive"] = summary.run_ms / 1000 - (evaluations or 0.0)
-    if evaluations is not None:
-        seconds["evaluation"] = evaluations
-    marks = [evaluation.time_ms for evaluation in summary.evaluations]
-    return Timeline(seconds, marks, (), [restart.time_ms for restart in summary.restarts])
-
-
-def _of_events(run: RecordedRun) -> Timeline:
-    ledger = read_status(run.path.parent, run.events)
-    evaluations, checkpoints, restarts = (
-        [event.time_ms for event in run.events if event.key == key] for key in ("evaluation", "checkpoint", "restart")
-    )
-    seconds = {kind: ms / 1000 for kind, ms in ledger.by_kind.items()}
-    return Timeline(seconds, evaluations, checkpoints, restarts, ledger)
+    """Return where the time of ``run`` went."""
+    summary, start = run.summary, run.summary.run_start_ms
+    if any(event.key == "step" for event in run.events):
+        ledger = read_status(run.path.parent, run.events)
+        seconds = {kind: ms / 1000 for kind, ms in ledger.by_kind.items()}
+        moments = [
+            (event.key, event.time_ms) for event in run.events if event.key in ("evaluation", "checkpoint", "restart")
+        ]
+    else:
+        ledger, told = None, {"init": summary.init_s, "evaluation": summary.evaluation_s}
+        if summary.run_ms is not None:
+            told["productive"] = summary.run_ms / 1000 - (summary.evaluation_s or 0.0)
+        parts: tuple[Kind, ...] = ("init", "productive", "evaluation")
+        seconds = {kind: value for kind in parts if (value := told.get(kind)) is not None}
+        moments = [("evaluation", one.time_ms) for one in summary.evaluations]
+        moments += [("restart", one.time_ms) for one in summary.restarts]
+    return Timeline(seconds, [(kind, (ms - start) / 60_000) for kind, ms in moments if start is not None], ledger)

@@ -97,7 +97,7 @@ def score(one: ResultSet) -> Score:
         submitter=next((run.org for run in runs if run.org), None),
         platform=next((run.platform for run in runs if run.platform), None),
         batch_size=middle.global_batch_size if middle is not None else None,
-        runs=tuple(_run_score(run) for run in runs),
+        runs=tuple(run_score(run) for run in runs),
         measured_minutes=measured,
         factor=factor or 1.0,
         reference_factor=due,
@@ -129,7 +129,8 @@ def middle_run(runs: Sequence[Timed]) -> Timed | None:
     return timed[len(timed) // 2] if timed else None
 
 
-def _run_score(run: RunSummary) -> RunScore:
+def run_score(run: RunSummary) -> RunScore:
+    """Return the figures of one run."""
     share = None
     if run.evaluation_s is not None and run.run_ms:
         share = run.evaluation_s / (run.run_ms / 1000)

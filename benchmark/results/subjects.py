@@ -74,8 +74,14 @@ class ResultSet:
         if self.folder is None:
             return None
         path = self.folder / SCALING
-        in_package = self.folder.name == BENCHMARK and self.folder.parent.parent.name == "results"
-        return read_scaling(path) if os.path.lexists(path) else Scaling(1.0, None) if in_package else None
+        return read_scaling(path) if os.path.lexists(path) else None if self.package is None else Scaling(1.0, None)
+
+    @property
+    def package(self) -> str | None:
+        """The name of the package PACKAGE/results/SYSTEM/gpt3; None for runs that do not lie in one."""
+        if self.folder is None or self.folder.name != BENCHMARK or self.folder.parent.parent.name != "results":
+            return None
+        return self.folder.parents[2].name
 
     @property
     def is_open(self) -> bool:

@@ -2,55 +2,101 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+import checksums
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from benchmark.results.recorded_run import RecordedRun, settings
-from benchmark.submission.readme_claims import supported_claims
-from stage.git import commit_of
+from checksums.md5_list import read_list
 
+Runs = Sequence[RecordedRun]
 SCRIPTS = ("setup.sh", "init_datasets.sh", "run_and_time.sh")
 NOT_OPTIONS = ("name", "nodes", "devices_per_node", "platform")
 """Fields of a system that run_gpt3.sh sets by other means."""
 
 
-def write_documents(
-    folder: Path,
-    org: str,
-    implementation: str,
-    description: Mapping[str, Any],
-    results: Sequence[RecordedRun],
-    manifests: Sequence[str],
-) -> None:
-    """README.md and the scripts of one system. What comes from logs and JSON is quoted for where it stands."""
-    first, templates = results[0], _templates()
-    claims, untold = supported_claims(results)
+@dataclass(frozen=True)
+class Contents:
+    """What the documents of a package tell."""
+
+    org: str
+    implementation: str
+    """Folder of the code."""
+    commit: str | None
+    """Of the code."""
+    description: Mapping[str, Any]
+    """Of the system."""
+    results: Sequence[RecordedRun]
+    precision: str
+    """fp32 or bf16."""
+    other_code: bool
+    """Whether other code made the results."""
+
+
+def write_documents(folder: Path, contents: Contents, manifests: Sequence[str]) -> None:
+    """Write README.md and the scripts of one system. What comes from logs and JSON is quoted for where it stands."""
+    first, templates = contents.results[0], _templates()
+    held = {topic: supported(contents.results) for topic, (_, supported) in CLAIMS.items()}
     content = {
-        "org": org,
-        "implementation": implementation,
-        "system_name": description.get("system_name", ""),
-        "commit": commit_of(),
+        **vars(contents),
+        "system_name": contents.description.get("system_name", ""),
         "settings": settings(first),
-        "runs": [_run(result, number) for number, result in enumerate(results)],
-        "claims": claims,
-        "untold": untold,
+        "runs": [_run(result, number) for number, result in enumerate(contents.results)],
+        "claims": [text for topic, (text, _) in CLAIMS.items() if held[topic]],
+        "untold": [topic for topic, holds in held.items() if not holds],
         "manifests": manifests,
         "environment": first.environment,
-        "precision": precision_of(first),
-        "variables": _variables(first, org),
-        "sbatch": _sbatch(description),
+        "variables": _variables(first, contents),
+        "sbatch": _sbatch(contents.description),
     }
     for name in ("README.md", *SCRIPTS):
         path = folder / name
         path.write_text(templates.get_template(f"{name}.j2").render(content), encoding="utf-8")
         if name in SCRIPTS:
             path.chmod(0o755)
+
+
+def _published(names: Sequence[str]) -> Callable[[Runs], bool]:
+    """Return whether each run stamped these files with the digests that MLCommons published."""
+    return lambda runs: all(run.digests.get(name) == PUBLISHED_DATA[name] for run in runs for name in names)
+
+
+def _checkpoint_stamped(runs: Runs) -> bool:
+    """Whether, in each run, an input that is no data file has a digest."""
+
+    def stamped(run: RecordedRun) -> bool:
+        digests = run.digests.items()
+        return any(digest is not None for name, digest in digests if not name.endswith((".bin", ".idx")))
+
+    return all(map(stamped, runs))
+
+
+PUBLISHED_DATA: Mapping[str, str] = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
+"""MD5 of the benchmark's preprocessed files by name, as MLCommons published them."""
+TRAINING_FILES = tuple(name for name in PUBLISHED_DATA if "validation" not in name)
+VALIDATION_FILES = tuple(name for name in PUBLISHED_DATA if "validation" in name)
+CLAIMS: Mapping[str, tuple[str, Callable[[Runs], bool]]] = {
+    "the training data": (
+        f"Training data: {', '.join(name for name in TRAINING_FILES if name.endswith('.bin'))}, with the digests that "
+        "MLCommons published for them.",
+        _published(TRAINING_FILES),
+    ),
+    "the validation data": (
+        "Validation data: the benchmark's subset, with the digests that MLCommons published for it.",
+        _published(VALIDATION_FILES),
+    ),
+    "the digests of the initial checkpoint": (
+        "The initial checkpoint is named by its digest in `manifests/`.",
+        _checkpoint_stamped,
+    ),
+}
+"""What no review sees: topic, sentence, and whether the runs support it. A topic that they do not is named as such."""
 
 
 def _templates() -> Environment:
@@ -62,11 +108,6 @@ def _templates() -> Environment:
     )
     environment.filters.update(md=_markdown, sh=lambda value: shlex.quote(str(value)), comment=_one_line)
     return environment
-
-
-def precision_of(result: RecordedRun) -> str:
-    """fp32 or bf16, which a log alone does not tell."""
-    return "fp32" if result.config.get("precision") == "fp32" else "bf16"
 
 
 def _run(result: RecordedRun, number: int) -> list[str]:
@@ -82,22 +123,19 @@ def _run(result: RecordedRun, number: int) -> list[str]:
     ]
 
 
-def _variables(result: RecordedRun, org: str) -> dict[str, Any]:
-    """Environment of run_gpt3.sh for such a run."""
-    summary = result.summary
-    found = {"GBS": summary.global_batch_size, "LR": summary.learning_rate.base}
-    variables = {
-        name: f"{value:g}" if name != "GBS" else int(value) for name, value in found.items() if value is not None
-    }
-    if summary.learning_rate.base is not None:
-        variables["MIN_LR"] = f"{summary.learning_rate.base / 10:g}"  # by the rules; some log the ratio instead
-    variables["USE_BF16"] = "true" if precision_of(result) == "bf16" else "false"
+def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
+    """Return the environment of run_gpt3.sh for such a run."""
+    summary, rate = result.summary, result.summary.learning_rate
+    least = None if rate.base is None else rate.base / 10  # by the rules; some log the ratio instead
+    found = {"GBS": summary.global_batch_size, "LR": rate.base, "MIN_LR": least}
+    variables: dict[str, Any] = {name: f"{value:.12g}" for name, value in found.items() if value is not None}
+    variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
     system = result.config.get("system", {})
     named = SYSTEMS.get(str(system.get("name")))
     if named is not None:
         variables["SYSTEM"] = named.name
     changed = [] if named is None else _changed_options(system, named)
-    variables["TRAIN_OPTIONS"] = " ".join([f"--submission-org={org}", *changed])
+    variables["TRAIN_OPTIONS"] = " ".join([f"--submission-org={contents.org}", *changed])
     return variables
 
 

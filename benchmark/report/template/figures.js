@@ -137,6 +137,22 @@
     }
   }
 
+  const COLOURS = 6;
+  const colourOf = (panel, line) => (panel ? 0 : runs[line.run][1] % COLOURS);
+
+  // A stretch of the line itself before each name in the legend.
+  function drawMarkers(u, figure) {
+    u.root.querySelectorAll(".u-legend .u-marker").forEach((marker, place) => {
+      const line = figure.lines[place - 1];
+      if (!line) return marker.remove();
+      const dash = (DASHES[runs[line.run][2]] || []).join(" ");
+      const sample = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      sample.setAttribute("class", "sample");
+      sample.innerHTML = `<line x1="0" x2="28" y1="5" y2="5" stroke-width="2" stroke="${u.series[place].stroke()}" stroke-dasharray="${dash}"/>`;
+      marker.replaceWith(sample);
+    });
+  }
+
   const labelRoom = (_, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((value) => value.length));
 
   function axis(label, side, size) {
@@ -160,17 +176,17 @@
       width,
       height: heightOf(element),
       cursor: { sync: { key: figure.x_label }, points: { size: 7 }, y: false },
-      legend: { show: !panel, markers: { width: 2 } },
+      legend: { show: !panel },
       scales: { x: { time: false, range: xRange(figure) }, y: { range: range(figure) } },
       axes: [axis(panel ? "" : figure.x_label, 2, 30), axis(panel ? "" : figure.y_label, 3, labelRoom)],
       series: [
         { label: figure.x_unit, value: (u, value) => (away(u) ? "last" : figure.x_unit === "tokens" ? whole.format(value) : value.toFixed(2)) },
         ...figure.lines.map((line) => ({
-          label: runs[line.run], stroke: css(`--run-${line.colour}`), width: 1.6, value: (_, value) => shown(value, figure.target),
-          points: { show: figure.dots && !panel, size: 6, fill: css("--page") }, dash: DASHES[line.dash],
+          label: runs[line.run][0], stroke: css(`--run-${colourOf(panel, line)}`), width: 1.6, value: (_, value) => shown(value, figure.target),
+          points: { show: figure.dots && !panel, size: 6, fill: css("--page") }, dash: DASHES[runs[line.run][2]],
         })),
       ],
-      hooks: { drawAxes: [drawBelow(figure)], ready: [tellLast], setCursor: [tellLast], setSelect: [() => { figure.zoomed = true; }] },
+      hooks: { drawAxes: [drawBelow(figure)], ready: [tellLast, (u) => drawMarkers(u, figure)], setCursor: [tellLast], setSelect: [() => { figure.zoomed = true; }] },
     };
     const chart = new uPlot(options, uPlot.join(figure.lines.map((line) => [line.x, line.y])), element);
     chart.over.addEventListener("dblclick", () => { figure.zoomed = false; });

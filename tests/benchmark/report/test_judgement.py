@@ -1,43 +1,104 @@
-"""The review of a report's runs."""
+"""Packages, runs and rounds reviewed together, and the table of their runs."""
 
+import shutil
 from pathlib import Path
 
-from benchmark.report.judgement import Judgement
-from benchmark.results_table.reviewed_places import ReviewedPlace
-from tests.benchmark.results_table.places import own_review
-from tests.benchmark.review.damage import Log
-from tests.benchmark.review.fixture import SYSTEM, records, write_package, write_run
+import pytest
+
+from benchmark.report.judgement import judge
+from benchmark.report.reported_run import distinct_names, system_names
+from benchmark.report.results_table import judged_frame, systems_text
+from benchmark.results.frames import csv_text, systems_frame
+from benchmark.results.run_columns import RUN_COLUMNS
+from stage.errors import InputError
+from tests.benchmark.report.made_pages import judged, made_runs, write_round
+from tests.benchmark.report.runs import write_run
+from tests.benchmark.review.fixture import SYSTEM, records, write_package
+from tests.support import REPOSITORY, assert_refused, command
 
 
-def judgement_of(*paths: Path) -> Judgement:
-    return Judgement([ReviewedPlace(paths[0], own_review(paths))])
-
-
-def test_runs_of_one_system_have_a_score(tmp_path: Path) -> None:
-    results = write_package(tmp_path) / "results" / SYSTEM / "gpt3"
-    found = judgement_of(results)
-    assert (found.passed, found.rulesets) == (True, ["4.1.0"])
-    assert found.score is found.systems[0].score
-    assert found.not_applicable == ["package", "repository", "summarizer", "system description"]
-    assert [check.tool for check in found.checks] == ["compliance"]
-
-
-def test_runs_of_several_systems_have_each_their_own(tmp_path: Path) -> None:
-    log = Log(records(1, batch_size=1536))
-    log.set("opt_learning_rate_warmup_steps", 264)
-    log.set("opt_name", "adamw")
-    found = judgement_of(write_run(tmp_path / "a", records(2)), write_run(tmp_path / "b", log.records))
+def test_best_score_first_and_broken_packages_hide_no_other(tmp_path: Path) -> None:
+    one_round = write_round(
+        tmp_path / "training_results_v4.1", ("A", "SLOW", "Z"), lambda a: shutil.rmtree(a / "results")
+    )
+    shutil.rmtree(one_round / "SLOW")
+    write_package(tmp_path, lambda seed: records(seed, evaluations=26)).rename(one_round / "SLOW")
+    found = judged([one_round, write_run(tmp_path / "run")])
+    assert system_names(found) == [f"{SYSTEM}, Z", f"{SYSTEM}, SLOW", "run/result_0.txt, v4.1"]
+    assert [(path.name, why) for path, why in found.problems] == [("A", "no results of gpt3 in it")]
     assert (found.score, found.passed) == (None, False)
-    assert [one.score.batch_size for one in found.systems] == [2048, 1536]
-    assert found.findings[0].severity == "error"
-    assert [one.severity for one in found.findings] == sorted(one.severity for one in found.findings)
+    frame = judged_frame(found)
+    assert len(frame) == 3 + 3 + 1 + 1
+    systems = systems_frame(frame)
+    assert list(systems["score_minutes"].isna()) == [False, False, True, True]
+    assert list(systems["verdict"])[-1] == "rejected"
+    assert "problem" in csv_text(frame).splitlines()[0]
+    line = next(line for line in systems_text(systems).splitlines() if " Z " in line)
+    assert line.split()[:5] == ["4.1", "Z", SYSTEM, "512", "2,048"]
 
 
-def test_what_could_not_be_reviewed_is_a_problem(tmp_path: Path) -> None:
-    good = ReviewedPlace(tmp_path / "GOOD", own_review([write_package(tmp_path)]))
-    bad, empty = ReviewedPlace(tmp_path / "BAD", None, "broken"), ReviewedPlace(tmp_path / "EMPTY", None)
-    found = Judgement([good, bad, empty])
-    assert found.problems == [(tmp_path / "BAD", "broken"), (tmp_path / "EMPTY", "no results of gpt3 in it")]
-    assert found.passed is False
-    assert Judgement([good]).passed is True
-    assert Judgement([]).passed is False
+def test_findings_are_those_of_their_system(tmp_path: Path) -> None:
+    package = write_package(tmp_path)
+    for folder in (package / "results", package / "systems"):
+        (path,) = folder.iterdir()
+        copy = path.with_name(path.name.replace(SYSTEM, "other"))
+        shutil.copytree(path, copy) if path.is_dir() else shutil.copy(path, copy)
+    log = package / "results" / "other" / "gpt3" / "result_0.txt"
+    log.write_text(log.read_text().replace('"opt_name", "value": "adam"', '"opt_name", "value": "sgd"'))
+    found = {one.result_set.name: one for one in judged([package]).systems}
+    assert any(one.rule.startswith("value.") for one in found["other"].findings("error"))
+    assert not any(one.rule.startswith("value.") for one in found[SYSTEM].findings("error"))
+
+
+def test_names_are_as_short_as_tells_runs_apart() -> None:
+    paths = [Path(f"/x/{system}/gpt3/result_0.txt") for system in ("a", "b")]
+    assert distinct_names(paths) == ["a", "b"]
+    assert distinct_names([Path(f"/x/a/gpt3/result_{n}.txt") for n in range(2)]) == ["result_0", "result_1"]
+    assert distinct_names([*paths, Path("/x/a/gpt3/result_1.txt")]) == ["a/result_0", "b/result_0", "a/result_1"]
+    assert distinct_names(paths[:1] * 2) == ["0: result_0.txt", "1: result_0.txt"]
+
+
+def test_runs_of_one_system_have_a_colour_each_and_those_of_several_differ_in_dashes(tmp_path: Path) -> None:
+    runs = made_runs(*(write_run(tmp_path / str(number), seed=number) for number in range(3)))
+    assert [(run.system, run.group, run.dash) for run in runs] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
+    packages = [write_package(tmp_path).rename(tmp_path / name) for name in ("A", "B")]
+    assert [(run.group, run.dash) for run in made_runs(*packages)] == [(n, dash) for n in (0, 1) for dash in range(3)]
+
+
+def test_configuration_that_cannot_be_read_is_the_users_to_mend_but_ends_no_strangers_package(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    (run / "config.json").write_text("{")
+    with pytest.raises(InputError, match="not a run's configuration"):
+        made_runs(run)
+    package = write_package(tmp_path)
+    (package / "results" / SYSTEM / "gpt3" / "config.json").write_text("{")
+    assert len(made_runs(package)) == 3
+
+
+def test_no_results_are_one_line(tmp_path: Path) -> None:
+    junk = tmp_path / "result_0.txt"
+    junk.write_bytes(bytes(range(256)))
+    with pytest.raises(InputError, match="no MLLOG record in it; name result files"):
+        judge([junk])
+    with pytest.raises(InputError, match="no results given"):
+        judge([])
+    run = write_run(tmp_path / "run")
+    for option in ("--csv", "--parquet"):
+        done = command("benchmark", "results", run, option, tmp_path)
+        assert_refused(done, f"{tmp_path}: a folder; {option} is the file to write")
+    assert_refused(command("benchmark", "results", run, "--ruleset", "5.0.0"), "--ruleset 5.0.0: gpt3 is in 3.0.0")
+
+
+def test_command_prints_systems_and_writes_runs(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    done = command("benchmark", "results", run, "--csv", tmp_path / "t.csv")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"1 system, 1 run; {tmp_path / 't.csv'}"
+    head, row = (tmp_path / "t.csv").read_text().splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["minutes"][:8] == "0.183333"
+
+
+def test_every_column_is_in_the_manual() -> None:
+    manual = (REPOSITORY / "docs" / "results.md").read_text()
+    for column in RUN_COLUMNS:
+        assert f"| `{column.name}` |" in manual, column.name

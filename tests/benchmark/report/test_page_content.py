@@ -1,117 +1,188 @@
-"""The sentences and key figures of the page."""
+"""The sentences, key figures and tables of the page."""
 
 from pathlib import Path
 
+import pytest
+
+from benchmark.report.leaderboard import changes_table, link
+from benchmark.report.page_content import MOST_COLUMNS
+from benchmark.report.page_parts import number, perplexity, took
 from benchmark.review.official_tools import ToolVerdict
-from tests.benchmark.report.made_pages import made_page
+from tests.benchmark.report.made_pages import judged, made_page, table, texts
 from tests.benchmark.report.runs import MadeRun, write_run
-from tests.benchmark.review.fixture import ORG, SYSTEM, records, write_package
+from tests.benchmark.review.fixture import SYSTEM, records, write_package
 from tests.benchmark.review.fixture import write_run as write_log
 
+DASH = "\N{EN DASH}"
 
-def headline(path: Path) -> str:
-    return made_page([path]).headline
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (number(None, "{:.2f}"), DASH),
+        (number(1e308, "{:,.0f}"), "1e+308"),
+        (perplexity(2.6900000000000004, 2.69), "2.6900000000000004"),
+        (perplexity(2.690004, 2.69), "2.690004"),
+        (perplexity(2.6899999, 2.69), "2.69000"),
+        (perplexity(2.7, 2.69), "2.70000"),
+        (took(0.475), "28.50 s"),
+        (took(10.2), "10.20 min"),
+        (took(None), DASH),
+    ],
+)
+def test_numbers_fit_a_line_and_are_never_rounded_across_the_target(shown: str, expected: str) -> None:
+    assert shown == expected
 
 
 def test_result_of_three_runs(tmp_path: Path) -> None:
     results = write_package(tmp_path, lambda seed: records(seed, evaluations=23)) / "results" / SYSTEM / "gpt3"
     (results / "scaling.json").write_text('{"scaling_factor": 1.0174}')
-    page = made_page([results])
+    page = made_page(results)
     figures = {figure.name: figure for figure in page.key_figures}
-    assert page.headline == f"Score {figures['Score'].value} minutes"
+    assert page.headline == f"Score {figures['Score'].value} min"
     assert page.title == f"{page.headline}: result_0, result_1, result_2"
     assert page.subject == "ACME · ACME-H100-n64 · gpt3 · result_0, result_1, result_2"
     assert figures["Score"].note.endswith(" min x 1.0174")
     assert (figures["Accelerators"].value, figures["Accelerators"].note) == ("512", "NVIDIA H100-SXM5-80GB")
     assert "of 989 TFLOP/s, whole run. MFU is of the dense BF16 peak: FP8" in figures["MFU"].note
     assert figures["Last log perplexity"].note.startswith("median of 3, 2.68")
-    assert "Run time" not in figures
-    assert page.verdict.text.startswith("under ruleset 4.1.0: 1 of 1 official checks passed; 0 errors, ")
-    assert page.verdict.word == "Review passed"
-    assert page.systems == []
-    assert [row.standing for row in page.convergence] == ["passes, scaled"]
+    assert page.verdict[2:][0] == "Review passed"
+    assert page.verdict[3].startswith("under ruleset 4.1.0: 1 of 1 official checks passed; 0 errors, ")
+    (row,) = texts(page, "Convergence")
+    assert row[1:4] == ["2,048", "1,157.6M 1,157.6M 1,157.6M", "1,157.6M"]
+    assert row[6:] == ["1,119.6M", "1.0174", "passes, scaled"]
 
 
-def test_systems_are_never_mixed(tmp_path: Path) -> None:
+def test_systems_are_ranked_and_never_mixed(tmp_path: Path) -> None:
     """A median over two systems is the time of neither."""
-    fast = write_package(tmp_path / "a").rename(tmp_path / "a" / "FAST")
-    slow = write_package(tmp_path / "b", lambda seed: records(seed, evaluations=26)).rename(tmp_path / "b" / "SLOW")
-    page = made_page([slow, fast])
+    slow = write_package(tmp_path, lambda seed: records(seed, evaluations=26)).rename(tmp_path / "SLOW")
+    none = write_package(tmp_path).rename(tmp_path / "NONE")
+    next(none.rglob("result_2.txt")).unlink()
+    fast = write_package(tmp_path).rename(tmp_path / "FAST")
+    page = made_page(slow, none, fast, beside=tmp_path)
     assert page.key_figures == []
-    assert [(row.place, row.submitter) for row in page.systems] == [(1, "FAST"), (0, "SLOW")]
-    assert page.headline == f"2 systems: {page.systems[0].score} to {page.systems[1].score} minutes"
-    assert len({row.score for row in page.systems}) == 2
-    assert [row.system for row in page.runs] == [0, 0, 0, 1, 1, 1]
-    assert [row.colour for row in page.runs] == [0, 0, 0, 1, 1, 1]
-    groups = {group.title: group for group in page.origin}
-    assert groups["Configuration"].columns == [f"{SYSTEM}, SLOW", f"{SYSTEM}, FAST"]
-    assert dict(groups["System"].rows)["accelerator model name"] == ["NVIDIA H100-SXM5-80GB"] * 2
-
-
-def test_warnings_stand_once(tmp_path: Path) -> None:
-    runs = [
-        write_log(tmp_path / str(seed), [one for one in records(seed) if one["key"] != "seed"]) for seed in (1, 2, 3)
+    rows = table(page, "The systems").rows
+    told = [[cell.text for cell in row.cells] for row in rows]
+    assert [(one[0], one[1]) for one in told] == [
+        ("1", f"{SYSTEM}, FAST"), ("2", f"{SYSTEM}, SLOW"), (DASH, f"{SYSTEM}, NONE"),
+    ]  # fmt: skip
+    assert page.headline == f"3 systems, 2 of them with a score: {told[0][2]} to {told[1][2]} minutes"
+    assert [cell.bar for cell in (row.cells[2] for row in rows)][1:] == [100, None]
+    assert (rows[2].cells[2].said, rows[2].cells[8].text) == (["a score takes 3 runs, there are 2"], "rejected")
+    assert told[0][3] == "512 x NVIDIA H100-SXM5-80GB"
+    heads = [row for row in table(page, "The runs").rows if row.look == "of"]
+    assert heads[0].cells[0].links[0] == ("result_0.txt", f"./FAST/results/{SYSTEM}/gpt3/result_0.txt")
+    assert [(group, dash) for _, group, dash in page.runs] == [
+        *((n, d) for n in (0, 1) for d in range(3)),
+        (2, 0),
+        (2, 1),
     ]
-    findings = [row for row in made_page(runs).findings if row.rule == "seed.logged"]
-    assert len(findings) == 1
-    assert len(findings[0].places) == 3
+    assert table(page, "Configuration").head == ["", *(f"{SYSTEM}, {name}" for name in ("FAST", "SLOW", "NONE"))]
+    described = {row[0]: row[1:] for row in texts(page, "System")}
+    assert described["accelerator model name"] == ["NVIDIA H100-SXM5-80GB"]
+    assert described["other software stack"] == ["cuda 12.6"]
+    assert not {"cooling", "submitter"} & described.keys()
 
 
-def test_offending_line_is_shown(tmp_path: Path) -> None:
-    run = records(1)
-    next(one for one in run if one["key"] == "opt_name")["value"] = "<b>sgd</b>"
-    findings = made_page([write_log(tmp_path / "run", run)]).findings
-    assert any('"value": "<b>sgd</b>"' in row.text for row in findings)
+def test_what_changed_since_another_round(tmp_path: Path) -> None:
+    before, after = tmp_path / "training_results_v4.0", tmp_path / "training_results_v4.1"
+    before.mkdir()
+    after.mkdir()
+    for name in ("SAME", "NEXT", "GONE"):
+        write_package(tmp_path, lambda seed: records(seed, evaluations=26)).rename(before / name)
+    for name in ("SAME", "NEXT", "FRESH"):
+        write_package(tmp_path).rename(after / name)
+    for folder in ("results", "systems"):
+        (path,) = (after / "NEXT" / folder).iterdir()
+        path.rename(path.with_name(path.name.replace(SYSTEM, "another")))
+    systems = judged([after]).systems
+    names = [one.result_set.package or "" for one in systems]
+    changed = changes_table(systems, names, judged([before]).systems).rows
+    rows = {row.cells[0].text: [cell.text for cell in row.cells] for row in changed}
+    kinds = {name: row[1] for name, row in rows.items()}
+    assert kinds == {"FRESH": "new", "NEXT": "successor", "SAME": "same", f"GONE/{SYSTEM}": "gone"}
+    assert rows["NEXT"][2] == f"NEXT/{SYSTEM}, v4.0"
+    assert rows["SAME"][5].startswith("-7.")
+    assert rows["FRESH"][3] == rows["FRESH"][5] == rows[f"GONE/{SYSTEM}"][4] == DASH
 
 
 def test_headlines(tmp_path: Path) -> None:
-    assert headline(write_run(tmp_path / "a")) == "Target 2.44 reached in 11.0 seconds"
+    def headline(path: Path) -> str:
+        return made_page(path).headline
+
+    assert headline(write_run(tmp_path / "a")) == "Target 2.44 reached in 11.00 s"
     assert headline(write_run(tmp_path / "b", (5.5, 3.5))) == "Target 2.44 not reached"
     assert headline(write_run(tmp_path / "c", submission_benchmark="bert")) == "No known benchmark"
     run = write_run(tmp_path / "d")
     (run / "config.json").write_text('{"result_number": 0, "benchmark": {"target_log_perplexity": null}}')
     assert headline(run) == "Log perplexity 2.4300; the run had no target"
-    (run / "result_0.txt").write_text("nothing")
-    assert headline(run) == "No MLPerf log"
-    both = made_page([tmp_path / "a", tmp_path / "b"])
-    assert both.headline == "1 of 2 runs reached the target"
+    assert made_page(tmp_path / "a", tmp_path / "b").headline == "1 of 2 runs reached the target"
 
 
 def test_value_just_above_the_target_is_not_rounded_onto_it(tmp_path: Path) -> None:
-    page = made_page([write_run(tmp_path / "a", (5.5, 2.4400000000000004))])
+    page = made_page(write_run(tmp_path / "a", (5.5, 2.4400000000000004)))
     assert page.headline == "Target 2.44 not reached"
-    assert page.runs[0].last == "2.4400000000000004"
-    assert page.evaluations[-1] == ("16,384", ["2.4400000000000004"])
+    assert texts(page, "Every evaluation")[-1] == ["16,384", "2.4400000000000004"]
     assert {one.name: one.value for one in page.key_figures}["Last log perplexity"] == "2.4400000000000004"
     assert page.figures[0].lines[0].y[-1] == 2.4400000000000004
 
 
-def test_restarts_are_counted(tmp_path: Path) -> None:
-    made = MadeRun(tmp_path / "run")
+def test_runs_evaluations_and_origin_stand_side_by_side(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "a")
     made.begin()
+    made.emit("inputs", {"/c4/data": {"md5": {"data.bin": "5"}}, "/c4/ckpt": {}}, mlperf=False)
+    made.emit("environment", {"torch": "2.13", "hosts": {"n1": 8}, "empty": ""}, mlperf=False)
     made.step()
     made.restart(steps=1, waiting=5.0)
-    figures = {figure.name: figure.value for figure in made_page([made.end()]).key_figures}
-    assert figures["Restarts"] == "1"
+    made.evaluate(5.5)
+    page = made_page(made.end(), write_run(tmp_path / "b", (5.6, 2.43), seed=8))
+    assert [row[:5] for row in texts(page, "The runs")] == [
+        ["a", "2023-11-14", "7", "7.00 s", "2,048"], ["b", "2023-11-14", "8", "7.25 s", "16,384"],
+    ]  # fmt: skip
+    assert texts(page, "Every evaluation")[0] == ["2,048", "5.50000", DASH]
+    origin = {
+        name: {row[0]: row[1:] for row in texts(page, name)}
+        for name in ("Log", "Configuration", "Code and environment")
+    }
+    assert origin["Code and environment"] == {"torch": ["2.13", DASH], "hosts": ["n1 8", DASH]}
+    assert origin["Log"]["seeds"] == ["7", "8"]
+    assert origin["Log"]["platform"] == ["CPU-2"]
+    assert origin["Configuration"]["devices"] == ["1 x 2 cpu"]
+    assert ["data.bin", "MD5 0", DASH] not in texts(page, "Data and checkpoint")
+    assert {figure.name: figure.value for figure in page.key_figures}["Restarts"] == "1"
+    many = made_page(*(write_run(tmp_path / f"m{n}", seed=n) for n in range(MOST_COLUMNS + 1)))
+    assert "Every evaluation" not in {getattr(part, "label", "") for one in many.sections for part in one.parts}
 
 
-def test_paths_are_told_by_the_names_on_the_page(tmp_path: Path) -> None:
+def test_findings_stand_once_with_their_line_and_by_the_names_on_the_page(tmp_path: Path) -> None:
+    runs = [
+        write_log(tmp_path / str(seed), [one for one in records(seed) if one["key"] != "seed"]) for seed in (1, 2, 3)
+    ]
+    (row,) = [row for row in table(made_page(*runs), "Findings").rows if row.cells[1].text == "seed.logged"]
+    folded = row.cells[2].folded
+    assert folded is not None
+    assert len(folded[1]) == 2
     run = write_run(tmp_path / "run")
     log = run / "result_0.txt"
     check = ToolVerdict("compliance", str(log), "failed", (f"{log}: wrong",), ("a note",), 0.1)
-    page = made_page([run], check)
-    assert [(row.tool, row.subject, row.kind, row.verdict) for row in page.checks] == [
-        ("compliance", "run", "bad", "failed")
-    ]
-    assert page.checks[0].said == ["run: wrong", "a note"]
-    assert page.findings
-    assert not any(str(tmp_path) in place for finding in page.findings for place in finding.places)
-    assert (page.verdict.kind, page.verdict.sign, page.verdict.word) == ("bad", "✗", "Review failed")
+    page = made_page(run, check=check)
+    assert texts(page, "Official checks") == [["compliance", "run", "failed"]]
+    assert table(page, "Official checks").rows[0].cells[2].said == ["run: wrong", "a note"]
+    assert (page.verdict[0], page.verdict[2]) == ("bad", "Review failed")
+    hostile = records(1)
+    next(one for one in hostile if one["key"] == "opt_name")["value"] = "<b>sgd</b>"
+    found = table(made_page(write_log(tmp_path / "hostile", hostile)), "Findings").rows
+    assert any('"value": "<b>sgd</b>"' in row.cells[3].code for row in found)
 
 
-def test_passed_checks_take_a_line_for_each_tool(tmp_path: Path) -> None:
-    first = write_package(tmp_path).rename(tmp_path / "A")
-    second = write_package(tmp_path).rename(tmp_path / "B")
-    page = made_page([first, second])
-    assert [(row.tool, row.subject, row.verdict) for row in page.checks] == [("compliance", "2 of 2", "passed")]
-    assert ORG not in page.checks[0].subject
+@pytest.mark.parametrize(
+    ("name", "href"),
+    [
+        ("a b.txt", "./a%20b.txt"),
+        ("javascript:alert(1)", "./javascript%3Aalert%281%29"),
+        ('"><img src=x>', "./%22%3E%3Cimg%20src%3Dx%3E"),
+        ("\udcff", "./%FF"),
+    ],
+)
+def test_links_are_relative_and_encoded(name: str, href: str, tmp_path: Path) -> None:
+    assert link(tmp_path / name, tmp_path) == href

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmark.report.planned_run import plan_beside, read_plan
-from benchmark.report.write_report import ReportOptions, write_report
+from benchmark.report.page_parts import Table, Words
+from benchmark.report.planned_run import planned_section, read_plan
 from stage.errors import InputError
 from tests.benchmark.report.made_pages import made_runs
 from tests.benchmark.report.runs import write_run
@@ -26,25 +26,34 @@ PLAN: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_figures_within_and_outside_their_intervals(tmp_path: Path) -> None:
-    (run,) = made_runs([write_run(tmp_path / "run")])
-    shown = plan_beside(PLAN, run)
-    assert [(line.figure, line.planned, line.measured, line.difference, line.kind) for line in shown.lines] == [
-        ("step", "0.48 s", "0.50 s", "+4.2%", "good"),
-        ("evaluation", "1.00 s", "1.50 s", "+50.0%", "bad"),
-        ("run_start to run_stop", "11.00 s", "11.00 s", "+0.0%", "good"),
-        ("init", "2.00 s", "2.00 s", "+0.0%", "good"),
-        ("pause for a checkpoint", "0.50 s", "0.25 s", "-50.0%", "good"),
+def shown(folder: Path, plan: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
+    """Texts of the tables and of the remarks beside a run with this plan in its folder."""
+    run = write_run(folder / "run")
+    (run / "plan.json").write_text(json.dumps(plan))
+    section = planned_section(made_runs(run), None)
+    assert section is not None
+    tables = [one for one in section.parts if isinstance(one, Table)]
+    remarks = [one.text for one in section.parts if isinstance(one, Words) and one.quiet]
+    return [[cell.text for cell in row.cells] for one in tables for row in one.rows], remarks
+
+
+def test_figures_beside_those_of_the_run(tmp_path: Path) -> None:
+    rows, remarks = shown(tmp_path, PLAN)
+    assert [(row[0], row[1], *row[-2:]) for row in rows[:5]] == [
+        ("step", "0.48 s", "0.50 s", "+4.2%"),
+        ("evaluation", "1.00 s", "1.50 s", "+50.0%"),
+        ("run_start to run_stop", "11.00 s", "11.00 s", "+0.0%"),
+        ("init", "2.00 s", "2.00 s", "+0.0%"),
+        ("pause for a checkpoint", "0.50 s", "0.25 s", "-50.0%"),
     ]
-    assert shown.remarks == []
-    assert shown.parts == [("matmul", "0.40 s", "83.3%"), ("bubble", "0.06 s", "12.5%"), ("fixed", "0.02 s", "4.2%")]
+    assert rows[5:] == [["matmul", "0.40 s", "83.3%"], ["bubble", "0.06 s", "12.5%"], ["fixed", "0.02 s", "4.2%"]]
+    assert remarks == []
 
 
 def test_slow_run_on_another_machine_says_so(tmp_path: Path) -> None:
-    (run,) = made_runs([write_run(tmp_path / "run")])
     other = {**PLAN, "step_s": 0.3, "intervals": {"step_s": [0.28, 0.32]}}
     other["planned_for"] = {**PLAN["planned_for"], "accelerator": "H100 SXM", "devices": 512}
-    remarks = plan_beside(other, run).remarks
+    _, remarks = shown(tmp_path, other)
     assert remarks[0] == "Planned for accelerator H100 SXM, ran with cpu: the plan is of another run."
     assert remarks[1] == "Planned for devices 512, ran with 2: the plan is of another run."
     assert remarks[2].startswith("A step takes 0.20 s more than planned")
@@ -70,19 +79,12 @@ def test_file_that_is_no_plan_is_refused(content: bytes, complaint: str, tmp_pat
 
 
 def test_odd_values_in_a_plan_are_left_out(tmp_path: Path) -> None:
-    (run,) = made_runs([write_run(tmp_path / "run")])
     odd = {"planned_for": {"devices": "<b>"}, "step_s": "fast", "intervals": [], "parts": {"a": None}, "costs": 3}
-    shown = plan_beside(odd, run)
-    assert (shown.lines, shown.parts) == ([], [])
-    assert shown.remarks == ["Planned for devices <b>, ran with 2: the plan is of another run."]
+    assert shown(tmp_path, odd) == ([], ["Planned for devices <b>, ran with 2: the plan is of another run."])
 
 
-def test_plan_in_the_folder_of_the_run_is_shown(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run")
-    (run / "plan.json").write_text(json.dumps(PLAN))
-    write_report([run], tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert "Planned for cpu_p2, global batch size 16." in text
-    assert "The planned step, part by part" in text
+def test_plan_is_put_beside_one_run(tmp_path: Path) -> None:
+    runs = made_runs(write_run(tmp_path / "a"), write_run(tmp_path / "b"))
     with pytest.raises(InputError, match="--plan is put beside one run, there are 2"):
-        write_report([run, write_run(tmp_path / "b")], tmp_path / "r.html", ReportOptions(plan=run / "plan.json"))
+        planned_section(runs, tmp_path / "plan.json")
+    assert planned_section(runs, None) is None

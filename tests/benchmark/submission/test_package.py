@@ -138,10 +138,14 @@ def test_published_results_make_a_package(tmp_path: Path) -> None:
     folder = PUBLISHED / org
     results = sorted((folder / "results" / name / "gpt3").glob("result_*.txt"))
     options = ["--org", org, "--system-json", folder / "systems" / f"{name}.json", "--results", *results]
-    done = command("benchmark", "package", *options, "--output", tmp_path / org)
+    output = ("--output", tmp_path / org)
+    assert_refused(command("benchmark", "package", *options, *output), "which is no file of the code", "--other-code")
+    refused_once = command("benchmark", "package", *options, *output, "--other-code")
+    assert_refused(refused_once, "give --precision fp32 or --precision bf16 for logs alone")
+    done = command("benchmark", "package", *options, *output, "--other-code", "--precision", "bf16")
     assert done.returncode == 0, done.stderr
     assert "note: no manifests of data and checkpoint" in done.stdout
-    assert "whether it made these results is not in their logs" in done.stdout
+    assert "note: the code packaged did not make these results" in done.stdout
     assert (tmp_path / org / "results" / name / "gpt3" / "result_0.txt").read_bytes() == results[0].read_bytes()
 
 
@@ -205,14 +209,6 @@ def test_results_that_are_not_three_runs_are_refused(tmp_path: Path) -> None:
     refused(tmp_path, options, "a run of 'gpt3_rehearsal', but only runs of gpt3 make a submission")
     log.write_text("nothing\n")
     refused(tmp_path, options, f"{log}: no MLLOG record in it")
-
-
-def test_runs_of_other_data_or_other_code_are_refused(tmp_path: Path) -> None:
-    options = write_inputs(tmp_path)
-    stamp(tmp_path / "run_1", "6" * 32, commit_of())
-    refused(tmp_path, options, "data.bin has MD5 6666", "read the same data and checkpoint")
-    stamp(tmp_path / "run_1", "5" * 32, "0" * 40)
-    refused(tmp_path, options, f"made by commit {'0' * 40}, but the code to be packaged is", "check that out")
 
 
 def test_org_that_contradicts_log_or_description_is_refused(tmp_path: Path) -> None:

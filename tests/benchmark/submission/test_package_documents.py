@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.submission.package_documents import precision_of, write_documents
+from benchmark.submission.package_documents import CLAIMS, PUBLISHED_DATA, Contents, write_documents
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records, system_description, write_run
 
@@ -26,9 +26,17 @@ def run_of(folder: Path, config: dict[str, Any] | None = None, **values: object)
     return read_recorded_run(path)
 
 
-def documents(folder: Path, run: RecordedRun, org: str = "ACME", **fields: object) -> dict[str, str]:
+def documents(
+    folder: Path,
+    run: RecordedRun,
+    org: str = "ACME",
+    precision: str = "bf16",
+    other_code: bool = False,
+    **fields: object,
+) -> dict[str, str]:
     folder.mkdir()
-    write_documents(folder, org, "pytorch", {**system_description(), **fields}, [run], [])
+    description = {**system_description(), **fields}
+    write_documents(folder, Contents(org, "pytorch", "c0ffee", description, [run], precision, other_code), [])
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
@@ -44,13 +52,34 @@ def test_documents_of_a_log_alone(tmp_path: Path) -> None:
     assert "export SYSTEM" not in found["run_and_time.sh"]
 
 
-@pytest.mark.parametrize(("precision", "expected"), [("fp32", "fp32"), ("bf16", "bf16"), (None, "bf16")])
-def test_precision_of_the_run(precision: str | None, expected: str, tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", {"precision": precision})
-    assert precision_of(run) == expected
-    found = documents(tmp_path / "to", run)
-    assert f"ckpt4000_{expected}" in found["init_datasets.sh"]
-    assert f"export USE_BF16={'true' if expected == 'bf16' else 'false'}" in found["run_and_time.sh"]
+def stamped(changed: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"/c4/data": {"md5": {**PUBLISHED_DATA, **(changed or {})}}, "/c4/checkpoint": {"md5": {"checkpoint": "5"}}}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "untold"),
+    [
+        (stamped(), []),
+        (stamped({"c4_en_7_c4_spm_text_document.bin": "6"}), ["the training data"]),
+        ({"/c4/checkpoint": None}, list(CLAIMS)),
+    ],
+)
+def test_readme_says_what_digests_support_and_names_what_they_do_not(
+    inputs: dict[str, Any], untold: list[str], tmp_path: Path
+) -> None:
+    run = run_of(tmp_path / "run", {})
+    (tmp_path / "run" / "events.jsonl").write_text(json.dumps({"time_ms": 1, "key": "inputs", "value": inputs}) + "\n")
+    readme = documents(tmp_path / "to", read_recorded_run(run.path))["README.md"]
+    assert [topic for topic, (text, _) in CLAIMS.items() if text not in readme] == untold
+    assert (f"manifests of these runs tell: {', '.join(untold)}." in readme) is bool(untold)
+
+
+def test_precision_and_other_code_are_told(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run")
+    found = documents(tmp_path / "to", run, precision="fp32", other_code=True)
+    assert "ckpt4000_fp32" in found["init_datasets.sh"]
+    assert "export USE_BF16=false" in found["run_and_time.sh"]
+    assert "Other code made these results" in found["README.md"]
 
 
 def test_options_are_those_in_which_the_run_differs_from_its_system(tmp_path: Path) -> None:

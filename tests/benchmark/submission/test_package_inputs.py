@@ -1,4 +1,4 @@
-"""Code, manifests and origin of a package."""
+"""What makes a submission and what does not; names and descriptions are in test_package.py."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.submission.provenance import copy_code, notes_on_origin, require_same_origin, write_manifests
+from benchmark.submission.package import copy_code, write_manifests
+from benchmark.submission.package_inputs import notes_on_origin, precision_of, read_results, require_same_origin
 from stage.errors import InputError
+from stage.git import tracked_files
 from tests.benchmark.report.runs import MadeRun
+from tests.benchmark.review.fixture import records, write_run
 from tests.support import REPOSITORY
+
+CODE = [Path("loop.py")]
+"""The file that made runs name in their records."""
 
 
 def run_of(folder: Path, inputs: dict[str, Any], commit: str | None = None) -> RecordedRun:
@@ -26,8 +32,16 @@ def data(md5: str, manifest: object = "") -> dict[str, Any]:
     return {"/c4/data": {"manifest": str(manifest), "md5": {"data.bin": md5}}}
 
 
+def test_three_different_logs_are_read_in_their_order(tmp_path: Path) -> None:
+    paths = [write_run(tmp_path / str(seed), records(seed)) for seed in (3, 1, 2)]
+    assert [list(result.summary.seeds) for result in read_results(paths)] == [[3], [1], [2]]
+    copy = write_run(tmp_path / "copy", records(3))
+    with pytest.raises(InputError, match=r"copy/result_0\.txt: the same log as .*3/result_0\.txt; give three"):
+        read_results([*paths[:2], copy])
+
+
 def test_code_without_tests_and_hidden_files(tmp_path: Path) -> None:
-    copy_code(tmp_path)
+    copy_code(tmp_path, tracked_files())
     names = {path.name for path in tmp_path.iterdir()}
     assert {"benchmark", "stage", "run_gpt3.sh", "requirements.lock"} <= names
     assert "tests" not in names
@@ -52,20 +66,38 @@ def test_manifests_of_each_run_and_of_the_stages_once(tmp_path: Path) -> None:
 
 def test_runs_of_other_data_or_code_are_refused(tmp_path: Path) -> None:
     first, same, other = (run_of(tmp_path / name, data(name[0]), "c" * 40) for name in ("5a", "5b", "6"))
-    require_same_origin([first, same], "c" * 40)
+    require_same_origin([first, same], "c" * 40, CODE, other_code=False)
     with pytest.raises(InputError, match=r"data\.bin has MD5 6, but 5 in .*; the runs of a submission read the same"):
-        require_same_origin([first, other], "c" * 40)
+        require_same_origin([first, other], "c" * 40, CODE, other_code=True)
     with pytest.raises(InputError, match=f"made by commit {'c' * 40}, but the code to be packaged is None"):
-        require_same_origin([first, same], None)
+        require_same_origin([first, same], None, CODE, other_code=False)
     unstamped = run_of(tmp_path / "7", {"/c4/data.bin": {"manifest": None}})
-    require_same_origin([first, unstamped], "c" * 40)  # nothing is known to differ
+    require_same_origin([first, unstamped], "c" * 40, CODE, other_code=False)  # nothing is known to differ
+
+
+def test_records_that_name_other_source_files_need_the_users_word(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {})
+    with pytest.raises(InputError, match=r"result_0\.txt:1: written by loop\.py, which is no file of .* --other-code"):
+        require_same_origin([run], None, [Path("other.py")], other_code=False)
+    require_same_origin([run], None, [Path("other.py")], other_code=True)
+
+
+def test_precision_is_told_or_asked_for(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {})
+    alone = read_recorded_run(write_run(tmp_path / "alone", records(1)))
+    assert precision_of([run, alone], None) == precision_of([run], "bf16") == "bf16"
+    assert precision_of([alone], "fp32") == "fp32"
+    with pytest.raises(InputError, match=r"alone/result_0\.txt: the precision of the runs is in no config\.json"):
+        precision_of([alone], None)
+    with pytest.raises(InputError, match="the precision of the runs is bf16 and fp32; package runs of one precision"):
+        precision_of([run], "fp32")
 
 
 def test_what_nobody_refuses_is_noted(tmp_path: Path) -> None:
     stamped, bare = run_of(tmp_path / "a", data("5"), "c"), run_of(tmp_path / "b", {})
-    assert list(notes_on_origin([stamped], "c")) == []
-    assert list(notes_on_origin([stamped, bare], "c-dirty")) == [
+    assert list(notes_on_origin([stamped], "c", other_code=False)) == []
+    assert list(notes_on_origin([stamped, bare], "c-dirty", other_code=True)) == [
         f"no manifests of data and checkpoint: {bare.path} is not in the folder of its run",
-        "the code packaged is this repository's; whether it made these results is not in their logs",
+        "the code packaged did not make these results; put the code that did beside it",
         "the code packaged has changes that are in no commit; commit them and package again",
     ]

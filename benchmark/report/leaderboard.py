@@ -1,0 +1,195 @@
+"""The systems of a page as a leaderboard, their runs, and what changed since another round."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pandas
+
+from benchmark.config.accelerators import accelerator_named
+from benchmark.report.judgement import Judgement, ReviewedSystem
+from benchmark.report.page_parts import NOTHING, Cell, Row, Table, counted, number, perplexity, took
+from benchmark.report.reported_run import COLOURS, ReportedRun
+from benchmark.results.durations import duration
+from benchmark.results.frames import systems_frame
+from benchmark.results.printable import shortened
+
+Record = dict[str, Any]
+"""One row of the table of results; None for what is missing."""
+KINDS = {"rejected": "bad", "acceptable with questions": "warn", "acceptable": "good"}
+"""How a verdict is coloured."""
+SYSTEM_HEAD = (
+    "Rank", "System", "Score, min", "Accelerators", "Batch", "Tokens/s each", "MFU", "Convergence", "Review", "Date",
+)  # fmt: skip
+RUN_HEAD = ("Run", "Started, UTC", "Seed", "Time", "Tokens", "Evaluations", "Last log perplexity", "Status")
+CHANGE_HEAD = ("System", "What", "Compared with", "Score then", "Score now", "Difference", "Else")
+
+
+def records_of(frame: pandas.DataFrame) -> list[Record]:
+    """Return the rows of a table as plain values."""
+    plain = frame.astype(object).where(frame.notna(), None)
+    return [{str(name): value for name, value in row.items()} for row in plain.to_dict("records")]
+
+
+def systems_table(frame: pandas.DataFrame, names: Sequence[str], judgement: Judgement) -> Table:
+    """Return a row per system, the best score first, and one for each package that could not be reviewed."""
+    systems = records_of(systems_frame(frame))[: len(names)]
+    longest = max((one["score_minutes"] or 0.0 for one in systems), default=0.0)
+    coloured = len(names) <= COLOURS
+    rows = []
+    for place, (one, system) in enumerate(zip(systems, judgement.systems, strict=True)):
+        score = one["score_minutes"]
+        told = [counted(one["errors"], "error"), counted(one["warnings"], "question")]
+        whose = "its package fails; " if one["verdict"] == "rejected" and not one["errors"] else ""
+        who = one["package"] or one["submitter"] or NOTHING
+        how = f"{one['division'] or NOTHING}, {one['availability'] or NOTHING}"
+        init = NOTHING if one["init_s"] is None else duration(one["init_s"])
+        cells = (
+            Cell(NOTHING if score is None else str(place + 1), order=place),
+            Cell(names[place], said=[f"{shortened(who, 60)}; {shortened(how, 80)}"], href=f"#system-{place}",
+                 swatch=f"run-{place}" if coloured else ""),
+            Cell(number(score, "{:.2f}"), said=[_how(system)], bar=100 * score / longest if score else None),
+            Cell(_devices(one), order=one["accelerators_count"]),
+            Cell(number(one["global_batch_size"], "{:,.0f}")),
+            Cell(number(one["tokens_per_s_per_accelerator"], "{:,.0f}")),
+            Cell(number(one["mfu"], "{:.1%}")),
+            Cell(one["convergence"] or NOTHING),
+            Cell(one["verdict"], kind=KINDS[one["verdict"]], said=[f"{whose}{', '.join(told)}"]),
+            Cell(day_of(one["run_started"]), said=[f"init {init}"]),
+        )  # fmt: skip
+        rows.append(Row(cells))
+    for path, problem in judgement.problems:
+        rows.append(Row([Cell(NOTHING), Cell(path.name), Cell(problem, kind="bad")]))
+    return Table(
+        "The systems", SYSTEM_HEAD, rows, numbers=(0, 2, 4, 5, 6), look="systems cards", sortable=len(rows) > 2
+    )
+
+
+def runs_table(
+    frame: pandas.DataFrame,
+    runs: Sequence[ReportedRun],
+    names: Sequence[str],
+    judgement: Judgement,
+    beside: Path | None,
+) -> Table:
+    """Return a row per run, below the name of its system where there are several.
+
+    ``beside``: the folder of the page, from which it links to the logs of packages; None: it does not.
+    """
+    several, coloured = len(names) > 1, len({run.group for run in runs}) <= COLOURS
+    by_path = {one["path"]: one for one in records_of(frame)}
+    rows: list[Row] = []
+    before = -1
+    for run in runs:
+        if several and run.system != before:
+            system = judgement.systems[run.system]
+            links = [(path.name, link(path, beside)) for path in system.result_set.files] if beside else []
+            swatch = f"run-{run.group}" if coloured else ""
+            cell = Cell(
+                names[run.system], said=[_devices(by_path[str(run.summary.log.path)])], swatch=swatch, links=links
+            )
+            rows.append(Row([cell], id=f"system-{run.system}", look="of"))
+        before = run.system
+        one = by_path[str(run.summary.log.path)]
+        last = run.summary.evaluations[-1].log_perplexity if run.summary.evaluations else None
+        cells = (
+            run.name,
+            day_of(one["run_started"]),
+            ", ".join(map(str, run.summary.seeds)) or NOTHING,
+            took(one["minutes"]),
+            number(one["tokens"], "{:,.0f}"),
+            str(one["evaluations"]),
+            perplexity(last, run.recorded.target),
+            one["status"] or NOTHING,
+        )
+        swatches = {0: f"run-{run.group}" if coloured and not several else ""}
+        rows.append(Row([Cell(text, swatch=swatches.get(place, "")) for place, text in enumerate(cells)]))
+    return Table("The runs", RUN_HEAD, rows, numbers=(2, 3, 4, 5, 6), look="runs cards")
+
+
+def _devices(one: Record) -> str:
+    if one["accelerators_count"] is None:
+        return NOTHING
+    return f"{one['accelerators_count']:,} x {shortened(one['accelerator_model_name'] or '?', 60)}"
+
+
+def _how(system: ReviewedSystem) -> str:
+    """Return the measured minutes and the factor, or why there is no score."""
+    score = system.score
+    if score.minutes is None or score.measured_minutes is None:
+        return score.why_no_score or NOTHING
+    times = sorted(run.minutes for run in score.runs if run.minutes is not None)
+    spread = f"{number(times[0], '{:.2f}')} to {number(times[-1], '{:.2f}')}"
+    return spread if score.factor == 1 else f"{score.measured_minutes:.2f} x {score.factor:.4f}; {spread}"
+
+
+def day_of(moment: Any) -> str:
+    """Return the UTC day of a moment, or a dash."""
+    return NOTHING if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def link(path: Path, beside: Path) -> str:
+    """Return a relative reference from a folder to a file, every odd character encoded."""
+    return "./" + quote(os.path.relpath(path, beside), errors="surrogateescape")
+
+
+def changes_table(systems: Sequence[ReviewedSystem], names: Sequence[str], before: Sequence[ReviewedSystem]) -> Table:
+    """Return a row per system beside what it was in another round, then those that are gone.
+
+    A system is compared with that of the same package and folder; failing that, with one of the same package, of as
+    many accelerators of the same model, that has no namesake.
+    """
+    left = list(before)
+    folders = Counter(one.result_set.name for one in before)
+    partners: dict[int, tuple[str, ReviewedSystem]] = {}
+    for kind, key in (("same", _namesake), ("successor", _successor)):
+        for place, system in enumerate(systems):
+            found = next((one for one in left if None not in key(one) and key(one) == key(system)), None)
+            if place not in partners and found is not None:
+                partners[place] = kind, found
+                left.remove(found)
+
+    def name_of(one: ReviewedSystem) -> str:
+        folder, package = one.result_set.name, one.result_set.package
+        return folder if folders[folder] < 2 or package is None else f"{package}/{folder}"
+
+    rows = []
+    for place, (system, name) in enumerate(zip(systems, names, strict=True)):
+        now = system.score.minutes
+        kind, other = partners.get(place, ("new", None))
+        was = None if other is None else other.score.minutes
+        told = NOTHING if other is None else f"{name_of(other)}, v{other.round}"
+        ratio = f"{now / was - 1:+.1%}" if now and was else NOTHING
+        texts = (name, kind, told, number(was, "{:.2f}"), number(now, "{:.2f}"), ratio)
+        more = [] if other is None else list(_others(system, other))
+        rows.append(Row([*map(Cell, texts), Cell("", said=more)]))
+    for one in left:
+        gone = (name_of(one), "gone", f"{name_of(one)}, v{one.round}", number(one.score.minutes, "{:.2f}"))
+        rows.append(Row([*map(Cell, gone), Cell(), Cell(), Cell("")]))
+    return Table(
+        "Changes", CHANGE_HEAD, rows, numbers=(3, 4, 5), look="changes cards", title="Since the previous round",
+        sortable=len(rows) > 2,
+    )  # fmt: skip
+
+
+def _namesake(one: ReviewedSystem) -> tuple[object, ...]:
+    return one.result_set.package or "", one.result_set.name
+
+
+def _successor(one: ReviewedSystem) -> tuple[object, ...]:
+    model = accelerator_named(one.score.accelerator or "") or one.score.accelerator
+    return one.result_set.package or "", one.score.accelerators, model
+
+
+def _others(system: ReviewedSystem, other: ReviewedSystem) -> Iterator[str]:
+    """Yield what else changed. Only rules of our own count: the official checkers did not judge the other round."""
+    for title, now, was in (
+        ("batch size", number(system.score.batch_size, "{:,.0f}"), number(other.score.batch_size, "{:,.0f}")),
+        ("convergence", system.result_set.convergence.standing, other.result_set.convergence.standing),
+        ("errors", len(system.findings("error")), len(other.findings("error"))),
+    ):
+        if now != was:
+            yield f"{title} {was}, now {now}"

@@ -1,0 +1,181 @@
+"""What a page is made of: sections of words, tables, charts and bars, which ``template/report.html.j2`` lays out."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from benchmark.report.figures import Figure
+from benchmark.results.durations import duration
+
+NOTHING = "\N{EN DASH}"
+CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher one, and logs do not say which a run used."
+LARGEST_WRITTEN_OUT = 1e15
+CLOSE = 5e-5
+"""What a log perplexity of four or more decimals may be rounded by."""
+SHORT_MINUTES = 5
+"""A run shorter than this is told in seconds, as ``duration`` tells the parts of its time; a longer one in minutes, as
+scores are."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table."""
+
+    text: str = NOTHING
+    kind: str = ""
+    """good, warn or bad: its colour."""
+    said: Sequence[str] = ()
+    """Smaller lines below."""
+    swatch: str = ""
+    """CSS class of the coloured square before the text, such as run-0."""
+    href: str = ""
+    links: Sequence[tuple[str, str]] = ()
+    """Text and address of links below."""
+    order: float | None = None
+    """By which the column is sorted, where the text does not tell it."""
+    bar: float | None = None
+    """Length of a bar below, in per cent."""
+    code: str = ""
+    """A line of a log."""
+    folded: tuple[str, Sequence[str]] | None = None
+    """A summary, and the lines that it folds away."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table."""
+
+    cells: Sequence[Cell]
+    id: str = ""
+    look: str = ""
+    """CSS class: "of" for a heading over the rows that follow, "words" for a line about the row before."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. A row with fewer cells than the head has spans the rest with its last cell."""
+
+    part: ClassVar[str] = "table"
+    label: str
+    """For those who hear the page."""
+    head: Sequence[str]
+    rows: Sequence[Row]
+    numbers: Collection[int] = ()
+    """Columns that are flush right."""
+    look: str = "cards"
+    """CSS classes."""
+    title: str = ""
+    summary: str = ""
+    """Of a table that is folded away."""
+    sortable: bool = False
+    """Whether a reader may sort it by its columns, and filter its rows."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph."""
+
+    part: ClassVar[str] = "words"
+    text: str
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """The place of a figure, or of the panels of one, by its name."""
+
+    part: ClassVar[str] = "chart"
+    family: str
+
+
+@dataclass(frozen=True)
+class BarPart:
+    """A stretch of a bar, in thousandths of its width."""
+
+    name: str
+    start: float
+    width: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of coloured stretches, with what they mean below."""
+
+    part: ClassVar[str] = "bar"
+    text: str
+    """All of it in words."""
+    parts: Sequence[BarPart]
+    title: str = ""
+    total: str = ""
+    legend: Sequence[tuple[str, str, str, str, str]] = ()
+    """Class, label, value, share and meaning of each part."""
+    lines: Sequence[float] = ()
+    """Where a line is drawn across it."""
+    ends: tuple[str, str] = ("", "")
+    look: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page."""
+
+    id: str
+    title: str
+    parts: Sequence[Table | Words | Chart | Bar]
+    grid: str = ""
+    """CSS classes of what lays its parts out side by side; empty: one below the other."""
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """A large number at the top of the page."""
+
+    name: str
+    value: str
+    unit: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The whole page as text."""
+
+    title: str
+    subject: str
+    headline: str
+    verdict: tuple[str, str, str, str]
+    """Colour (good, warn or bad), sign, word and sentence."""
+    key_figures: Sequence[KeyFigure]
+    sections: Sequence[Section]
+    footer: str
+    figures: Sequence[Figure]
+    runs: Sequence[tuple[str, int, int]]
+    """Name, colour and dash of each run in the figures."""
+
+
+def number(value: float | None, form: str) -> str:
+    """Return a number, or a dash for one that is not known; one too large to be read in full, in powers of ten."""
+    if value is None:
+        return NOTHING
+    return form.format(value) if abs(value) < LARGEST_WRITTEN_OUT else f"{value:.4g}"
+
+
+def perplexity(value: float | None, target: float | None, form: str = "{:.5f}") -> str:
+    """Return a log perplexity, with all its digits where fewer would put it on the other side of the target."""
+    if value is None or target is None or abs(value - target) > CLOSE:
+        return number(value, form)
+    shown = form.format(value)
+    return shown if (float(shown) <= target) == (value <= target) else repr(value)
+
+
+def took(minutes: float | None) -> str:
+    """Return the time of a run, in the unit in which the whole page tells it."""
+    if minutes is None:
+        return NOTHING
+    return f"{number(minutes, '{:.2f}')} min" if minutes >= SHORT_MINUTES else duration(60 * minutes)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun, in the plural unless there is one."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,108 @@
+"""``python -m benchmark results``: a table of runs with what the review says of them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from benchmark.report.judgement import Judgement, judge
+from benchmark.results.frames import csv_text, frame_of, run_records, systems_frame
+from benchmark.results.run_columns import RUN_TYPES
+from stage.errors import InputError
+from stage.optional_packages import require_optional
+from stage.outputs.publish import published_file, write_text
+from stage.tables import table_text
+
+SHOWN = (
+    ("round", "round", "{}"),
+    ("package", "package", "{}"),
+    ("system_folder", "system", "{}"),
+    ("accelerators_count", "accelerators", "{:,}"),
+    ("global_batch_size", "batch", "{:,}"),
+    ("measured_minutes", "measured", "{:.2f}"),
+    ("scaling_factor", "factor", "{:.4f}"),
+    ("score_minutes", "score", "{:.2f}"),
+    ("tokens_per_s_per_accelerator", "tokens/s each", "{:,.0f}"),
+    ("mfu", "MFU", "{:.1%}"),
+    ("verdict", "verdict", "{}"),
+    ("errors", "errors", "{}"),
+    ("warnings", "questions", "{}"),
+)
+"""Column, title, and the form of its value on the screen."""
+REVIEW_COLUMNS = {
+    "path": ("string", "the result file as found; for a package that could not be reviewed, the package"),
+    "verdict": ("string", "of its system: acceptable, acceptable with questions, or rejected, also with its package"),
+    "errors": ("Int64", "of its system: reasons to reject"),
+    "warnings": ("Int64", "of its system: questions that a reviewer will ask"),
+    "problem": ("string", "why a package could not be reviewed at all"),
+}
+"""Pandas type and meaning of the columns that a review adds to those of the runs."""
+TYPES = {**RUN_TYPES, **{name: dtype for name, (dtype, _) in REVIEW_COLUMNS.items()}}
+
+
+def results_frame(paths: Sequence[Path | str], ruleset: str | None = None) -> pandas.DataFrame:
+    """Return the table of ``python -m benchmark results``; docs/results.md says what its columns mean.
+
+    Raises InputError for a path without results, and for files of which none is a log. Runs the official checkers,
+    which take a few seconds for each package.
+    """
+    return judged_frame(judge([Path(path) for path in paths], ruleset))
+
+
+def judged_frame(judgement: Judgement) -> pandas.DataFrame:
+    """Return a row per run, and one for each package that could not be reviewed; the index numbers the systems."""
+    records: list[dict[str, Any]] = []
+    systems: list[int] = []
+    for number, system in enumerate(judgement.systems):
+        told = {
+            "verdict": system.verdict,
+            "errors": len(system.findings("error")),
+            "warnings": len(system.findings("warning")),
+        }
+        paths: Sequence[Path | None] = system.result_set.files or [system.result_set.folder]
+        for record, path in zip(run_records(system.result_set), paths, strict=True):
+            records.append({**record, **told, "path": str(path)})
+            systems.append(number)
+    for number, (path, problem) in enumerate(judgement.problems, len(judgement.systems)):
+        records.append({"package": path.name, "path": str(path), "verdict": "rejected", "problem": problem})
+        systems.append(number)
+    return frame_of(records, TYPES, systems)
+
+
+def tabulate_results(paths: Sequence[Path], csv: Path | None, parquet: Path | None, ruleset: str | None) -> int:
+    """Print the systems, write all runs to the files that are named, and return exit status 0, whatever the verdicts.
+
+    Raises InputError for a path without results, for files of which none is a log, and, before anything is reviewed,
+    for a file that is a folder and for Parquet where pyarrow is not installed.
+    """
+    for option, file in (("--csv", csv), ("--parquet", parquet)):
+        if file is not None and file.is_dir():
+            raise InputError(f"{file}: a folder; {option} is the file to write")
+    if parquet is not None:
+        require_optional("pyarrow", "pyarrow", "--parquet")
+    frame = results_frame(paths, ruleset)
+    systems = systems_frame(frame)
+    problems = systems[systems["problem"].notna()]
+    print(systems_text(systems[systems["problem"].isna()]))
+    for path, problem in zip(problems["path"], problems["problem"], strict=True):
+        print(f"{path}: {problem}")
+    if csv is not None:
+        write_text(csv, csv_text(frame))
+    if parquet is not None:
+        with published_file(parquet) as partial:
+            frame.to_parquet(partial, engine="pyarrow", index=False)
+    told, runs = len(systems) - len(problems), int(frame["minutes"].notna().sum())
+    without = f", {len(problems)} without results" if len(problems) else ""
+    files = "".join(f"; {file}" for file in (csv, parquet) if file is not None)
+    print(f"{told} system{'s' * (told != 1)}, {runs} run{'s' * (runs != 1)}{without}{files}")
+    return 0
+
+
+def systems_text(systems: pandas.DataFrame) -> str:
+    """Return the systems as a table for the screen."""
+    columns = [
+        ["-" if pandas.isna(value) else form.format(value) for value in systems[name]] for name, _, form in SHOWN
+    ]
+    right = [number for number, (name, _, _) in enumerate(SHOWN) if TYPES[name] != "string"]
+    return table_text([title for _, title, _ in SHOWN], list(zip(*columns, strict=True)), right=right)

@@ -1,0 +1,170 @@
+"""Where the time of the runs went, attempt by attempt, and what slowed them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmark.report.page_parts import NOTHING, Bar, BarPart, Cell, Row, Section, Table, Words
+from benchmark.report.reported_run import ReportedRun
+from benchmark.report.timeline import Timeline
+from benchmark.results.durations import duration
+from benchmark.results.printable import shortened
+from benchmark.results.recorded_events import RecordedEvent
+from benchmark.status.run_status import RunStatus, as_utc, device_hours
+from benchmark.status.status_text import headline, totals, words
+from benchmark.status.time_kinds import MEANINGS, Kind
+
+MOST_BARS = 12
+"""Of more runs than that, the middle one of each system has a bar."""
+CELLS = 500
+"""Of the ribbon: what is shorter than one does not show, unless it is most of it."""
+WIDTH = 1000
+MOST_ROWS = 200
+ATTEMPT_HEAD = ("Attempt", "Ended", "How", "Where", "Steps", "Lost", "Cost", "Device hours", "Decided")
+
+
+def time_section(runs: Sequence[ReportedRun], timelines: Sequence[Timeline]) -> Section | None:
+    """Return a bar for each run on the scale of the longest, and the attempts of runs that had several."""
+    shown = [(run, times) for run, times in zip(runs, timelines, strict=True) if times.total > 0]
+    if len(shown) > MOST_BARS:
+        shown = [(run, times) for run, times in shown if run.is_middle]
+    if not shown:
+        return None
+    longest = max(times.total for _, times in shown)
+    parts: list[Bar | Table | Words] = []
+    for run, times in shown:
+        parts.append(time_bar(times, run.name if len(shown) > 1 else "", longest, meanings=not parts))
+        if times.ledger is not None:
+            parts += attempts_shown(times.ledger)
+    return Section("time", "Where the time went", parts)
+
+
+def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> Bar:
+    """Return the bar of one run's time, and its parts in words."""
+    parts, legend, start = [], [], 0.0
+    for kind, seconds in times.seconds.items():
+        if seconds <= 0:
+            continue
+        bare = kind == "productive" and times.ledger is None
+        label = "train and all else" if bare else kind
+        meaning = "all of the run that is not told apart" if bare else MEANINGS[kind]
+        told, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
+        parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {told}, {share}"))
+        legend.append((kind, label, told, share, meaning if meanings else ""))
+        start += width
+    total = duration(times.total)
+    text = f"{total} in all: " + ", ".join(f"{label} {told} ({share})" for _, label, told, share, _ in legend)
+    return Bar(text, parts, title=name, total=total if name else "", legend=legend)
+
+
+def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
+    """Yield the goodput in a sentence; of a run of several attempts, or one that failed, also the time in its order."""
+    yield Words(_as_sentence(f"{headline(ledger)}: {totals(ledger)}"))
+    attempts = ledger.attempts
+    if ledger.whole_ms and (len(attempts) > 1 or any(row.failed for row in attempts)):
+        first, last = ledger.spans[0].begin_ms, ledger.spans[-1].end_ms
+        failed = [row.ended_ms for row in attempts if row.failed and row.ended_ms is not None]
+        fates = "; ".join(f"{shortened(row.name, 40)} {shortened(row.kind, 40)}" for row in attempts)
+        yield Bar(
+            f"The same time in its order, from {as_utc(first)} to {as_utc(last)}. Attempts: {fates}",
+            ribbon(ledger),
+            title="In its order, with a line where an attempt failed",
+            lines=[round(WIDTH * (time_ms - first) / ledger.whole_ms, 2) for time_ms in failed],
+            ends=(as_utc(first), as_utc(last)),
+            look="ribbon",
+        )
+        yield Table("Attempts", ATTEMPT_HEAD, list(_attempt_rows(ledger)), numbers=(4, 5, 6, 7), look="attempts")
+    yield from (Words(_as_sentence(one), quiet=True) for one in ledger.remarks)
+
+
+def ribbon(ledger: RunStatus) -> list[BarPart]:
+    """Return the time in its order, in cells of equal length: each is of the kind that most of its time was."""
+    first, size_ms = ledger.spans[0].begin_ms, ledger.whole_ms / CELLS
+    cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
+    for span in ledger.spans:
+        for place in range(int((span.begin_ms - first) / size_ms), CELLS):
+            low, high = first + place * size_ms, first + (place + 1) * size_ms
+            if low >= span.end_ms:
+                break
+            both, key = min(high, span.end_ms) - max(low, span.begin_ms), (span.attempt, span.kind)
+            cells[place][key] = cells[place].get(key, 0.0) + both
+    most = [max(cell, key=cell.__getitem__) for cell in cells]
+    parts: list[BarPart] = []
+    begin = 0
+    for place in range(1, CELLS + 1):
+        if place == CELLS or most[place] != most[begin]:
+            attempt, kind = most[begin]
+            about = duration((place - begin) * size_ms / 1000)
+            title = f"attempt {shortened(ledger.attempts[attempt].name, 40)}: {kind}, about {about}"
+            scale = WIDTH / CELLS
+            parts.append(BarPart(kind, begin * scale, (place - begin) * scale, title))
+            begin = place
+    return parts
+
+
+def _attempt_rows(ledger: RunStatus) -> Iterator[Row]:
+    for row in ledger.attempts:
+        hours = device_hours(row.cost_ms, ledger.devices)
+        cells = (
+            shortened(row.name, 40),
+            NOTHING if row.ended_ms is None else as_utc(row.ended_ms),
+            shortened(row.kind, 40),
+            row.where or NOTHING,
+            f"{row.steps:,}",
+            f"{row.steps_lost:,}",
+            duration(row.cost_ms / 1000) if row.cost_ms else NOTHING,
+            f"{hours:,.3g}" if hours else NOTHING,
+            shortened(row.action, 20) or NOTHING,
+        )
+        kinds = {2: "bad" if row.failed else "good"}
+        yield Row([Cell(text, kind=kinds.get(place, "")) for place, text in enumerate(cells)])
+        if words(row):
+            yield Row([Cell("", said=[words(row)])], look="words")
+
+
+def _as_sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
+    """Return what the runs noted in their events: slow ranks, devices that turned bad, throughput that dropped."""
+    named = len(runs) > 1
+    rows = [
+        Row([Cell(text) for text in (*([run.name] if named else []), *row)])
+        for run in runs
+        for event in run.recorded.events
+        for row in slowness_of(event)
+    ]
+    head = (*(["Run"] if named else []), "Step", "Where", "Found")
+    table = Table("What slowed it", head, rows[:MOST_ROWS], numbers=(int(named),), look="")
+    return Section("slowness", "What slowed it", [table]) if rows else None
+
+
+def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
+    """Yield the step, the place and what was found."""
+    fields = event.fields
+    if event.key == "slow_ranks":
+        step, slow, recovered = _form(fields.get("iteration"), "{:,}"), fields.get("slow"), fields.get("recovered")
+        for one in slow if isinstance(slow, list) else []:
+            if isinstance(one, dict):
+                excess = _form(one.get("excess"), "{:.0%}")
+                block, peers = (_form(one.get(name), "{:.4g} s") for name in ("block_s", "peers_block_s"))
+                health = f"; {one['health']}" if one.get("health") else ""
+                yield step, _place(one), f"computes {excess} slower: {block} a block, its peers {peers}{health}"
+        for rank in recovered if isinstance(recovered, list) else []:
+            yield step, f"rank {_form(rank, '{:,}')}", "computes as fast as the others again"
+    elif event.key == "device_health":
+        yield "", _place(fields), str(fields.get("found", ""))
+    elif event.key == "speed_change":
+        now, before = (_form(fields.get(name), "{:.4g} s") for name in ("now_s", "before_s"))
+        kind = "steps are fast again" if fields.get("kind_of_change") == "recovery" else "steps became slower"
+        yield _form(fields.get("since"), "{:,}"), "all ranks", f"{kind}: {now}, {before} before"
+
+
+def _place(fields: Mapping[str, Any]) -> str:
+    device = fields.get("device")
+    gpu = "" if device is None else f" GPU {_form(device, '{:,}')}"
+    return f"rank {_form(fields.get('rank'), '{:,}')} on {fields.get('host', '?')}{gpu}"
+
+
+def _form(value: Any, form: str) -> str:
+    return form.format(value) if isinstance(value, int | float) else "?"

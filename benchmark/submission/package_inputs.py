@@ -1,0 +1,140 @@
+"""What ``package`` is given, and what makes a submission of it."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark.results.judged import GPT3
+from benchmark.results.printable import shortened
+from benchmark.results.recorded_run import RecordedRun, read_recorded_run
+from benchmark.results.system_description import MOST_BYTES
+from benchmark.submission.system_fields import marked_fields
+from stage.errors import InputError
+from stage.regular_files import UnfitFile, read_regular
+
+IMPLEMENTATION = "pytorch"
+"""Folder of the code."""
+NUMBER_OF_RESULTS = 3
+"""What the rules ask for gpt3 and the official package checker counts (docs/facts/mlperf_review.md 4.2, 7.9)."""
+SHORTEST_NAME = 3
+"""Letters of a name that may stand for a longer one."""
+MOST_SHOWN = 200
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+"""Neither hidden nor with spaces, which the repository checker refuses, nor a path."""
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """Read a system description. Raises InputError unless every mark is filled in, under a name fit for a folder."""
+    if not PLAIN_NAME.fullmatch(path.stem) or path.suffix != ".json" or path.stem == IMPLEMENTATION:
+        expected = f"letters, digits and _.+- before .json, other than {IMPLEMENTATION}"
+        raise InputError(f"{path}: its name becomes that of the system; expected {expected}; rename it")
+    try:
+        description = json.loads(read_regular(path, MOST_BYTES))
+    except UnfitFile as error:
+        raise InputError(f"{path}: {error}; give the file that describe-system wrote") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error}); begin with python -m benchmark describe-system") from error
+    if not isinstance(description, dict):
+        raise InputError(f"{path}: expected a JSON object; begin with python -m benchmark describe-system")
+    marked = marked_fields(description)
+    if marked:
+        names = shortened(", ".join(marked), MOST_SHOWN)
+        raise InputError(f"{path}: {len(marked)} fields are still to be filled in by hand: {names}")
+    return description
+
+
+def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
+    """Read three different logs of gpt3. Raises InputError for anything else."""
+    if len(paths) != NUMBER_OF_RESULTS:
+        raise InputError(f"--results: {len(paths)} given, but a submission has exactly {NUMBER_OF_RESULTS}")
+    results = [read_recorded_run(path) for path in paths]
+    for number, result in enumerate(results):
+        if not result.summary.log.events:
+            raise InputError(f"{result.path}: no MLLOG record in it; give the result_N.txt that a run wrote")
+        name = result.summary.benchmark
+        if name != GPT3.name:
+            raise InputError(f"{result.path}: a run of {name!r}, but only runs of {GPT3.name} make a submission")
+        for other in results[:number]:
+            if result.path.read_bytes() == other.path.read_bytes():
+                raise InputError(f"{result.path}: the same log as {other.path}; give three different runs")
+    return results
+
+
+def precision_of(results: Sequence[RecordedRun], given: str | None) -> str:
+    """Return the precision of the runs: what their configurations tell, or else what the user says.
+
+    Raises InputError where neither tells it, or they contradict each other.
+    """
+    told = {given, *(result.config.get("precision") for result in results)} - {None}
+    if len(told) != 1:
+        found = " and ".join(sorted(map(str, told))) or "in no config.json beside the logs"
+        mend = "package runs of one precision, and give --precision fp32 or --precision bf16 for logs alone"
+        raise InputError(f"{results[0].path}: the precision of the runs is {found}; {mend}")
+    return str(told.pop())
+
+
+def require_same_submitter(
+    org: str, system_json: Path, description: Mapping[str, Any], results: Sequence[RecordedRun]
+) -> None:
+    """Raises InputError where --org is another organisation than a log or the description names.
+
+    Case, punctuation and a longer form of the name make no other one: Intel-HabanaLabs is Habana.
+    """
+    named = [(str(system_json), "submitter", description.get("submitter"), "write it there, or give that --org")]
+    for result in results:
+        event = result.summary.log.first("submission_org")
+        if event is not None:
+            mend = "train with --submission-org, or give that --org: a log is not edited"
+            named.append((f"{result.path}:{event.line}", event.key, event.value, mend))
+    for place, field, name, mend in named:
+        if not isinstance(name, str) or not _same_name(org, name):
+            raise InputError(f"{place}: {field} {shortened(repr(name), MOST_SHOWN)}, but --org {org}; {mend}")
+
+
+def _same_name(left: str, right: str) -> bool:
+    words = ["".join(filter(str.isalnum, name.casefold())) for name in (left, right)]
+    short, long = sorted(words, key=len)
+    return short == long or (len(short) >= SHORTEST_NAME and short in long)
+
+
+def require_same_origin(
+    results: Sequence[RecordedRun], commit: str | None, code: Sequence[Path], *, other_code: bool
+) -> None:
+    """Raises InputError where runs read other data than the first, or other code made them than is packaged.
+
+    ``code``: the files that are packaged. ``other_code``: the user says that other code made the results.
+    """
+    names = {path.as_posix() for path in code}
+    for result in results:
+        ours, first = result.digests, results[0].digests
+        for name in sorted(ours.keys() & first.keys()):
+            if None not in (ours[name], first[name]) and ours[name] != first[name]:
+                raise InputError(
+                    f"{result.path}: {name} has MD5 {ours[name]}, but {first[name]} in {results[0].path}; the runs of "
+                    "a submission read the same data and checkpoint"
+                )
+        made_by = result.environment.get("commit")
+        if made_by is not None and made_by != commit and not other_code:
+            raise InputError(
+                f"{result.path}: made by commit {made_by}, but the code to be packaged is {commit}; check that out"
+            )
+        for event in () if other_code else result.summary.log.events:
+            file = event.metadata.get("file")
+            if isinstance(file, str) and file not in names:
+                raise InputError(
+                    f"{result.path}:{event.line}: written by {shortened(file, MOST_SHOWN)}, which is no file of the "
+                    "code to be packaged; if other code made these results, give --other-code, and the package says so"
+                )
+
+
+def notes_on_origin(results: Sequence[RecordedRun], commit: str | None, *, other_code: bool) -> Iterator[str]:
+    """Yield what the submitter should know, though nobody refuses it."""
+    without = [result.path for result in results if not result.inputs]
+    if without:
+        yield f"no manifests of data and checkpoint: {without[0]} is not in the folder of its run"
+    if other_code:
+        yield "the code packaged did not make these results; put the code that did beside it"
+    if commit is None or commit.endswith("-dirty"):
+        yield "the code packaged has changes that are in no commit; commit them and package again"
