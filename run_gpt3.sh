@@ -15,7 +15,8 @@
 #   sbatch run_gpt3.sh LOG_DIR BPE_DIR COM_DIR CONTAINER    the same, as newer scripts of the reference are called
 #
 # The job starts the run again by itself after a failure, without nodes that failed, and requeues itself when it was
-# interrupted or too few nodes are left: docs/slurm.md. What it does is in benchmark/slurm/, supervise.sh first.
+# interrupted or too few nodes are left: docs/slurm.md. What it does is in benchmark/launch/, which needs
+# Python 3.8 or newer on the job's nodes, and nothing else there where CONTAINER is an image.
 #
 # Arguments of the 175B run
 #   LOG_DIR       logs, checkpoints and result of this run; a run that was interrupted there is continued
@@ -59,7 +60,8 @@ else
 fi
 # A run goes on with the code it began with, which is in its folder.
 CODE=$REPOSITORY
-if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]]; then
+if [[ -n ${SLURM_JOB_ID:-} && $# -ge 3 && -f $1/snapshot/code/environment.sh ]] &&
+  [[ ${NEW_SNAPSHOT:-0} != 1 || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then
   CODE=$(realpath "$1")/snapshot/code
 fi
 if [[ ! -f $CODE/environment.sh ]]; then
@@ -69,34 +71,30 @@ fi
 # shellcheck source=environment.sh
 source "$CODE/environment.sh"
 
-run() { # run COMMAND ...: or only print it
-  if [[ ${DRY_RUN:-0} == 1 ]]; then
-    printf '%q ' "$@"
-    printf '\n'
-  else
-    "$@"
+whole_number() { # whole_number NAME: refuse a variable that is none
+  if [[ -n ${!1:-} && ! ${!1} =~ ^[0-9]{1,6}$ ]]; then
+    echo "error: $1=${!1}: expected a whole number" >&2
+    exit 2
   fi
 }
 
 rehearse() {
   find_python "$REPOSITORY"
-  local options=(--work-dir "${WORK_DIR:-$REPOSITORY/runs/rehearsal}")
-  [[ -n ${C4_PATH:-} ]] && options+=(--c4-path "$(realpath -m "$C4_PATH")")
-  [[ -n ${SEED:-} ]] && options+=(--seed "$SEED")
-  [[ -n ${MASTER_PORT:-} ]] && options+=(--master-port "$MASTER_PORT")
-  cd "$REPOSITORY"
+  local words=("$PYTHON" -m benchmark rehearse --work-dir "${WORK_DIR:-$REPOSITORY/runs/rehearsal}")
+  [[ -n ${C4_PATH:-} ]] && words+=(--c4-path "$(realpath -m "$C4_PATH")")
+  [[ -n ${SEED:-} ]] && words+=(--seed "$SEED")
+  [[ -n ${MASTER_PORT:-} ]] && words+=(--master-port "$MASTER_PORT")
   if [[ ${DRY_RUN:-0} == 1 ]]; then
-    run "$PYTHON" -m benchmark rehearse "${options[@]}"
-  else
-    exec "$PYTHON" -m benchmark rehearse "${options[@]}"
+    printf '%q ' "${words[@]}"
+    printf '\n'
+    exit
   fi
+  cd "$REPOSITORY"
+  exec "${words[@]}"
 }
 
 case $# in
-  0)
-    rehearse
-    exit
-    ;;
+  0) rehearse ;;
   3) ;;
   4) export COM_DIR=$3 ;;
   *)
@@ -108,14 +106,54 @@ if [[ -z ${SLURM_JOB_ID:-} && ${DRY_RUN:-0} != 1 ]]; then
   echo "error: the 175B run needs Slurm: sbatch run_gpt3.sh LOG_DIR BPE_DIR CONTAINER (or DRY_RUN=1)" >&2
   exit 2
 fi
-# shellcheck disable=SC2034  # used by the other files
-LOG_DIR=$(realpath -m "$1") CONTAINER=${*: -1} ARGUMENTS=("$(realpath -m "$1")" "${@:2}")
-for part in options job interpreter snapshot attempt chain supervise; do
-  # shellcheck source=/dev/null
-  source "$CODE/benchmark/slurm/$part.sh"
-done
-case ${COMMAND:-train}:${DRY_RUN:-0} in
-  *:1) print_attempt ;;
-  train:*) supervise ;;
-  *) run_once ;;
-esac
+if [[ -z ${COM_DIR:-} ]]; then
+  echo "error: COM_DIR is not set: the folder with the token files" >&2
+  exit 2
+fi
+for name in NODES EXIT_MARGIN_MINUTES MASTER_PORT; do whole_number "$name"; done
+# As in the reference, BF16 is asked for; who forgot to should not learn it from the bill.
+if [[ -z ${USE_BF16:-} && ${BENCHMARK:-gpt3_175b} == gpt3_175b ]]; then
+  cat >&2 <<'WARNING'
+warning: USE_BF16 is not set, so the run computes in FP32, as the reference does. Published runs use BF16.
+warning: FP32 takes 67 instead of 46 GiB on each of 512 H100 and sends twice the bytes; an H100's peak is 989 TFLOP/s in
+warning: BF16, 495 in TF32, which NVIDIA's containers use for FP32, 67 in FP32 proper: 2 to 15 times the time.
+warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning
+WARNING
+fi
+
+# Paths are absolute, for code runs from LOG_DIR.
+LOG_DIR=$(realpath -m "$1") CONTAINER=${*: -1} COM_DIR=$(realpath -m "$COM_DIR")
+if [[ $CONTAINER == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; fi
+launch=(--run-dir "$LOG_DIR" --repository "$REPOSITORY" --code "$CODE" --container "$CONTAINER" --python "$PYTHON")
+launch+=(--devices "${SLURM_NTASKS_PER_NODE:-8}" --margin-minutes "${EXIT_MARGIN_MINUTES:-15}" --mount "$COM_DIR")
+launch+=(--cpu-bind "${CPU_BIND:-none}")
+[[ -n ${NODES:-} ]] && launch+=(--nodes "$NODES")
+[[ -n ${MASTER_ADDR:-} ]] && launch+=(--address "$MASTER_ADDR")
+[[ -n ${MASTER_PORT:-} ]] && launch+=(--port "$MASTER_PORT")
+[[ ${NEW_SNAPSHOT:-0} == 1 ]] && launch+=(--new-snapshot)
+[[ ${DRY_RUN:-0} == 1 ]] && launch+=(--dry-run)
+[[ ${CHAIN:-0} == 1 ]] && launch+=(--chain "--chain-options=${CHAIN_OPTIONS:-}")
+for argument in "$LOG_DIR" "${@:2}"; do launch+=("--script=$argument"); done
+options=("${BENCHMARK:-gpt3_175b}" --run-dir "$LOG_DIR")
+options+=(--train-data-path 0.5 "$COM_DIR/c4_en_6_c4_spm_text_document" 0.5 "$COM_DIR/c4_en_7_c4_spm_text_document")
+options+=(--valid-data-path 1.00 "$COM_DIR/c4_en_validation_subset_c4_spm_text_document")
+if [[ -n ${EXTERNAL_MODEL_CHECKPOINT_DIR:-} ]]; then
+  EXTERNAL_MODEL_CHECKPOINT_DIR=$(realpath -m "$EXTERNAL_MODEL_CHECKPOINT_DIR")
+  options+=(--checkpoint "$EXTERNAL_MODEL_CHECKPOINT_DIR")
+  launch+=(--mount "$EXTERNAL_MODEL_CHECKPOINT_DIR")
+fi
+if [[ ${USE_BF16:-false} == true ]]; then options+=(--precision bf16); else options+=(--precision fp32); fi
+while read -r variable option; do
+  [[ -n ${!variable:-} ]] && options+=("$option" "${!variable}")
+done <<'OPTIONS'
+SYSTEM --system
+EXTERNAL_TRAINING_ITERATIONS --start-iterations
+EXTERNAL_GBS --start-global-batch-size
+GBS --global-batch-size
+LR --lr
+MIN_LR --min-lr
+SEED --seed
+OPTIONS
+read -ra more <<<"${TRAIN_OPTIONS:-}"
+cd "$CODE"
+exec "$PYTHON" -m benchmark.launch "${launch[@]}" -- "${COMMAND:-train}" "${options[@]}" "${more[@]}"

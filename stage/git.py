@@ -7,7 +7,7 @@ from stage.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMIT_FILE = ".commit"
-"""In the copy that a run made of the code (benchmark/slurm/snapshot.sh): what ``commit_of`` found where it was copied.
+"""In the copy that a run made of the code (launch/slurm/snapshot.py): what ``commit_of`` found where it was copied.
 The copy may lie within another checkout, or within this one, which has moved on."""
 
 

@@ -17,7 +17,6 @@ LOOK_EVERY_S = 0.1
 PRELOADED = (
     "benchmark.training.train",
     "benchmark.training.evaluate_checkpoint",
-    "benchmark.drills.injector",
     "benchmark.review.verdict",
     "benchmark.config.run_options",
     "benchmark.commands.command_table",

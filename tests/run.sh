@@ -20,7 +20,7 @@ echo "=== ruff"
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
 echo "=== shellcheck"
-"$scripts/shellcheck" run_gpt3.sh environment.sh benchmark/slurm/*.sh tests/run.sh tests/benchmark/slurm/stand_in.sh .ci/run
+"$scripts/shellcheck" run_gpt3.sh environment.sh tests/run.sh tests/benchmark/launch/slurm/stand_in.sh .ci/run
 echo "=== import-linter"
 "$scripts/lint-imports" --no-logo --no-cache
 types=$(mktemp)

@@ -15,15 +15,14 @@ from benchmark.commands.judge_commands import (
     ReviewCommand,
 )
 from benchmark.commands.plan_commands import BacktestCommand, PlanCommand, SliceCommand
-from benchmark.commands.rehearsal_commands import DrillCommand, ReferencePointsCommand, RehearseCommand
+from benchmark.commands.rehearsal_commands import ReferencePointsCommand, RehearseCommand
 from benchmark.commands.replay_command import ReplayCommand
 from benchmark.commands.run_commands import (
     EvaluateCommand,
-    GoodputCommand,
     MachinePreflightCommand,
-    NextAttemptCommand,
     PreflightCommand,
     ScheduleCommand,
+    StatusCommand,
     TrainCommand,
 )
 from benchmark.config.run_options import parse_run
@@ -34,10 +33,6 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     "train": (
         TrainCommand,
         "Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.",
-    ),
-    "next-attempt": (
-        NextAttemptCommand,
-        "What to do after an attempt at a run has ended; for launchers such as run_gpt3.sh.",
     ),
     "evaluate": (
         EvaluateCommand,
@@ -63,7 +58,6 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         RehearseCommand,
         "The whole benchmark at a small size on this machine, from corpus to reviewed result.",
     ),
-    "drill": (DrillCommand, "Faults injected into the rehearsal, and a table of what came of each."),
     "reference-points": (
         ReferencePointsCommand,
         "Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format.",
@@ -76,10 +70,7 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         PackageCommand,
         "Three results, a system description and the code become a submission that review passes.",
     ),
-    "goodput": (
-        GoodputCommand,
-        "Where the wall time of a run went, over all its attempts, and what interruptions cost.",
-    ),
+    "status": (StatusCommand, "How runs are doing: state, step, speed, attempts, where the time went, expected end."),
     "results": (ResultsCommand, "A table of runs, packages and rounds: a row per system and run; CSV, Parquet, XLSX."),
     "report": (ReportCommand, "One self-contained HTML page about runs."),
 }

@@ -1,12 +1,10 @@
-"""Commands that try the whole path at a small size: rehearse, drill, reference-points."""
+"""Commands that try the whole path at a small size: rehearse, reference-points."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-
-from stage.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -31,41 +29,6 @@ class RehearseCommand:
         from benchmark.rehearsal.rehearse import rehearse
 
         return rehearse(self.work_dir, c4_path=self.c4_path, seed=self.seed, master_port=self.master_port)
-
-
-@dataclass(frozen=True)
-class DrillCommand:
-    """Inject faults into short runs of the rehearsal, and print what came of each: whether the run healed without a
-    person, or ended with the right words; steps lost; seconds to the next loss; whether weights, moments, losses and
-    evaluations are those of an undisturbed run, to the bit.
-
-    Example: python -m benchmark drill kill-in-shards stop-for-ever
-
-    Exit status: 0 every drill came out right, 1 one did not, 2 bad input.
-    """
-
-    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Drills; all of them unless given."""
-    list: bool = False
-    """Print what there is: names, what happens, and which incident it repeats."""
-    fuzz: int = 0
-    """Instead: so many runs, each with two or three faults at random."""
-    seed: int = 0
-    """Of the faults' steps, ranks and delays."""
-    work_dir: Path = Path("runs/drills")
-    """Where inputs and runs go."""
-    json: bool = False
-    """Print JSON."""
-
-    def run(self) -> int:
-        from benchmark.drills.run_drills import listed, run_drills
-
-        if self.fuzz < 0:
-            raise InputError(f"fuzz {self.fuzz}: expected a number of runs; change --fuzz")
-        if self.list:
-            print(listed())
-            return 0
-        return run_drills(self.names, self.work_dir, seed=self.seed, fuzz=self.fuzz, as_json=self.json)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""Commands that run the benchmark: train, next-attempt, evaluate, schedule, preflight, goodput."""
+"""Commands that run the benchmark: train, evaluate, schedule, preflight, status."""
 
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.run_options import RunOptions
-from stage.errors import CheckFailed, InputError
+from stage.errors import CheckFailed
 
 
 @dataclass(frozen=True)
@@ -46,43 +45,6 @@ class TrainCommand:
         from benchmark.training.process import run_process
 
         run_process(self.config)
-
-
-@dataclass(frozen=True)
-class NextAttemptCommand:
-    """What to do after an attempt at a run has ended; for launchers such as run_gpt3.sh.
-
-    Example: python -m benchmark next-attempt LOG_DIR --status 137 --spare 2 --down-nodes n7
-
-    Prints one line for people on standard error, and one for scripts: done, again, requeue or stop; the exit status to
-    end with; the hosts to leave out.
-    """
-
-    run_dir: tyro.conf.Positional[Path]
-    """Folder of the run."""
-    status: int
-    """Exit status of the attempt."""
-    spare: int = 0
-    """Nodes that were allocated beyond those a run takes, failed ones not counted; below 0: so many are missing."""
-    down_nodes: tuple[str, ...] = ()
-    """Nodes of the allocation that do not answer."""
-
-    def run(self) -> int:
-        from benchmark.supervision.next_attempt import decide_and_note
-        from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
-
-        if not self.run_dir.is_dir():
-            raise InputError(f"{self.run_dir}: no such folder; expected that of a run")
-        decision = decide_and_note(
-            self.run_dir,
-            self.status,
-            saved_steps=newest_checkpoint(self.run_dir),
-            spare_hosts=self.spare,
-            down_hosts=self.down_nodes,
-        )
-        print(decision.reason, file=sys.stderr)
-        print(decision.action, decision.status, *decision.exclude)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -168,20 +130,22 @@ def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
 
 
 @dataclass(frozen=True)
-class GoodputCommand:
-    """Where the wall time of a run went, over all its attempts: queue, start, init, steps that count, evaluations,
-    checkpoints, lost steps, hangs, idle; and what each interruption cost.
+class StatusCommand:
+    """How runs are doing: state, step of how many, loss, speed, MFU, last checkpoint, attempts and what ended them;
+    where the wall time went, over all attempts; when the target is expected. A folder of runs gives a table.
 
-    Example: python -m benchmark goodput LOG_DIR --json
+    Example: python -m benchmark status LOG_DIR --follow
     """
 
-    run_dir: tyro.conf.Positional[Path]
-    """Folder of the run, also of one that is still going on."""
+    run_dirs: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs/rehearsal"),)
+    """Folders of runs, also of runs that are still going on, or folders of such folders."""
+    follow: bool = False
+    """Print it again every few seconds, until nothing goes on any more."""
     json: bool = False
-    """Print JSON."""
+    """Print JSON: of one run an object, of several a list."""
 
     def run(self) -> int:
-        from benchmark.goodput.goodput_text import goodput
+        from benchmark.status.status_text import status
 
-        print(goodput(self.run_dir, as_json=self.json))
+        status(self.run_dirs, as_json=self.json, follow=self.follow)
         return 0

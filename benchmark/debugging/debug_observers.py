@@ -10,8 +10,8 @@ from benchmark.debugging.collective_trace import recorder_environment
 from benchmark.debugging.memory_snapshot import snapshot_when_out_of_memory
 from benchmark.debugging.nvtx_ranges import NvtxRanges
 from benchmark.debugging.step_profiler import ChromeTrace, NsysRange, Recording, StepProfiler
-from benchmark.supervision.attempt_folder import rank_file
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.attempt_folder import rank_file
+from benchmark.launch.phases import PhaseLog
 
 
 def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> dict[str, str]:

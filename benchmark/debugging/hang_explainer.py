@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmark.debugging.collective_trace import pending_collectives, trace
-from benchmark.supervision.heartbeat import Heartbeat
+from benchmark.launch.heartbeat import Heartbeat
 from stage.outputs.publish import write_text
 
 LOOK_S = 0.25

@@ -2,7 +2,7 @@
 
 import torch
 
-from benchmark.supervision.phases import Phase
+from benchmark.launch.phases import Phase
 
 
 class NvtxRanges:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from benchmark.supervision.phases import Phase
+from benchmark.launch.phases import Phase
 
 WRITING_S = 60.0
 """How long the end of a run waits for a trace that is still being written."""

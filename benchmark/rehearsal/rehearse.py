@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ import numpy as np
 from benchmark.config.benchmarks import REHEARSAL
 from benchmark.config.field_checks import require_seed
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
-from benchmark.rehearsal.torchrun import torchrun
+from benchmark.launch.one_machine import run_here
 from benchmark.review.verdict import Review, review
-from benchmark.supervision.launcher import keep_running
-from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint, whole_checkpoints
+from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.child_processes import require_free_port, run_module
 from stage.errors import InputError
@@ -147,7 +145,7 @@ class _Rehearsal:
     def _timed_run(self, run_dir: Path, number: int, train_sets: Sequence[Path], checkpoint: Path) -> int:
         system = SYSTEMS[DEFAULT_SYSTEM[REHEARSAL.name]]
         share = 1 / len(train_sets)
-        arguments: list[Any] = ["benchmark", "train", REHEARSAL.name, "--run-dir", run_dir, "--result-number", number]
+        arguments: list[Any] = ["train", REHEARSAL.name, "--result-number", number]
         arguments += ["--train-data-path", *(word for prefix in train_sets for word in (share, prefix))]
         arguments += ["--valid-data-path", "1.00", self.work / "dataset" / VALIDATION]
         arguments += ["--checkpoint", checkpoint, "--log-interval", REHEARSAL.eval_interval // 2]
@@ -157,15 +155,11 @@ class _Rehearsal:
         if self.c4_path is not None:
             samples = REHEARSAL.start_samples + EVALUATIONS_WITHOUT_TARGET * REHEARSAL.eval_interval_samples
             arguments += ["--target-log-perplexity", "None", "--train-samples", samples]
-        words = [str(argument) for argument in arguments]
-
-        def start(environment: Mapping[str, str], log: Path) -> int:
-            return torchrun(words, environment, processes=system.num_devices, port=self.master_port, log=log)
-
+        words, processes = [str(argument) for argument in arguments], system.num_devices
         with self._stage("timed run"):
-            self._show("torchrun", "--nproc-per-node", str(system.num_devices), "-m", *words)
-            launch = f"rehearsal-{os.getpid()}"
-            decision = keep_running(run_dir, start, lambda: newest_checkpoint(run_dir), launch=launch)
+            where = ["--processes", str(processes), "--run-dir", str(run_dir)]
+            self._show("python", "-m", "benchmark.launch", *where, "--", *words)
+            decision = run_here(run_dir, words, processes=processes, port=self.master_port)
         if decision.action != "done":
             raise StageFailed("timed run", decision.status)
         return decision.status

@@ -1,11 +1,11 @@
 """A run's attempts over the wall time, as the report draws and lists them."""
 
-from benchmark.goodput.goodput_text import expected_words, headline, totals, where, words
-from benchmark.goodput.ledger import AttemptRow, GoodputLedger, as_utc, device_hours
-from benchmark.goodput.time_kinds import Kind
 from benchmark.report.page_model import AttemptLine, AttemptsShown, RibbonPart
 from benchmark.results.durations import duration
 from benchmark.results.printable import shortened
+from benchmark.status.run_status import AttemptRow, RunStatus, as_utc, device_hours
+from benchmark.status.status_text import headline, totals, words
+from benchmark.status.time_kinds import Kind
 
 CELLS = 500
 """Of the ribbon: what is shorter than one does not show, unless it is most of it."""
@@ -14,10 +14,9 @@ WIDTH = 1000
 NOTHING = "\N{EN DASH}"
 
 
-def attempts_shown(ledger: GoodputLedger) -> AttemptsShown:
+def attempts_shown(ledger: RunStatus) -> AttemptsShown:
     """Ribbon and table are empty for a run of one attempt that did not fail: the shares say it all."""
-    told = expected_words(ledger)
-    notes = [_as_sentence(one) for one in (told, *ledger.remarks) if one is not None]
+    notes = [_as_sentence(one) for one in ledger.remarks]
     text = _as_sentence(f"{headline(ledger)}: {totals(ledger)}")
     plain = len(ledger.attempts) < 2 and not any(row.failed for row in ledger.attempts)
     if plain or not ledger.whole_ms:
@@ -37,7 +36,7 @@ def attempts_shown(ledger: GoodputLedger) -> AttemptsShown:
     )
 
 
-def ribbon(ledger: GoodputLedger) -> list[RibbonPart]:
+def ribbon(ledger: RunStatus) -> list[RibbonPart]:
     """The time in its order, in cells of equal length: each of the kind that most of it was of."""
     first, size_ms = ledger.spans[0].begin_ms, ledger.whole_ms / CELLS
     cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
@@ -73,7 +72,7 @@ def _line(row: AttemptRow, devices: int | None) -> AttemptLine:
         ended=NOTHING if row.ended_ms is None else as_utc(row.ended_ms),
         kind="bad" if row.failed else "good",
         how=shortened(row.kind, 40),
-        where=where(row) or NOTHING,
+        where=row.where or NOTHING,
         steps=f"{row.steps:,}",
         lost=f"{row.steps_lost:,}",
         cost=duration(row.cost_ms / 1000) if row.cost_ms else NOTHING,

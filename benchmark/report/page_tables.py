@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from benchmark.goodput.time_kinds import MEANINGS
 from benchmark.report.comparing.system_rows import day_of, description_rows
 from benchmark.report.goodput_figure import attempts_shown
 from benchmark.report.page_model import RunGroup, RunRow, TimePart, Times
@@ -13,6 +12,7 @@ from benchmark.results.durations import duration
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, settings
 from benchmark.results_table.row_facts import SystemFacts
+from benchmark.status.time_kinds import MEANINGS
 
 MOST_COLUMNS = 12
 """Of a table that has one for each run: more cannot be read."""

@@ -1,6 +1,6 @@
 """Where the time of a run went.
 
-A run with ``events.jsonl`` tells all of it, over all its attempts: its goodput ledger. A published log tells init, and
+A run with ``events.jsonl`` tells all of it, over all its attempts (benchmark/status/). A published log tells init, and
 evaluations where they have a start and a stop; the rest is training with all that goes with it. A part that cannot be
 told is not among the parts, rather than zero.
 """
@@ -8,9 +8,9 @@ told is not among the parts, rather than zero.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmark.goodput.ledger import GoodputLedger, read_ledger
-from benchmark.goodput.time_kinds import Kind
 from benchmark.results.recorded_run import RecordedRun
+from benchmark.status.run_status import RunStatus, read_status
+from benchmark.status.time_kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Timeline:
     checkpoints: Sequence[int] = ()
     """Ends of checkpoints."""
     restarts: Sequence[int] = ()
-    ledger: GoodputLedger | None = None
+    ledger: RunStatus | None = None
     """None of a log alone, whose productive time holds what the log does not tell apart."""
 
     @property
@@ -51,7 +51,7 @@ def _of_log(run: RecordedRun) -> Timeline:
 
 
 def _of_events(run: RecordedRun) -> Timeline:
-    ledger = read_ledger(run.path.parent, run.events)
+    ledger = read_status(run.path.parent, run.events)
     evaluations, checkpoints, restarts = (
         [event.time_ms for event in run.events if event.key == key] for key in ("evaluation", "checkpoint", "restart")
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.rehearsal.forked_ranks import run_ranks
+from benchmark.launch.forked_ranks import run_ranks
 from stage.errors import InputError
 
 

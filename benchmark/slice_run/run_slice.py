@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from benchmark.config.run_config import RunConfig
+from benchmark.launch.forked_ranks import run_ranks
 from benchmark.planning.run_plans.calibration import Calibration, write_calibration
-from benchmark.rehearsal.forked_ranks import run_ranks
 from benchmark.slice_run.clock_watch import ClockWatch, clocks_within
 from benchmark.slice_run.device_facts import DeviceFacts, device_facts
 from benchmark.slice_run.fitting_layers import chosen_layers, counted_memory, fullest_bytes

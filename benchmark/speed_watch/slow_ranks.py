@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from benchmark.speed_watch.outliers import Floats, error_of_median, stands_out
 
 THRESHOLD = 0.10
 """Excess over the median of the peers. A thermal slowdown takes a third and more; ranks differ by 1 to 3 %."""
@@ -29,8 +29,6 @@ NEEDED = 9
 CERTAIN = 4.0
 RECOVERED = 0.5
 """A slow rank is as fast as the others again when its excess is below this part of the threshold."""
-MEDIAN_ERROR = 1.2533 * 1.4826
-"""Standard error of a median of n values is this times their median absolute deviation, over the root of n."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +96,10 @@ class SlowRankDetector:
     def _certain(self, window: Floats, middle: Floats) -> npt.NDArray[np.bool_]:
         """Ranks of which a window [samples, ranks] with these medians says for certain that they are slow."""
         threshold = np.log1p(self._thresholds)
-        often = (window > threshold).sum(axis=0) >= NEEDED
-        found: npt.NDArray[np.bool_] = often & (middle > threshold)
-        if found.any():
-            error = MEDIAN_ERROR * np.median(np.abs(window - middle), axis=0) / np.sqrt(WINDOW)
-            found &= middle > CERTAIN * error
-        return found
+        often: npt.NDArray[np.bool_] = (window > threshold).sum(axis=0) >= NEEDED
+        if often.any():
+            often &= stands_out(middle, matters=threshold, deviation=error_of_median(window), certain=CERTAIN)
+        return often
 
     def _medians_of_peers(self, own: Floats) -> Floats:
         """By rank, the median of its peers without itself; NaN where it has no time or no peer has one."""

@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from benchmark.speed_watch.outliers import ERROR_OF_MEDIAN, robust_deviation, stands_out
+
 THRESHOLD = 0.03
 """A drop of 4 % is found for sure where steps scatter by 1 %."""
 RECOVERED = 0.015
@@ -24,8 +26,6 @@ LEAST_BEFORE = 10
 """Steps before the window, at least."""
 CERTAIN = 4.0
 """Standard errors of the window's median."""
-MEDIAN_ERROR = 1.2533 * 1.4826
-"""Standard error of a median of n values is this times their median absolute deviation, over the root of n."""
 MOST_KEPT = 100_000
 
 
@@ -68,7 +68,8 @@ class ThroughputDropDetector:
         before_s = statistics.median(self._before)
         now_s = statistics.median(seconds for _, seconds in self._window)
         reference_s = before_s if self._dropped_to is None else self._dropped_to
-        if now_s > (1 + THRESHOLD) * reference_s and now_s - reference_s > self._error_s(before_s, now_s):
+        matters_s = THRESHOLD * reference_s
+        if stands_out(now_s - reference_s, matters=matters_s, deviation=self._error_s(), certain=CERTAIN):
             self._dropped_to = now_s
             return SpeedChange("drop", self._since(reference_s, now_s), before_s, now_s)
         if self._dropped_to is not None and now_s < (1 + RECOVERED) * before_s:
@@ -77,11 +78,11 @@ class ThroughputDropDetector:
             return SpeedChange("recovery", since, before_s, now_s)
         return None
 
-    def _error_s(self, before_s: float, now_s: float) -> float:
-        """What noise alone could make of the window's median."""
-        window = statistics.median(abs(seconds - now_s) for _, seconds in self._window)
-        before = statistics.median(abs(seconds - before_s) for seconds in self._before)
-        return CERTAIN * MEDIAN_ERROR * max(window, before) / math.sqrt(WINDOW)
+    def _error_s(self) -> float:
+        """What noise alone could make of the window's median: by the scatter of the window, or of the steps before."""
+        window = [seconds for _, seconds in self._window]
+        scatter = max(robust_deviation(window), robust_deviation(self._before))
+        return float(ERROR_OF_MEDIAN * scatter / math.sqrt(WINDOW))
 
     def _since(self, old_s: float, new_s: float) -> int:
         """The first step of the window from which on most are nearer to the new time than to the old one."""

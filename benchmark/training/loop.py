@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from benchmark.config.run_config import Benchmark
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.phases import Phase, PhaseLog
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.phases import Phase, PhaseLog
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.engine.train_state import TrainState

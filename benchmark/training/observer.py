@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from benchmark.supervision.endings import RunEnd
+from benchmark.launch.endings import RunEnd
 from benchmark.training.step import EvaluationResult, StepResult
 from benchmark.training.step_flags import StepFlags
 

@@ -16,12 +16,12 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.debugging.hang_explainer import explaining
-from benchmark.supervision.attempt_folder import attempt_path, raise_alarm, rank_file
-from benchmark.supervision.endings import ENDINGS, Ending
-from benchmark.supervision.heartbeat import HangLimits, Heartbeat
-from benchmark.supervision.incidents import Incident, IncidentKind, own_incident, write_incident
-from benchmark.supervision.phases import PhaseLog, PhaseObserver
-from benchmark.supervision.watchdog import STACKS_SIGNAL, watched
+from benchmark.launch.attempt_folder import attempt_path, raise_alarm, rank_file
+from benchmark.launch.endings import ENDINGS, Ending
+from benchmark.launch.heartbeat import HangLimits, Heartbeat
+from benchmark.launch.incidents import Incident, IncidentKind, own_incident, write_incident
+from benchmark.launch.phases import PhaseLog, PhaseObserver
+from benchmark.launch.watchdog import STACKS_SIGNAL, watched
 from benchmark.training.engine.distributed import Environment, MeetingFailed, end_process, read_environment
 from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train

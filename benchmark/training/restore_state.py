@@ -3,7 +3,7 @@
 import torch.distributed as dist
 
 from benchmark.config.run_config import RunConfig
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_choice import go_back
 from benchmark.training.checkpoints.checkpoint_folder import (
     DamagedCheckpoint,

@@ -19,11 +19,11 @@ from typing import Any
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
 from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration
+from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.stop_note import remove_stop_note
 from benchmark.machine.process_age import seconds_since_process_start
 from benchmark.machine.run_environment import run_environment
-from benchmark.supervision.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.stop_note import remove_stop_note
 from benchmark.training.checkpoints.checkpoint_choice import (
     CheckpointChoice,
     choose_checkpoint,
@@ -193,6 +193,7 @@ def open_run_folder(
     refuse_finished(folder)
     with ExitStack() as stack:
         stack.enter_context(only_one_in(folder, "choose another --run-dir"))
+        refuse_finished(folder)  # the run that held the lock may have ended meanwhile
         begun = _begun_with(folder)
         remove_stop_note(folder)
         retire_partial(folder)

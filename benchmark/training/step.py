@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmark.config.schedule import learning_rate
-from benchmark.supervision.phases import Phase
+from benchmark.launch.phases import Phase
 from benchmark.training.engine.adam import clip_coefficient
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch

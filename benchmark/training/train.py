@@ -9,11 +9,11 @@ and checkpoints too.
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.debugging.debug_observers import debug_environment, debugging
+from benchmark.launch.attempt_folder import attempt_path
+from benchmark.launch.endings import Ending
+from benchmark.launch.phases import PhaseLog
 from benchmark.machine.process_age import seconds_since_process_start
 from benchmark.machine.repeatability import use_deterministic_kernels
-from benchmark.supervision.attempt_folder import attempt_path
-from benchmark.supervision.endings import Ending
-from benchmark.supervision.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches

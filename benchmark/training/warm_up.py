@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate
 
 from benchmark.config.run_config import RunConfig
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, micro_batch

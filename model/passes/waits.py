@@ -1,7 +1,7 @@
 """Where passes wait for other processes: by what.
 
 Each wait has a function of its own, for its name is what the listing of a hanging process's stacks shows, and what its
-watchdog tells (benchmark/supervision/watchdog.py). ``work`` is what a collective returned that was begun earlier.
+watchdog tells (benchmark/launch/watchdog.py). ``work`` is what a collective returned that was begun earlier.
 """
 
 from collections.abc import Iterable

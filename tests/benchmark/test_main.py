@@ -41,6 +41,6 @@ def test_commands_about_runs_list_the_overrides(name: str, capsys: pytest.Captur
 
 
 def test_program_prints_errors_in_one_line() -> None:
-    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, next-attempt, evaluate")
+    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, evaluate")
     done = command("benchmark", "--help")
     assert (done.returncode, "reference-points" in done.stdout, done.stderr) == (0, True, "")

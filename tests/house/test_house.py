@@ -19,8 +19,6 @@ SECTION = re.compile(r"^(?:#+ |- \*\*)([0-9]+(?:\.[0-9]+)?|[a-k](?:\.[0-9]+)?)(?
 DATA_ONLY = {
     "benchmark/config/benchmarks.py",
     "benchmark/config/systems.py",
-    "benchmark/drills/catalogue/process_drills.py",
-    "benchmark/drills/catalogue/state_drills.py",
     "benchmark/events/event.py",
     "benchmark/review/rules/rule_table.py",
 }

@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
-from benchmark.drills.acts import children
-from benchmark.drills.practice import BATCH, LAYOUTS, PRACTICE, practice_config, prepared_inputs
-from benchmark.rehearsal.forked_ranks import run_ranks
-from benchmark.supervision.attempt_folder import attempt_path
-from benchmark.supervision.heartbeat import HangLimits, Heartbeat
-from benchmark.supervision.phases import Phase, PhaseLog
-from benchmark.supervision.watchdog import watched
+from benchmark.launch.attempt_folder import attempt_path
+from benchmark.launch.forked_ranks import run_ranks
+from benchmark.launch.heartbeat import HangLimits, Heartbeat
+from benchmark.launch.phases import Phase, PhaseLog
+from benchmark.launch.watchdog import watched
 from benchmark.training.engine.distributed import end_process, read_environment
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.train import train
+from tests.drills.acts import children
+from tests.drills.practice import BATCH, LAYOUTS, PRACTICE, practice_config, prepared_inputs
 
 BLOCK = 6
 """Steps between switches."""

@@ -27,8 +27,8 @@ from torch.distributed import device_mesh
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
+from benchmark.launch.endings import RunEnd
 from benchmark.planning.dry_runs.fake_world import fake_tensors, fake_world
-from benchmark.supervision.endings import RunEnd
 from benchmark.training import train as training
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state

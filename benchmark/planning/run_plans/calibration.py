@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from benchmark.config.typed_json import dataclass_from_json
+import msgspec
+
 from stage.errors import InputError
-from stage.regular_files import read_regular
+from stage.json_files import read_json
 
 FORMAT = 1
 LARGEST_FILE = 4 << 20
@@ -170,16 +171,17 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 
 def read_calibration(path: Path) -> Calibration:
     """Raises InputError for a file that is not there, too large, or of another form, with the field."""
-    due = "expected the calibration.json of a slice; change --calibration"
+    mend = "expected the calibration.json of a slice; change --calibration"
     try:
-        found = json.loads(read_regular(path, LARGEST_FILE))
+        found = read_json(path, dict[str, Any], mend=mend, largest=LARGEST_FILE)
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; {due}") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: not JSON; {due}") from None
-    if isinstance(found, dict) and found.get("format") != FORMAT:
+        raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
+    if found.get("format") != FORMAT:
         raise InputError(f"{path}: format {found.get('format')!r:.80}, expected {FORMAT}; run the slice again")
-    calibration = dataclass_from_json(Calibration, found, f"{path}: calibration")
+    try:
+        calibration = msgspec.convert(found, Calibration)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: {error}; {mend}") from None
     problem = next(_impossible(calibration, "calibration"), None)
     if problem is not None:
         raise InputError(f"{path}: {problem}; run the slice again")

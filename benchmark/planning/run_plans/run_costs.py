@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
-from benchmark.goodput.expected_goodput import FailingRun, expected_goodput
+from benchmark.planning.run_plans.expected_goodput import FailingRun, expected_goodput
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes, estimated_pause_s, save_interval
 from stage.errors import InputError
 

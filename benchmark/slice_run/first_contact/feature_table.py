@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from benchmark.rehearsal.forked_ranks import fork_server
+from benchmark.launch.forked_ranks import fork_server
 from benchmark.slice_run.first_contact import kernel_features, runtime_features, training_match
 from benchmark.slice_run.first_contact.contact_result import FeatureResult, Outcome
 

@@ -23,7 +23,7 @@ from model.sharding import AXES
 from stage.errors import InputError
 
 TIMES_START_LIMIT = 2
-"""PyTorch's own time limits come after the watchdog's (supervision/heartbeat.py), which has more to say."""
+"""PyTorch's own time limits come after the watchdog's (launch/heartbeat.py), which has more to say."""
 
 
 LOOPBACK = "lo"

@@ -149,8 +149,8 @@ def require_same_inputs(run_dir: Path, begun: InputIdentities, now: InputIdentit
             )
         for one, other in zip(before, given, strict=True):
             _require_same(run_dir, option, one, other, mend)
-    if begun.data.checkpoint is not None and now.checkpoint is not None:
-        _require_same(run_dir, "--checkpoint", begun.data.checkpoint, now.checkpoint, mend)
+    if begun.checkpoint is not None and now.checkpoint is not None:
+        _require_same(run_dir, "--checkpoint", begun.checkpoint, now.checkpoint, mend)
 
 
 def _blend(found: InputIdentities, name: str) -> str:

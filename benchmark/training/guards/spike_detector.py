@@ -23,9 +23,9 @@ largest surprises of their losses are 3.6 and 4.3 deviations.
 """
 
 import math
-import statistics
 from dataclasses import dataclass
 
+from benchmark.speed_watch.outliers import median, robust_deviation
 from benchmark.training.engine.run_progress import SpikeWatch, WatchedValue
 
 RECENT = 8
@@ -132,10 +132,8 @@ def _judge(watched: WatchedValue, value: float, least_deviation: float) -> _Judg
     """None during warm-up."""
     if len(watched.surprises) < LEAST:
         return None
-    expected = statistics.median(watched.recent)
-    usual = statistics.median(watched.surprises)
-    distance = statistics.median(abs(surprise - usual) for surprise in watched.surprises)
-    deviation = max(1.4826 * distance, least_deviation)
+    expected, usual = float(median(watched.recent)), float(median(watched.surprises))
+    deviation = max(float(robust_deviation(watched.surprises)), least_deviation)
     surprise = value - expected
     return _Judged(expected, surprise, (surprise - usual) / deviation)
 
@@ -146,7 +144,7 @@ def _learn(watched: WatchedValue, value: float, judged: _Judged | None, is_high:
     if judged is not None:
         watched.surprises.append(judged.surprise)
     elif len(watched.recent) == RECENT:
-        watched.surprises.append(value - statistics.median(watched.recent))
+        watched.surprises.append(value - float(median(watched.recent)))
     del watched.surprises[:-MOST]
     watched.recent.append(value)
     del watched.recent[:-RECENT]

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.adam import MOMENTS
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.tensor_fingerprint import fingerprint, place_factors

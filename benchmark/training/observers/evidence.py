@@ -29,8 +29,8 @@ from benchmark.evidence.chain import (
     encode,
     read_chain,
 )
+from benchmark.launch.endings import RunEnd
 from benchmark.machine.kernel_facts import kernel_facts
-from benchmark.supervision.endings import RunEnd
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities

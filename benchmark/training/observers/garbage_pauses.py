@@ -8,7 +8,7 @@ is collected at their end, when the device still has the update to do, and in fu
 
 import gc
 
-from benchmark.supervision.endings import RunEnd
+from benchmark.launch.endings import RunEnd
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult
 

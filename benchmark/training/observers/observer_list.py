@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmark.config.run_config import RunConfig
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.finding_words import samples_command
 from benchmark.training.observer import Observer

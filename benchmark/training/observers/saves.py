@@ -9,8 +9,8 @@ import torch.distributed as dist
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.checkpoints.checkpoint_writer import Checkpointer, Written
 from benchmark.training.checkpoints.save_policy import SaveInterval, SavePolicy
 from benchmark.training.engine.train_state import TrainState

@@ -11,11 +11,11 @@ import torch
 
 from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
+from benchmark.launch.endings import RunEnd
 from benchmark.machine.gpu_health import DeviceHealth, turned_bad
 from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
-from benchmark.supervision.endings import RunEnd
 from benchmark.training.engine.own_compute import OwnCompute
 from benchmark.training.engine.rank_table import RankTable
 from benchmark.training.engine.train_state import TrainState
@@ -41,7 +41,8 @@ class SpeedWatch(Observer):
         self._steps_seen, self._is_due = 0, False
         ranks_of_a_part = world.size // system.pipeline_parallel
         self._slow_ranks = SlowRankDetector([rank // ranks_of_a_part for rank in range(world.size)])
-        self._throughput = ThroughputDropDetector()
+        # on a CPU other programs take cores as they like: an alarm would be about them
+        self._throughput = ThroughputDropDetector() if world.device.type == "cuda" else None
         self._device_rows = [DeviceReading().row() for _ in range(world.size)]
         self._told: set[tuple[int, str]] = set()
         if self._interval:
@@ -62,10 +63,9 @@ class SpeedWatch(Observer):
         if self._interval:
             self._exchange(iteration)
         disturbed = step.result.flags.writer_busy  # a checkpoint that is written beside the step is known to slow it
-        if self._world.rank == 0 and self._steps_seen > WARM_UP and not disturbed:
-            change = self._throughput.add(iteration, step_s)
-            if change is not None:
-                self._tell_of_change(change)
+        judges = self._world.rank == 0 and self._steps_seen > WARM_UP and not disturbed
+        if judges and self._throughput is not None and (change := self._throughput.add(iteration, step_s)) is not None:
+            self._tell_of_change(change)
 
     def end(self, end: RunEnd) -> None:
         """No message stays under way, for whose memory nobody would care any more. Collective."""
@@ -141,6 +141,8 @@ class SpeedWatch(Observer):
             now_s=change.now_s,
             slow=sorted(self._slow_ranks.slow),
         )
+        if self._world.device.type == "cpu":
+            return  # cores that others use, too, are no fault of the run
         if change.kind == "recovery":
             self._events.note("message", f"since step {change.since} steps take {change.now_s:.4g} s again")
             return

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.guards.finding_words import describe_state
 from benchmark.training.guards.spike_detector import Calm, Spike, observe

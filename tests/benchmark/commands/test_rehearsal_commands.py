@@ -3,13 +3,7 @@
 import pytest
 
 from benchmark.commands.command_table import parse
-from benchmark.commands.rehearsal_commands import DrillCommand
 from stage.errors import InputError
-
-
-def test_a_negative_number_of_drills_is_refused() -> None:
-    with pytest.raises(InputError, match="fuzz -1: expected a number of runs"):
-        DrillCommand(fuzz=-1).run()
 
 
 def test_a_seed_that_is_no_number_is_refused() -> None:

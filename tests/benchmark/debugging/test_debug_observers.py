@@ -9,7 +9,7 @@ import pytest
 
 from benchmark.config.debug_switches import DebugSwitches
 from benchmark.debugging.debug_observers import debug_environment, debugging
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.phases import PhaseLog
 from tests.benchmark.runs import run, system_of
 from tests.benchmark.tiny import CPU, SHORT, Inputs
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from benchmark.debugging.collective_trace import pending_collectives, trace
 from benchmark.debugging.hang_explainer import explaining
-from benchmark.supervision.heartbeat import SIZE, HangLimits, Heartbeat, ask
+from benchmark.launch.heartbeat import SIZE, HangLimits, Heartbeat, ask
 from tests.benchmark.tiny import in_processes
 
 

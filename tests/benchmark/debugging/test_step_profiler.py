@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmark.debugging.step_profiler import ChromeTrace, NsysRange, StepProfiler
-from benchmark.supervision.phases import Phase
+from benchmark.launch.phases import Phase
 
 
 class Recorded:

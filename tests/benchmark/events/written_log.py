@@ -10,8 +10,8 @@ import pytest
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import Benchmark, RunConfig
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
-from benchmark.supervision.endings import Ending
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.endings import Ending
+from benchmark.launch.phases import PhaseLog
 from benchmark.training import loop
 from benchmark.training.run_folder import open_run_folder
 from benchmark.training.step import EvaluationResult, StepResult

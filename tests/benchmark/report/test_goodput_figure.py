@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.goodput.ledger import GoodputLedger, read_ledger
 from benchmark.report.goodput_figure import CELLS, WIDTH, attempts_shown, ribbon
-from tests.benchmark.goodput.supervised_run import SupervisedRun, killed_and_hung
+from benchmark.status.run_status import RunStatus, read_status
 from tests.benchmark.report.runs import MadeRun, write_run
+from tests.benchmark.status.supervised_run import SupervisedRun, killed_and_hung
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> GoodputLedger:
-    return read_ledger(killed_and_hung(tmp_path_factory.mktemp("goodput") / "run"))
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> RunStatus:
+    return read_status(killed_and_hung(tmp_path_factory.mktemp("goodput") / "run"))
 
 
-def test_ribbon_lies_end_to_end_and_shows_what_lasted(ledger: GoodputLedger) -> None:
+def test_ribbon_lies_end_to_end_and_shows_what_lasted(ledger: RunStatus) -> None:
     parts = ribbon(ledger)
     assert parts[0].start == 0
     for before, after in pairwise(parts):
@@ -29,7 +29,7 @@ def test_ribbon_lies_end_to_end_and_shows_what_lasted(ledger: GoodputLedger) -> 
     assert parts[0].title == "attempt 0001: queue, about 59.88 s"
 
 
-def test_every_attempt_has_a_line_and_every_failure_a_place(ledger: GoodputLedger) -> None:
+def test_every_attempt_has_a_line_and_every_failure_a_place(ledger: RunStatus) -> None:
     shown = attempts_shown(ledger)
     assert shown.text.startswith("Goodput 2.9% of 137.3 s, 5.2% without the queue: 3 attempts")
     assert (shown.begin, shown.end) == ("2023-11-14 22:13:20Z", "2023-11-14 22:15:37Z")
@@ -42,7 +42,7 @@ def test_every_attempt_has_a_line_and_every_failure_a_place(ledger: GoodputLedge
 
 
 def test_run_without_a_failure_has_neither(tmp_path: Path) -> None:
-    shown = attempts_shown(read_ledger(write_run(tmp_path / "run")))
+    shown = attempts_shown(read_status(write_run(tmp_path / "run")))
     assert shown.text == "Goodput 46.2% of 13.00 s: 1 attempt, 12 steps kept, 0 lost."
     assert (list(shown.ribbon), list(shown.lines), list(shown.notes)) == ([], [], [])
 
@@ -54,7 +54,7 @@ def test_clocks_jump_is_a_note(tmp_path: Path) -> None:
     run.wait(-60)
     run.step()
     run.step()
-    (note,) = attempts_shown(read_ledger(run.end())).notes
+    (note,) = attempts_shown(read_status(run.end())).notes
     assert note.startswith("The clock went back by 59.500 s")
 
 
@@ -67,4 +67,4 @@ def test_long_idle_time_costs_no_more_than_its_cells(tmp_path: Path) -> None:
     run.wait(30 * 86_400)
     run.launch()
     run.step()
-    assert [part.name for part in ribbon(read_ledger(run.finish()))] == ["idle"]
+    assert [part.name for part in ribbon(read_status(run.finish()))] == ["idle"]

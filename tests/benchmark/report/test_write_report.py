@@ -12,11 +12,11 @@ from benchmark.commands.command_table import parse
 from benchmark.report.write_report import ReportOptions, write_report
 from benchmark.review import review_and_print
 from stage.errors import InputError
-from tests.benchmark.goodput.supervised_run import SupervisedRun, killed_and_hung
 from tests.benchmark.report.made_pages import write_made
 from tests.benchmark.report.runs import write_run
 from tests.benchmark.results_table.places import own_review
 from tests.benchmark.review.fixture import records, write_package
+from tests.benchmark.status.supervised_run import SupervisedRun, killed_and_hung
 from tests.chromium import PROGRAM, Browser, headless
 from tests.support import assert_refused, command
 

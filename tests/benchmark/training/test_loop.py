@@ -11,8 +11,8 @@ import benchmark.training.loop as loop_module
 from benchmark.config.run_config import Benchmark
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.run_progress import Progress, starting_progress
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observer import Observer, StepDone

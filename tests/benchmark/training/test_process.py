@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from benchmark.supervision.attempt_folder import all_attempts, read_start
-from benchmark.supervision.endings import ENDINGS
-from benchmark.supervision.heartbeat import HangLimits, Heartbeat
-from benchmark.supervision.incidents import read_incidents
+from benchmark.launch.attempt_folder import all_attempts, read_start
+from benchmark.launch.endings import ENDINGS
+from benchmark.launch.heartbeat import HangLimits, Heartbeat
+from benchmark.launch.incidents import read_incidents
 from benchmark.training import process
 from benchmark.training.engine.distributed import MeetingFailed
 from benchmark.training.process import incident_of

@@ -15,8 +15,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.events.background_sink import Background
 from benchmark.events.event import Event
 from benchmark.events.mlperf_log import MlperfLog
-from benchmark.supervision.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
-from benchmark.supervision.endings import RunEnd
+from benchmark.launch.attempt_folder import AttemptEnd, AttemptStart, attempt_path, write_end, write_start
+from benchmark.launch.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
@@ -112,18 +112,6 @@ def test_finished_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds a finished run; choose another --run-dir"), open_run_folder(config, 0):
         pass
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert json.loads((tmp_path / "summary.json").read_text()) == {
-        "status": "success",
-        "seed": 17,
-        "trained_tokens": 6 * 12 * 16,
-        "trained_samples": 72,
-        "evaluations": [{"trained_tokens": 1152, "log_perplexity": 4.5}],
-        "run_s": 2.0,
-        "tokens_per_s": 576.0,
-        "first_loss_s": 1.5,
-        "restarts": 1,
-        "result": "result_0.txt",
-    }
 
 
 def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +137,7 @@ def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_another_run_is_not_continued(change: dict[str, Any], complaint: str, tmp_path: Path) -> None:
     config = configured(tmp_path, train_data_path=("a",))
     run_to_checkpoint(config, steps=2, lost_steps=0)
-    with pytest.raises(InputError, match=complaint), open_run_folder(dataclasses.replace(config, **change), rank=0):
+    with pytest.raises(InputError, match=complaint), open_run_folder(config.changed(**change), rank=0):
         pass
     system = dataclasses.replace(config.system, micro_batch_size=1)
     with open_run_folder(config.changed(system=system, save_interval=7, seed=None), rank=0) as folder:
@@ -324,3 +312,22 @@ def test_events_tell_how_the_attempt_before_ended(tmp_path: Path) -> None:
         "0002",
         "again",
     )
+
+
+def test_clock_goes_on_where_all_checkpoints_are_damaged(tmp_path: Path) -> None:
+    """The log keeps its run_start, and says that the run was started again at step 0."""
+    config = configured(tmp_path)
+    run_to_checkpoint(config, steps=2, lost_steps=0)
+    began = next(event["time_ms"] for event in mlperf(tmp_path) if event["key"] == "run_start")
+    (checkpoint_path(tmp_path, 2) / "progress.json").write_text("{")
+    with open_run_folder(config, rank=0) as folder:
+        folder.begin_init(config)
+        with clock(folder, config):
+            assert (folder.progress.steps, folder.progress.restarts, folder.resumed) == (0, 1, False)
+    log = mlperf(tmp_path)
+    keys = [event["key"] for event in log]
+    for key in ("init_start", "seed", "run_start", "epoch_start", "restart", "run_stop"):
+        assert keys.count(key) == 1, key
+    assert keys[keys.index("epoch_start") + 1] == "restart"
+    assert [event["time_ms"] for event in log if event["key"] == "run_start"] == [began]
+    assert next(event["metadata"]["step"] for event in log if event["key"] == "restart") == 0

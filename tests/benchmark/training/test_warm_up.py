@@ -9,7 +9,7 @@ import torch
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.supervision.phases import Phase, PhaseLog
+from benchmark.launch.phases import Phase, PhaseLog
 from benchmark.training.checkpoints.checkpoint_folder import DIGESTS, checkpoint_path
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.engine.distributed import joined_world, read_environment

@@ -64,24 +64,23 @@ def matmul(**fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([], r"calibration: got \[\]; expected an object with format, benchmark, device"),
+        ([], "Expected `object`, got `array`; expected the calibration.json of a slice; change --calibration"),
         (changed(format=7), "format 7, expected 1; run the slice again"),
-        (changed(more=1), "calibration: unknown field 'more'; expected format, benchmark"),
-        (changed(true_width=1), "calibration.true_width: got 1; expected true or false"),
-        (changed(launch={"host_s": "x", "device_s": 1}), "launch.host_s: got 'x'; expected a number"),
+        (changed(true_width=1), r"Expected `bool`, got `int` - at `\$\.true_width`"),
+        (changed(launch={"host_s": "x", "device_s": 1}), r"Expected `float`, got `str` - at `\$\.launch\.host_s`"),
         (changed(launch={"host_s": -1.0, "device_s": 1}), "launch.host_s: got -1; expected a number of at least 0"),
-        (changed(launch={"host_s": float("nan"), "device_s": 1}), "launch.host_s: got nan; expected a number"),
-        (changed(launch={"host_s": "inf", "device_s": 1}), "launch.host_s: got inf; expected a number"),
-        (changed(launch={"host_s": 1.0}), "calibration.launch: device_s is missing; expected host_s, device_s"),
-        (changed(matmuls={}), "calibration.matmuls: got {}; expected a list"),
-        (changed(matmuls=[matmul(role="back")]), r"matmuls\[0\].role: got 'back'; expected one of forward, input"),
+        (changed(launch={"host_s": float("nan"), "device_s": 1}), "JSON is malformed"),
+        (changed(launch={"host_s": "inf", "device_s": 1}), r"Expected `float`, got `str` - at `\$\.launch\.host_s`"),
+        (changed(launch={"host_s": 1.0}), r"missing required field `device_s` - at `\$\.launch`"),
+        (changed(matmuls={}), r"Expected `array`, got `object` - at `\$\.matmuls`"),
+        (changed(matmuls=[matmul(role="back")]), r"Invalid enum value 'back' - at `\$\.matmuls\[0\]\.role`"),
         (changed(matmuls=[matmul(tokens=0)]), r"matmuls\[0\].tokens: got 0; expected 1 to 1,125,899,906,842,624"),
         (changed(matmuls=[matmul(tokens=1 << 60)]), r"matmuls\[0\].tokens: got 1152921504606846976; expected 1 to"),
-        (changed(matmuls=[matmul(tokens=10**40)]), r"matmuls\[0\].tokens: got 1.*; expected a whole number of at most"),
+        (changed(matmuls=[matmul(tokens=10**40)]), r"matmuls\[0\].tokens: got 10{40}; expected 1 to"),
         (changed(matmuls=[matmul(seconds=0)]), r"matmuls\[0\].seconds: got 0; expected a number above 0"),
-        (changed(matmuls=[matmul(seconds=10**400)]), r"matmuls\[0\].seconds: got a number of 401 digits"),
-        (changed(collectives=[{"kind": "send"}]), r"collectives\[0\]: ranks is missing; expected kind, ranks"),
-        (changed(nccl=None), "calibration.nccl: got None; expected text"),
+        (changed(matmuls=[matmul(seconds=10**400)]), r"Number out of range - at `\$\.matmuls\[0\]\.seconds`"),
+        (changed(collectives=[{"kind": "send"}]), r"missing required field `ranks` - at `\$\.collectives\[0\]`"),
+        (changed(nccl=None), r"Expected `str`, got `null` - at `\$\.nccl`"),
     ],
 )
 def test_another_form_is_refused_with_the_field(found: Any, message: str, tmp_path: Path) -> None:
@@ -94,11 +93,11 @@ def test_another_form_is_refused_with_the_field(found: Any, message: str, tmp_pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "not JSON; expected the calibration.json of a slice; change --calibration"),
-        (b"\xff\xfe", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"", "not JSON"),
-        (b" " * (LARGEST_FILE + 1), "4,194,305 bytes, more than 4,194,304; expected"),
+        (b"{", "truncated; expected the calibration.json of a slice; change --calibration"),
+        (b"\xff\xfe", "JSON is malformed"),
+        (b"[" * 100_000, "got `array`"),
+        (b"", "truncated"),
+        (b" " * (LARGEST_FILE + 1), "4,194,305 bytes, more than 4,194,304"),
     ],
 )
 def test_what_is_no_json_or_too_large_is_refused(content: bytes, message: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from benchmark.evidence.chain import (
     gaps,
     read_chain,
 )
-from benchmark.supervision.endings import Ending
+from benchmark.launch.endings import Ending
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress
 from benchmark.training.train import train
 from tests.benchmark.runs import mlperf, system_of

@@ -92,7 +92,7 @@ def test_exit_stays_asked_for_and_goes_when_the_run_ends(tmp_path: Path) -> None
 def test_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_requests, "LOOK_S", 0.01)
     with RunRequests() as requests:
-        requests.begin(tmp_path)
+        requests.obey_stops(tmp_path)
         (tmp_path / "save").touch()
         for _ in range(1000):
             if requests.before_step().save:
@@ -110,3 +110,23 @@ def test_seconds_are_those_of_this_process() -> None:
     passed = seconds_since_process_start() - before
     assert -0.02 < child < ended - started + 0.02  # in ticks of 10 ms
     assert ended - measured - 0.001 < passed < time.monotonic() - started + 0.001
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_asks_for_the_end_stops_in_good_order(number: signal.Signals) -> None:
+    with RunRequests() as requests:
+        requests.obey_stops(None)
+        os.kill(os.getpid(), number)
+        assert requests.before_step() == StepFlags(sigterm=True)
+
+
+def test_ignored_signal_stays_ignored() -> None:
+    """As nohup has it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with RunRequests() as requests:
+            requests.obey_stops(None)
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert requests.before_step() == NO_FLAGS
+    finally:
+        signal.signal(signal.SIGHUP, before)

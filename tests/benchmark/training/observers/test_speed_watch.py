@@ -14,9 +14,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
+from benchmark.launch.endings import Ending
 from benchmark.machine.gpus import DeviceReading
 from benchmark.speed_watch.slow_ranks import WINDOW
-from benchmark.supervision.endings import Ending
 from benchmark.training import train as training
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.own_compute import HostTimer

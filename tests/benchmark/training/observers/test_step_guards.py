@@ -8,8 +8,8 @@ import pytest
 
 from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
-from benchmark.supervision.endings import RunEnd
-from benchmark.supervision.phases import PhaseLog
+from benchmark.launch.endings import RunEnd
+from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.guards.finding_words import samples_command
 from benchmark.training.guards.nonfinite_step import NonFiniteStep

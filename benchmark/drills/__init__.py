@@ -1,1 +1,0 @@
-"""Faults injected into short runs of the rehearsal, and what came of each."""

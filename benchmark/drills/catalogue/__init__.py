@@ -1,1 +1,0 @@
-"""What drills there are: data."""

@@ -1,0 +1,112 @@
+"""The processes of an attempt, forked from one that has imported everything: importing takes longer than a drill.
+
+They end as ``srun --kill-on-bad-exit`` ends a step: a process that fails is given company after a short grace, and the
+exit status is the highest.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from stage.child_processes import reserved_port
+
+GRACE_S = 2.0
+"""From the first failure until the others are asked to end …"""
+KILL_S = 3.0
+"""… and from there until they are killed."""
+POLL_S = 0.2
+PRELOADED = (
+    "benchmark.training.process",
+    "benchmark.config.run_options",
+    "tyro",
+    "torch._dynamo",  # PyTorch imports it when the first module is made
+)
+
+
+def fork_server() -> Any:
+    """The multiprocessing context whose processes begin with :data:`PRELOADED`."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # several processes share few cores: none may spin
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def run_ranks(
+    function: Callable[..., object],
+    arguments: Sequence[Any],
+    *,
+    processes: int,
+    environment: Mapping[str, str],
+    log: Path,
+) -> int:
+    """Call ``function(*arguments)`` in every process of a new world and wait for their end; the exit status.
+
+    ``log`` gets what they print.
+    """
+    context = fork_server()
+    with reserved_port() as port:
+        ranks = [
+            context.Process(
+                target=_rank, args=(function, tuple(arguments), _variables(rank, processes, port, environment), log)
+            )
+            for rank in range(processes)
+        ]
+        for rank in ranks:
+            rank.start()
+        try:
+            _wait(ranks)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.join()
+    return highest_status([rank.exitcode for rank in ranks])
+
+
+def highest_status(codes: Sequence[int | None]) -> int:
+    """As srun has it: a process ended by a signal counts as 128 and the signal's number."""
+    return max(128 - code if code < 0 else code for code in codes if code is not None)
+
+
+def _wait(ranks: Sequence[Any]) -> None:
+    """Until all are gone; once one has failed the others have :data:`GRACE_S`, then :data:`KILL_S`."""
+    failed_s: float | None = None
+    asked = False
+    while running := [rank for rank in ranks if rank.exitcode is None]:
+        wait([rank.sentinel for rank in running], POLL_S)
+        now = time.monotonic()
+        if failed_s is None and any(rank.exitcode for rank in ranks):
+            failed_s = now
+        if failed_s is None:
+            continue
+        if not asked and now - failed_s > GRACE_S:
+            asked = True
+            for rank in running:
+                rank.terminate()
+        if now - failed_s > GRACE_S + KILL_S:
+            for rank in running:
+                rank.kill()
+
+
+def _variables(rank: int, processes: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:
+    """What torchrun would set."""
+    return {
+        **environment,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(processes),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
+    }
+
+
+def _rank(function: Callable[..., object], arguments: Sequence[Any], variables: dict[str, str], log: Path) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    for stream in (1, 2):
+        os.dup2(handle, stream)
+    os.close(handle)
+    os.environ.update(variables)
+    function(*arguments)

@@ -1,0 +1,103 @@
+"""The signs of life of one process, in memory that its watchdog sees.
+
+A beat is a few numbers in shared memory: writing one takes microseconds, waits for nobody and touches no disk.
+"""
+
+import mmap
+import os
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from benchmark.launch.phases import PHASES, Phase
+
+FORMAT = struct.Struct("<qqdd")
+"""Number of the phase, LEFT at the end; steps done, -1 before the state is there; monotonic time in s; limit in s."""
+ASKED = FORMAT.size
+"""Offset of a byte that the watchdog sets when it wants the process to say what it waits for."""
+SIZE = FORMAT.size + 1
+LEFT = -1
+STEP: tuple[Phase, ...] = ("data", "passes", "update")
+TIMES_MEDIAN = 10
+KEPT = 101
+
+
+@dataclass(frozen=True)
+class HangLimits:
+    """How long a process may be silent, in seconds."""
+
+    start_s: float
+    """In what happens once, or for the first time: joining, loading, the first step, evaluation, audit, save."""
+    floor_s: float
+    """In anything, at least; beyond it, ten times what that phase usually takes."""
+
+
+class Heartbeat:
+    """Beats whenever the process enters a phase (``PhaseObserver``), and says how long that one may take."""
+
+    def __init__(self, limits: HangLimits) -> None:
+        self._limits = limits
+        self.handle = os.memfd_create("heartbeat")
+        """File descriptor of the memory, for the watchdog."""
+        os.ftruncate(self.handle, SIZE)
+        self._memory = mmap.mmap(self.handle, SIZE)
+        self._seconds: dict[str, deque[float]] = {}
+        """Latest durations by span: a step, or another phase."""
+        self._span, self._span_began = "start", time.monotonic()
+        self.phase: Phase = "start"
+        self.steps: int | None = None
+        """Optimizer steps done; None before the state is there."""
+        self._write(PHASES.index("start"), -1, limits.start_s)
+
+    def enter(self, phase: Phase, steps: int) -> None:
+        """``steps`` below 0: not known yet."""
+        span = "step" if phase in STEP else phase
+        if span != self._span or phase == STEP[0]:
+            now = time.monotonic()
+            self._seconds.setdefault(self._span, deque(maxlen=KEPT)).append(now - self._span_began)
+            self._span, self._span_began = span, now
+        self.phase, self.steps = phase, steps if steps >= 0 else None
+        self._write(PHASES.index(phase), steps, self._limit_s(span))
+
+    def leave(self) -> None:
+        """Say that the process ends by itself, and has told why if anything went wrong."""
+        self._write(LEFT, -1, self._limits.start_s)
+
+    def is_asked(self) -> bool:
+        """Whether the watchdog wants to know what this process waits for."""
+        return self._memory[ASKED] != 0
+
+    def _limit_s(self, span: str) -> float:
+        seconds = self._seconds.get(span)
+        if not seconds:
+            return self._limits.start_s
+        return max(self._limits.floor_s, TIMES_MEDIAN * median(seconds))
+
+    def _write(self, phase: int, steps: int, limit_s: float) -> None:
+        FORMAT.pack_into(self._memory, 0, phase, steps, time.monotonic(), limit_s)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """The latest beat, as the watchdog sees it."""
+
+    phase: Phase | None
+    """None: the process has left."""
+    steps: int | None
+    silent_s: float
+    """Seconds since that beat."""
+    limit_s: float
+
+
+def ask(memory: mmap.mmap) -> None:
+    """Have the process say what it waits for."""
+    memory[ASKED] = 1
+
+
+def latest_beat(memory: mmap.mmap) -> Beat:
+    phase, steps, beaten_s, limit_s = FORMAT.unpack_from(memory, 0)
+    known = 0 <= phase < len(PHASES)
+    silent_s = time.monotonic() - beaten_s
+    return Beat(PHASES[phase] if known else None, steps if steps >= 0 else None, silent_s, limit_s)

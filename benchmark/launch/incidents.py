@@ -1,0 +1,130 @@
+"""What went wrong on a process: written by it or by its watchdog, read by the launcher.
+
+One fault makes every process fail, for the others lose their partner; what people and the launcher want is the first
+cause.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from benchmark.launch.attempt_folder import rank_file
+from benchmark.launch.phases import PHASES
+from benchmark.launch.small_files import read_object, write_object
+
+IncidentKind = Literal[
+    "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"
+]
+"""device: an error of the accelerator or its links. killed: gone without a word, as by kill -9 or for lack of the
+host's memory. hang: no sign of life for too long. meeting: not all processes came together. input: bad input that a
+person has to mend. check: a check that ran and failed, such as copies that differ. lost connection: another process
+went away."""
+LONGEST_MESSAGE = 400
+NATIVE = re.compile(r"\[?\S+\.(cc|cpp|cu|h|hpp):\d+\]?:? *| This is typically caused by .*| GLHF!.*")
+"""What PyTorch adds that tells nobody anything: the line of its own C++ that failed, and good wishes."""
+
+
+@dataclass(frozen=True)
+class Incident:
+    time_s: float
+    """Seconds since the epoch, by the host's clock."""
+    rank: int
+    host: str
+    pid: int
+    kind: IncidentKind
+    steps: int | None
+    """Optimizer steps since the initial checkpoint that were done; None before the state was there."""
+    phase: str
+    message: str
+    """One line."""
+    waits_in: str | None = None
+    """Of a hang: the collective it waits in, None where its stack shows none."""
+    state: str | None = None
+    """Of a hang: the process's state as the kernel has it, such as "T (stopped)"."""
+
+    def line(self) -> str:
+        """For people."""
+        where = f"rank {self.rank} on {self.host}"
+        when = f"in {self.phase}" if self.steps is None else f"after step {self.steps}, in {self.phase}"
+        state = f" ({self.state})" if self.state and not self.state.startswith(("R", "S")) else ""
+        call = f", waiting in {self.waits_in}" if self.waits_in else ""
+        return f"{where} {when}: {self.kind}: {self.message}{state}{call}"
+
+
+def own_incident(rank: int, host: str, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
+    """One that happens in this process now."""
+    one_line = " ".join(NATIVE.sub("", message).split())[:LONGEST_MESSAGE]
+    return Incident(time.time(), rank, host, os.getpid(), kind, steps, phase, one_line)
+
+
+def write_incident(attempt: Path, incident: Incident) -> None:
+    """Leave it in the attempt's folder, unless its process left one already: the first is the cause."""
+    path = rank_file(attempt, incident.rank, "incident.json")
+    if not path.exists():
+        write_object(path, incident)
+
+
+def read_incidents(attempt: Path) -> list[Incident]:
+    """All of an attempt, the first in time first; files that are not what was written are passed over."""
+    read = [_checked(read_object(path)) for path in sorted(attempt.glob("rank_*.incident.json"))]
+    return sorted((incident for incident in read if incident is not None), key=lambda incident: incident.time_s)
+
+
+def _checked(fields: dict[str, Any] | None) -> Incident | None:
+    try:
+        incident = Incident(**(fields or {}))
+    except TypeError:
+        return None
+    numbers = (incident.time_s, incident.rank, incident.pid, incident.steps or 0)
+    texts = (incident.host, incident.kind, incident.phase, incident.message, incident.waits_in, incident.state)
+    sound = all(isinstance(value, (int, float)) for value in numbers)
+    return incident if sound and all(text is None or isinstance(text, str) for text in texts) else None
+
+
+def first_cause(incidents: list[Incident]) -> Incident | None:
+    """What the others follow from; None where there is nothing.
+
+    The first in time that is no lost connection. Where processes hang, all of them do, and time says nothing: see
+    :func:`did_not_arrive`.
+    """
+    causes = [incident for incident in incidents if incident.kind not in ("lost connection", "hang")]
+    if causes:
+        return min(causes, key=lambda incident: incident.time_s)
+    hanging = [incident for incident in incidents if incident.kind == "hang"]
+    if hanging:
+        return (did_not_arrive(hanging) or hanging)[0]
+    return min(incidents, key=lambda incident: incident.time_s, default=None)
+
+
+def did_not_arrive(hanging: list[Incident]) -> list[Incident]:
+    """Those that the other processes wait for: by the first of these criteria that singles out some of them.
+
+    Stopped or stuck in the kernel; behind the others' steps; in an earlier phase of the step; in no collective. Empty
+    where no criterion does.
+    """
+    for late in (_not_running, _behind_in_steps(hanging), _behind_in_phase(hanging), lambda one: one.waits_in is None):
+        found = [incident for incident in hanging if late(incident)]
+        if 0 < len(found) < len(hanging) or (found and len(hanging) == 1):
+            return found
+    return []
+
+
+def _not_running(incident: Incident) -> bool:
+    return (incident.state or "").startswith(("T", "t", "D", "Z"))
+
+
+def _behind_in_steps(hanging: list[Incident]) -> Callable[[Incident], bool]:
+    most = max((incident.steps or 0 for incident in hanging), default=0)
+    return lambda incident: (incident.steps or 0) < most
+
+
+def _behind_in_phase(hanging: list[Incident]) -> Callable[[Incident], bool]:
+    order: dict[str, int] = {name: place for place, name in enumerate(PHASES)}
+    last = max((order.get(incident.phase, 0) for incident in hanging), default=0)
+    return lambda incident: order.get(incident.phase, 0) < last

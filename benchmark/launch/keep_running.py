@@ -1,0 +1,188 @@
+"""Starting a run again until it has ended or cannot go on: the same on one machine and in a Slurm job."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from benchmark.launch.attempt_folder import (
+    LAUNCHER_LOG,
+    AttemptEnd,
+    attempt_path,
+    new_attempt,
+    newest_saved,
+    write_end,
+)
+from benchmark.launch.incidents import NATIVE
+from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide, finished
+
+Made = TypeVar("Made")
+SHOWN_LINES = 20
+PAUSES_S = (0.0, 1.0, 5.0, 20.0)
+"""Before the next attempt, by how many attempts in a row got no further than the newest checkpoint: a disk or a network
+that is away for a while must not use them all up."""
+DISK_S, DISK_LOOK_S = 1800.0, 5.0
+"""How long a folder that could be written until then may refuse, and how often it is tried."""
+
+
+class Refused(Exception):
+    """A launch that a person has to mend: one line, exit status 2."""
+
+
+class RunPlace(Protocol):
+    """Where the processes of a run are started: this machine, or nodes of a Slurm job."""
+
+    @property
+    def name(self) -> str:
+        """As the run folder notes who runs there: "job 45", "process 123"."""
+        ...
+
+    @property
+    def ordered(self) -> str | None:
+        """What has told this launcher to stop, such as "SIGTERM"; None where nothing has."""
+        ...
+
+    def runs(self, other: str, *, holds_lock: bool) -> bool:
+        """Whether the place that noted this name in the folder still runs; ``holds_lock``: somebody holds its lock."""
+        ...
+
+    def choose(self, exclude: tuple[str, ...]) -> Decision | None:
+        """Choose the machines of the next attempt, those not in ``exclude`` first; the decision to hand back where
+        there are not enough."""
+        ...
+
+    def start(self, attempt: str, log: Path) -> int:
+        """Start all processes, their errors in ``log``, and wait for their end; the exit status."""
+        ...
+
+    def look(self) -> tuple[int, tuple[str, ...]]:
+        """After an attempt: hosts to spare, and those that are down."""
+        ...
+
+    def may_start_again(self) -> bool:
+        """Whether there is time for another attempt."""
+        ...
+
+
+def say(text: str) -> None:
+    """Print a line for people; a terminal that was closed stops nothing."""
+    with suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="backslashreplace"))  # may be called within a signal's handler
+
+
+@contextmanager
+def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
+    """Refuse a folder whose run has ended, or in which another launcher runs; hold it against others until the end.
+
+    Raises Refused. Where the file system has no locks, Slurm alone knows of the other.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / "launcher").open("a+", encoding="utf-8") as file:
+        taken = False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken = True
+        except OSError:
+            pass  # a file system without locks
+        file.seek(0)
+        other = file.readline(1000).strip()
+        if other != place.name and place.runs(other, holds_lock=taken):
+            raise Refused(f"{run_dir}: {other or 'a launcher'} runs there; end it first, or choose another folder")
+        if (status := finished(run_dir)) is not None:
+            raise Refused(f"{run_dir}: holds a finished run ({status}); choose another folder")
+        file.truncate(0)
+        file.write(f"{place.name}\n")
+        file.flush()
+        yield
+
+
+def keep_running(run_dir: Path, place: RunPlace) -> Decision:
+    """Start attempts until there is nothing more to start; the last decision. Each attempt that failed is one line."""
+    fruitless, saved, follows = 0, newest_saved(run_dir), False
+    exclude: tuple[str, ...] = ()
+    while True:
+        if (stop := _asked_before(run_dir, place) or place.choose(exclude)) is not None:
+            return stop
+        attempt = patiently(lambda: new_attempt(run_dir), place)
+        if attempt is None:
+            return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
+        log = attempt_path(run_dir, attempt) / LAUNCHER_LOG
+        status = place.start(attempt, log)
+        spare, down = (0, ()) if place.ordered == "SIGTERM" else place.look()
+        ended = Ended(attempt, status, place.ordered, follows, spare, down)
+        settled = patiently(functools.partial(_settle, run_dir, ended), place)
+        decision, now = settled or (Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}"), saved)
+        if not decision.known and (words := _what_matters(log)):
+            say(words)
+        if decision.action == "stop" and decision.status != INTERRUPTED:
+            say(f"error: {decision.reason}")
+        else:
+            say(f"attempt {attempt}: {decision.reason}")
+        if decision.action == "again" and (place.ordered or not place.may_start_again()):
+            return Decision("requeue", INTERRUPTED, decision.reason, decision.exclude)
+        if decision.action != "again":
+            return decision
+        fruitless, saved, follows, exclude = 0 if now != saved else fruitless + 1, now, True, decision.exclude
+        time.sleep(PAUSES_S[min(max(0, fruitless - 1), len(PAUSES_S) - 1)])
+
+
+def _settle(run_dir: Path, ended: Ended) -> tuple[Decision, int | None]:
+    """Decide, and leave it in the attempt's folder; also the steps of the newest checkpoint. Raises OSError."""
+    decision = decide(run_dir, ended)
+    end = AttemptEnd(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
+    write_end(attempt_path(run_dir, ended.attempt), end)
+    return decision, newest_saved(run_dir)
+
+
+def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
+    """What stops the next attempt before it begins: an order, or a person's file."""
+    if place.ordered:
+        return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
+    asked = run_dir / "exit"
+    if asked.exists():
+        say(f"not started: {asked} is there (and is removed now)")
+        asked.unlink()
+        return Decision("stop", INTERRUPTED, "as the file 'exit' in the run folder asked")
+    return None
+
+
+def patiently(act: Callable[[], Made], place: RunPlace) -> Made | None:
+    """Do what needs the run's folder, which could be written until now; wait where its disk refuses.
+
+    None where an order to stop came before the disk was back. Raises the OSError after DISK_S.
+    """
+    deadline, told = time.monotonic() + DISK_S, False
+    while True:
+        try:
+            return act()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise
+            if place.ordered:
+                return None
+            if not told:
+                say(f"{error.filename}: {error.strerror}; tried again every {DISK_LOOK_S:g} s for {DISK_S:g} s")
+            told = True
+            time.sleep(DISK_LOOK_S)
+
+
+def _what_matters(log: Path) -> str:
+    """Of the errors of an attempt that nobody explained: the lines of bad input, each once; else the last ones."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        return f"{log}: {error.strerror}"
+    refusals = dict.fromkeys(line for line in lines if line.startswith("error: "))
+    return NATIVE.sub("", "\n".join(list(refusals or lines)[-SHOWN_LINES:]))
+
+
+def environment_of(attempt: str, launch: str) -> dict[str, Any]:
+    """Variables by which a launcher tells the processes what they belong to."""
+    return {"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}"}

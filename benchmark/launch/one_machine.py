@@ -1,0 +1,118 @@
+"""The processes of a run on this machine, one for each device: what srun does in a Slurm job."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+
+from benchmark.launch.keep_running import Refused, alone_in, environment_of, keep_running, say
+from benchmark.launch.next_attempt import INTERRUPTED, Decision
+from stage.child_processes import INTERRUPTED as BY_CTRL_C
+from stage.child_processes import require_free_port, reserved_port
+from stage.errors import InputError
+from stage.git import REPOSITORY
+
+TO_FOLLOW_S = 20.0
+"""From the first failure until the other processes are killed: their watchdogs end them after ten seconds."""
+LOOK_S = 0.1
+ORDERS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a closed terminal"}
+
+
+class OneMachine:
+    """Starts ``python -m ARGUMENTS`` in every process (``RunPlace``)."""
+
+    def __init__(self, arguments: Sequence[str], *, processes: int, port: int | None = None) -> None:
+        """``port``: where they meet; None takes a free one. Raises InputError where it is in use."""
+        if port is not None:
+            require_free_port(port)
+        self.name = f"process {os.getpid()}"
+        self.ordered: str | None = None
+        self._arguments, self._processes, self._port = arguments, processes, port
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def runs(self, other: str, *, holds_lock: bool) -> bool:
+        return holds_lock
+
+    def choose(self, exclude: tuple[str, ...]) -> Decision | None:
+        return None
+
+    def look(self) -> tuple[int, tuple[str, ...]]:
+        return 0, ()
+
+    def may_start_again(self) -> bool:
+        return True
+
+    def start(self, attempt: str, log: Path) -> int:
+        with reserved_port() if self._port is None else nullcontext(self._port) as port, log.open("ab") as errors:
+            common = {**environment_of(attempt, self.name), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+            common = {"OMP_WAIT_POLICY": "passive", **os.environ, **common, "WORLD_SIZE": str(self._processes)}
+            words = [sys.executable, "-u", "-m", *self._arguments]
+            try:
+                for rank in range(self._processes):
+                    own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+                    # a session of its own: Ctrl-C and a closed terminal are passed on as an order to save
+                    started = subprocess.Popen(
+                        words, cwd=REPOSITORY, env=own, stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True
+                    )
+                    self._running.append(started)
+                return self._wait()
+            finally:
+                for process in self._running:
+                    process.kill()
+                    process.wait()
+                self._running = []
+
+    def _wait(self) -> int:
+        """The exit status of the first process that failed, as a shell words it; 0 where all ended well."""
+        failed, failed_s = 0, 0.0
+        while True:
+            codes = [process.poll() for process in self._running]
+            first = next((code for code in codes if code), 0)
+            if first and not failed:
+                failed, failed_s = 128 - first if first < 0 else first, time.monotonic()
+            if None not in codes or (failed and time.monotonic() - failed_s > TO_FOLLOW_S):
+                return failed
+            time.sleep(LOOK_S)
+
+    @contextmanager
+    def taking_orders(self) -> Iterator[None]:
+        """Have Ctrl-C, SIGTERM and a closed terminal save and stop; Ctrl-C once more kills."""
+        before = {number: signal.signal(number, self._order) for number in ORDERS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _order(self, number: int, frame: FrameType | None) -> None:
+        if self.ordered and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self.ordered:
+            self.ordered = ORDERS[signal.Signals(number)]
+            say(f"{self.ordered}: the run is saved and stopped")
+        for process in self._running:
+            with suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+
+
+def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int | None = None) -> Decision:
+    """Run ``python -m benchmark COMMAND --run-dir RUN_DIR`` in several processes of this machine until it has ended.
+
+    Returns the last decision, with status 130 after Ctrl-C. Raises InputError for a port in use, and for a folder in
+    which a run has ended or goes on.
+    """
+    arguments = ["benchmark", *command, "--run-dir", str(run_dir)]
+    place = OneMachine(arguments, processes=processes, port=port)
+    try:
+        with alone_in(run_dir, place), place.taking_orders():
+            decision = keep_running(run_dir, place)
+    except Refused as refused:
+        raise InputError(str(refused)) from None
+    if place.ordered == ORDERS[signal.SIGINT] and decision.status == INTERRUPTED:
+        return Decision("stop", BY_CTRL_C, decision.reason)
+    return decision

@@ -1,0 +1,156 @@
+"""What Slurm says of the job, its time and its nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+
+PROBE_S = 60.0
+"""For a node to run a process. Slurm itself takes minutes to notice that one is gone."""
+ANSWER_S = 60.0
+BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|boot|blocked)|[*~#%!@^]$")
+"""As sinfo words it; a suffix says that the node does not answer or has no power."""
+ONE_PER_NODE = ["--overlap", "--ntasks-per-node=1", "--no-kill=off"]
+"""Steps share the nodes with what may be left of earlier ones: a step on a node that is gone does not end."""
+AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
+"""How long earlier steps may take to leave; one whose node is gone never says that it did."""
+
+
+def ask(*words: str) -> str:
+    """What a command of Slurm's prints; empty where it fails or gives no answer."""
+    variables = {**os.environ, "SLURM_TIME_FORMAT": "standard"}
+    try:
+        done = subprocess.run(
+            words,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=ANSWER_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+
+
+def job_fields(job: str) -> dict[str, str]:
+    """The fields of a job as scontrol has them; empty without an answer."""
+    return _fields(ask("scontrol", "--oneliner", "show", "job", job))
+
+
+def _fields(said: str) -> dict[str, str]:
+    """Of "Name=value Name=value"."""
+    pairs = (word.partition("=") for word in said.split())
+    return {name: value for name, _, value in pairs if value not in ("", "(null)")}
+
+
+def is_running(job: str) -> bool:
+    """Whether a job is running or suspended."""
+    return ask("squeue", "--noheader", "--job", job, "--format=%T") in ("RUNNING", "SUSPENDED", "STOPPED")
+
+
+def seconds_left(job: str) -> int | None:
+    """Until the job's time is up, as it is now: it may have been extended. None without a limit, or an answer."""
+    left = ask("squeue", "--noheader", "--job", job, "--format=%L")
+    if left == "INVALID":  # it is over, and Slurm grants a little more
+        return 0
+    if not re.fullmatch(r"(\d+-)?(\d+:){0,2}\d+", left):
+        return None
+    days, _, rest = left.rpartition("-")
+    total = 0
+    for part in rest.split(":"):
+        total = 60 * total + int(part)
+    return 86400 * int(days or 0) + total
+
+
+def submitted_s(job: str) -> float | None:
+    """When the job was submitted or requeued, in seconds since the epoch."""
+    try:
+        return time.mktime(time.strptime(job_fields(job).get("SubmitTime", ""), "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
+
+
+def host_names(listed: str) -> list[str]:
+    """The nodes of a list such as "n[1-3]", in the order in which Slurm places processes on them."""
+    return ask("scontrol", "show", "hostnames", listed).split() if listed else []
+
+
+class Nodes:
+    """The nodes of a job: which can be used, and which cannot."""
+
+    def __init__(self, job: str, names: Sequence[str]) -> None:
+        self._job, self.names = job, list(names)
+        self.up: list[str] = list(names)
+        self.down: list[str] = []
+
+    def look(self, *, probe: bool) -> None:
+        """Sort the nodes into ``up`` and ``down``; ``probe``: see whether they run a process."""
+        still = host_names(job_fields(self._job).get("NodeList", ""))  # a node that failed leaves the job
+        rows = ask("sinfo", "--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T").splitlines()
+        bad = {node for node, _, state in (row.strip().partition(" ") for row in rows) if BAD_STATE.search(state)}
+        bad |= {node for node in self.names if still and node not in still}
+        up = [node for node in self.names if node not in bad]
+        silent = silent_nodes(up) if probe and up else []
+        self.up = [node for node in up if node not in silent]
+        self.down = [node for node in self.names if node not in self.up]
+
+    def named(self, hosts: Sequence[str]) -> list[str]:
+        """The job's nodes that are called so, with or without a domain."""
+        short = {host.partition(".")[0] for host in hosts}
+        return [node for node in self.names if node in hosts or node.partition(".")[0] in short]
+
+    def address(self, node: str) -> str:
+        """A name or number by which the other nodes reach it."""
+        try:
+            socket.getaddrinfo(node, None)
+        except OSError:
+            return _fields(ask("scontrol", "--oneliner", "show", "node", node)).get("NodeAddr", node)
+        return node
+
+    def wait_for_steps(self) -> None:
+        """Kill what earlier steps have left, and wait until it is gone."""
+        deadline, killed = time.monotonic() + (GONE_AGAIN_S if self.down else AGAIN_S), False
+        while time.monotonic() < deadline:
+            rows = ask("squeue", "--noheader", "--steps", "--job", self._job, "--format=%i %j").splitlines()
+            steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel)", row.strip() + " ")]
+            if not steps:
+                return
+            if not killed:
+                ask("scancel", "--signal=KILL", *steps)
+            killed = True
+            time.sleep(5)
+
+
+def silent_nodes(nodes: Sequence[str]) -> list[str]:
+    """Those that do not run a process."""
+    if not _unanswered([_probe(nodes)]):
+        return []
+    probes = [_probe([node]) for node in nodes]
+    return [nodes[place] for place in _unanswered(probes)]
+
+
+def _probe(nodes: Sequence[str]) -> subprocess.Popen[bytes]:
+    words = ["srun", *ONE_PER_NODE, f"--nodes={len(nodes)}", f"--ntasks={len(nodes)}", f"--nodelist={','.join(nodes)}"]
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([*words, "true"], stdin=quiet, stdout=quiet, stderr=quiet)
+
+
+def _unanswered(probes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """Places of the probes that fail, or do not end in time."""
+    deadline, found = time.monotonic() + PROBE_S, []
+    for place, probe in enumerate(probes):
+        try:
+            failed = probe.wait(max(0.1, deadline - time.monotonic())) != 0
+        except subprocess.TimeoutExpired:
+            failed = True
+            probe.kill()
+            probe.wait()
+        if failed:
+            found.append(place)
+    return found

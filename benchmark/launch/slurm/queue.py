@@ -1,0 +1,101 @@
+"""The job after this one. It is this one again, requeued; or, with CHAIN=1, one that waits in the queue from the
+beginning, so that its waiting counts. Whether one waits is asked of Slurm whenever it matters, and noted nowhere."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import subprocess
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmark.launch.keep_running import say
+from benchmark.launch.slurm.nodes import ask, job_fields
+
+FIELDS = {
+    "Partition": "partition",
+    "Account": "account",
+    "QOS": "qos",
+    "TimeLimit": "time",
+    "Reservation": "reservation",
+    "Features": "constraint",
+    "ExcNodeList": "exclude",
+}
+"""Options of sbatch by the fields of a job that say what they were."""
+OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$")
+"""This job's own would be taken for the next one's."""
+
+
+def chain_name(run_dir: Path) -> str:
+    """A name by which the jobs of this run, and no others, wait for each other (--dependency=singleton)."""
+    return f"gpt3-{re.sub('[^0-9A-Za-z]', '-', run_dir.name)}-{zlib.crc32(os.fsencode(str(run_dir)))}"
+
+
+def waiting_job(job: str, run_dir: Path) -> str | None:
+    """The job that waits to go on with this run after ``job``."""
+    words = ("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={chain_name(run_dir)}")
+    found = ask(*words, "--states=PENDING", "--format=%A").split()
+    return next((other for other in found if other != job), None)
+
+
+def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequence[str]) -> None:
+    """Have a job wait behind this one, unless one does; ``script``: what it runs; ``options``: more of sbatch's."""
+    name = chain_name(run_dir)
+    if subprocess.call(["scontrol", "update", f"JobId={job}", f"JobName={name}"], stderr=subprocess.DEVNULL):
+        say(f"warning: the job cannot be renamed to {name}: no job is queued behind it")
+        return
+    if (waiting := waiting_job(job, run_dir)) is None:
+        same = ["--parsable", "--dependency=singleton", f"--job-name={name}", *_same_options(job, os.environ)]
+        variables = {key: value for key, value in os.environ.items() if not OWN_VARIABLES.match(key)}
+        done = subprocess.run(
+            ["sbatch", *same, *options, *script],
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        said = done.stdout.decode(errors="replace").strip()
+        if done.returncode:
+            say(f"warning: no job is queued behind this one: {' '.join(said.split())}")
+            return
+        waiting = said.splitlines()[-1].partition(";")[0]
+    say(f"job {waiting} waits in the queue to go on after this one; touch {run_dir}/exit ends both")
+
+
+def _same_options(job: str, variables: Mapping[str, str]) -> list[str]:
+    """What this job was submitted with."""
+    fields = job_fields(job)
+    found = [f"--{option}={fields[name]}" for name, option in FIELDS.items() if name in fields]
+    for name, option in (("StdOut", "output"), ("StdErr", "error")):
+        if name in fields:  # in the file's name the job's number, where there is one, was %j
+            path = Path(fields[name])
+            found.append(f"--{option}={path.with_name(path.name.replace(job, '%j'))}")
+    if "TresPerNode" in fields:  # such as gres:gpu:8 or gres/gpu:8
+        found.append(f"--gres={re.sub('gres[:/]', '', fields['TresPerNode'])}")
+    for name, option in (("SLURM_GPUS_PER_TASK", "gpus-per-task"), ("SLURM_CPUS_PER_TASK", "cpus-per-task")):
+        if variables.get(name):
+            found.append(f"--{option}={variables[name]}")
+    return found
+
+
+def cancel_waiting(job: str, run_dir: Path) -> None:
+    """The run has ended, or a person has to look."""
+    waiting = waiting_job(job, run_dir)
+    if waiting and subprocess.call(["scancel", "--state=PENDING", waiting], stderr=subprocess.DEVNULL) == 0:
+        say(f"job {waiting}, which waited in the queue, is cancelled")
+
+
+def go_on_later(job: str, run_dir: Path, excluded: Sequence[str]) -> bool:
+    """Hand the run to the job that waits, or this job to the queue again; whether Slurm is about to end this one."""
+    if (waiting := waiting_job(job, run_dir)) is not None:
+        if excluded:
+            ask("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={','.join(excluded)}")
+        say(f"the run goes on in job {waiting}")
+        return False
+    say(f"the run goes on when job {job} has come through the queue again")
+    if subprocess.call(["scontrol", "requeue", job]):
+        say("error: it cannot be requeued here; submit the same command again to go on")
+        return False
+    return True

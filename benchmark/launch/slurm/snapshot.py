@@ -1,0 +1,97 @@
+"""The code a run runs, copied into its folder when it begins, and where it ran.
+
+LOG_DIR/snapshot/code/                 what runs; code.1, code.2, ...: what ran before a NEW_SNAPSHOT
+LOG_DIR/snapshot/git.txt, git.diff     commit and state of the checkout, and how it differed from the commit
+LOG_DIR/snapshot/job_JOB_RESTARTS.txt  the job and its nodes as Slurm has them, the network's topology
+LOG_DIR/snapshot/job_JOB_RESTARTS.json versions, packages, variables (no secrets), devices: environment_snapshot.py
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmark.launch.keep_running import Refused, say
+
+UNTRACKED_BYTES = 1 << 20
+"""Files that git does not know are copied up to this size: code, no data."""
+DIFF_BYTES = 10_000_000
+NO_CODE = (".venv", ".git", "runs", "build", "__pycache__")
+"""Folders that are left out where there is no git."""
+
+
+def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool) -> Path:
+    """The run's own copy of the code, made now if there is none, or if a ``new`` one is wanted. Raises Refused."""
+    snapshot = run_dir / "snapshot"
+    code, now = snapshot / "code", _commit(repository)
+    if new and code.is_dir():
+        numbers = (number for number in range(1, 10_000) if not (snapshot / f"code.{number}").exists())
+        code.rename(snapshot / f"code.{next(numbers)}")
+    if not code.is_dir():
+        try:
+            snapshot.mkdir(parents=True, exist_ok=True)
+            _copy_code(repository, run_dir, code, now)
+        except (OSError, shutil.Error) as error:
+            mend = "see that the disk has room"
+            raise Refused(f"{snapshot}: the code could not be copied there ({error}); {mend}") from error
+        branch, state = _git(repository, "rev-parse", "--abbrev-ref", "HEAD"), _git(repository, "status", "--short")
+        (snapshot / "git.txt").write_bytes(b"commit %s\nbranch %s%s" % (now.encode(), branch, state))
+        (snapshot / "git.diff").write_bytes(_git(repository, "diff", "HEAD", "--binary")[:DIFF_BYTES])
+    noted = code / ".commit"
+    commit = noted.read_text(encoding="utf-8").strip() if noted.is_file() else ""
+    say(f"code: {code}, commit {commit or 'unknown'}")
+    if now and now != commit:
+        say(f"code: the checkout is at {now} by now, which is not what runs; NEW_SNAPSHOT=1 takes it")
+    return code
+
+
+def _copy_code(repository: Path, run_dir: Path, code: Path, commit: str) -> None:
+    """The checkout as it is now, changed files too; whole or not at all."""
+    partial = code.with_name("code.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for name in _code_files(repository, run_dir) if not commit else _files_of_git(repository):
+        source, copy = repository / name, partial / name
+        if source.is_file():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy, follow_symlinks=False)
+    (partial / ".commit").write_text(f"{commit}\n" if commit else "", encoding="utf-8")
+    partial.rename(code)
+
+
+def _files_of_git(repository: Path) -> Iterator[str]:
+    """Tracked files, and small ones that are neither tracked nor ignored."""
+    yield from _names(_git(repository, "ls-files", "-z"))
+    for name in _names(_git(repository, "ls-files", "-z", "--others", "--exclude-standard")):
+        if (repository / name).is_file() and (repository / name).stat().st_size < UNTRACKED_BYTES:
+            yield name
+
+
+def _names(listed: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in listed.split(b"\0") if name]
+
+
+def _code_files(repository: Path, run_dir: Path) -> Iterator[str]:
+    """Without git: small files, but for what is no code."""
+    for folder, folders, files in os.walk(repository):
+        folders[:] = [name for name in folders if name not in NO_CODE and Path(folder, name) != run_dir]
+        for name in files:
+            path = Path(folder, name)
+            if path.is_file() and path.stat().st_size < UNTRACKED_BYTES:
+                yield str(path.relative_to(repository))
+
+
+def _commit(repository: Path) -> str:
+    """As stage/git.py has it; empty without git."""
+    return _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").decode().strip()
+
+
+def _git(repository: Path, *words: str) -> bytes:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(repository), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return b""

@@ -1,0 +1,41 @@
+"""The log of a job: every line with the time, in Slurm's output and in the run's folder."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def timed_lines(run_dir: Path) -> Iterator[None]:
+    """Pass on what this process and those it starts print until the block ends, also to RUN_DIR/slurm_JOB.out."""
+    copy = run_dir / f"slurm_{os.environ.get('SLURM_JOB_ID', '0')}.out"
+    before = [os.dup(1), os.dup(2)]
+    reading, writing = os.pipe()
+    passing = threading.Thread(target=_pass_on, args=(os.fdopen(reading, "rb"), before[0], copy), daemon=True)
+    passing.start()
+    for stream in (1, 2):
+        os.dup2(writing, stream)
+    os.close(writing)
+    try:
+        yield
+    finally:
+        for stream in (1, 2):
+            os.dup2(before[stream - 1], stream)
+        passing.join(10)  # a process that srun has left may hold the other end
+
+
+def _pass_on(lines: BinaryIO, output: int, copy: Path) -> None:
+    log: BinaryIO | None = None
+    for line in lines:
+        timed = time.strftime("%Y-%m-%d %H:%M:%S ").encode() + line
+        with suppress(OSError):
+            os.write(output, timed)
+        with suppress(OSError):
+            log = log or copy.open("ab", buffering=0)
+            log.write(timed)

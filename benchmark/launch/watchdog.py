@@ -1,0 +1,228 @@
+"""The watchdog beside each process of a run: a process of its own, so that nothing that blocks the run blocks it.
+
+It sees whether the process lives and beats (heartbeat.py). A process that dies without a word, by kill -9 or for lack
+of memory, gets its incident written. One that is silent for too long has its Python stacks written, by a signal whose
+handler needs neither the interpreter's lock nor an answer from the device, and is killed: then the launcher starts the
+run again. So is one that goes on for long after another process has raised the alarm: collectives whose partner is gone
+do not always fail.
+"""
+
+import argparse
+import mmap
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from benchmark.launch.attempt_folder import raise_alarm, rank_file
+from benchmark.launch.heartbeat import SIZE, Beat, Heartbeat, ask, latest_beat
+from benchmark.launch.incidents import Incident, write_incident
+from stage.git import REPOSITORY
+from stage.json_files import UNREADABLE, read_json
+
+STACKS_SIGNAL = signal.SIGQUIT
+"""On it the process writes its stacks to its file, and goes on."""
+MOST_POLL_S = 5.0
+"""How often 2,048 watchdogs may look into one folder of a shared disk."""
+STACKS_S = 2.0
+"""How long writing the stacks may take; also how long the first watchdog waits for those of other processes."""
+GRACE_S = 10.0
+"""How long after another process's alarm this one may take to fail by itself and say why."""
+SUSPENDED_S = 5.0
+"""A watchdog that sleeps so much longer than it meant to was suspended with its process."""
+TO_FOLLOW_S = 1.0
+"""Between the death of a watchdog and the next one."""
+WRITING_S = 10.0
+"""A disk that takes longer to write an incident is no reason to leave a process hanging."""
+COLLECTIVE = re.compile(r'File "[^"]*(?:torch/distributed/[^"]*|model/passes/waits\.py)", line \d+ in (\w+)')
+"""In faulthandler's listing of the stacks, the innermost frame first: a call of PyTorch's, or a wait of passes for what
+they began earlier."""
+
+
+@contextmanager
+def watched(heartbeat: Heartbeat, attempt: Path, rank: int, host: str) -> Iterator[None]:
+    """Run a watchdog for this process until the block ends; one that dies is followed by another."""
+    words = [
+        "--memory",
+        heartbeat.handle,
+        "--process",
+        os.getpid(),
+        "--attempt",
+        attempt.resolve(),
+        "--rank",
+        rank,
+        "--host",
+        host,
+    ]
+    command = [sys.executable, "-m", __name__, *map(str, words)]
+    leaving = threading.Event()
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        children.append(
+            subprocess.Popen(
+                command, cwd=REPOSITORY, pass_fds=[heartbeat.handle], stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        )
+
+    def follow() -> None:
+        while not leaving.is_set():
+            children[-1].wait()
+            if not leaving.wait(TO_FOLLOW_S):
+                start()
+
+    start()
+    threading.Thread(target=follow, name="watchdog's watchdog", daemon=True).start()
+    try:
+        yield
+    finally:
+        heartbeat.leave()
+        leaving.set()
+        children[-1].kill()
+
+
+class Watchdog:
+    def __init__(self, memory: mmap.mmap, process: int, attempt: Path, rank: int, host: str) -> None:
+        self._memory, self._process, self._attempt, self._rank, self._host = memory, process, attempt, rank, host
+        self._alarm_seen_s: float | None = None
+        self._awake_since_s = 0.0
+        """Where the whole job was suspended, silence before its end means nothing."""
+
+    def run(self) -> None:
+        """Returns when the process is gone."""
+        watched = select.poll()
+        try:
+            watched.register(os.pidfd_open(self._process), select.POLLIN)
+        except ProcessLookupError:
+            self._is_gone()
+            return
+        looked_s = time.monotonic()
+        while not watched.poll(1000 * self._poll_s()):
+            now, beat = time.monotonic(), latest_beat(self._memory)
+            if now - looked_s > MOST_POLL_S + SUSPENDED_S:
+                self._awake_since_s = now
+            looked_s = now
+            silent_s = min(beat.silent_s, now - self._awake_since_s)
+            if beat.phase is not None and silent_s > beat.limit_s:
+                self._end(f"no sign of life for {silent_s:.0f} s", "hang")
+            elif (alarm := self._alarm()) is not None:
+                self._end(alarm, "hang" if alarm.startswith("hang") else "lost connection")
+        self._is_gone()
+
+    def _poll_s(self) -> float:
+        return min(MOST_POLL_S, max(0.2, latest_beat(self._memory).limit_s / 20))
+
+    def _alarm(self) -> str | None:
+        """What another process has raised, once there was time to follow it."""
+        try:
+            text = (self._attempt / "alarm").read_text(encoding="utf-8", errors="replace")[:1000]
+        except OSError:
+            return None
+        now = time.monotonic()
+        self._alarm_seen_s = self._alarm_seen_s or now
+        hang = text.startswith("hang")
+        return " ".join(text.split()) if hang or now - self._alarm_seen_s > GRACE_S else None
+
+    def _is_gone(self) -> None:
+        beat = latest_beat(self._memory)
+        if beat.phase is None:
+            return
+        text = "gone without a word: killed (kill -9), or the host ran out of memory"
+        write_incident(self._attempt, self._incident(beat, "killed", text))
+        raise_alarm(self._attempt, f"killed: rank {self._rank}")
+
+    def _end(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
+        """Write what is known about the process, and kill it; killed it is in any case."""
+        writing = threading.Thread(target=self._tell, args=(why, kind), daemon=True)
+        writing.start()
+        writing.join(WRITING_S)
+        os.kill(self._process, signal.SIGKILL)
+
+    def _tell(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
+        beat, state = latest_beat(self._memory), process_state(self._process)
+        if kind == "hang":
+            raise_alarm(self._attempt, f"hang: rank {self._rank}: {why}")
+        ask(self._memory)
+        waiting = waits_in(self._stacks())
+        if waiting is not None:
+            waiting = self._pending() or waiting
+        write_incident(self._attempt, self._incident(beat, kind, why, waits_in=waiting, state=state))
+        if kind == "hang":
+            time.sleep(min(STACKS_S, 2 * self._poll_s()))  # the others' watchdogs want to see their processes alive
+
+    def _incident(
+        self,
+        beat: Beat,
+        kind: Literal["hang", "lost connection", "killed"],
+        message: str,
+        *,
+        waits_in: str | None = None,
+        state: str | None = None,
+    ) -> Incident:
+        phase = beat.phase or "end"
+        return Incident(
+            time.time(), self._rank, self._host, self._process, kind, beat.steps, phase, message, waits_in, state
+        )
+
+    def _pending(self) -> str | None:
+        """The oldest collective that is not done, as the process tells; None where it does not."""
+        path = rank_file(self._attempt, self._rank, "collectives.json")
+        try:
+            lines = read_json(path, list)
+            return str(lines[0]) if lines else None
+        except UNREADABLE:
+            return None
+
+    def _stacks(self) -> str:
+        """Have the process write its stacks, and read them; empty where it cannot, as when it is stopped."""
+        path = rank_file(self._attempt, self._rank, "stacks.txt")
+        if not path.exists():  # the process made it when its handler was ready
+            return ""
+        os.kill(self._process, STACKS_SIGNAL)
+        deadline, size = time.monotonic() + STACKS_S, -1
+        while time.monotonic() < deadline and not 0 < path.stat().st_size == size:
+            size = path.stat().st_size
+            time.sleep(0.1)
+        return path.read_text(encoding="utf-8", errors="replace")
+
+
+def process_state(process: int) -> str | None:
+    """The state of a process as the kernel words it: "T (stopped)"; None where it is gone."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((line.split(maxsplit=1)[1] for line in lines if line.startswith("State:")), None)
+
+
+def waits_in(stacks: str) -> str | None:
+    """The call in which the main thread waits for other processes, from faulthandler's listing, which has it last.
+    A ``wait`` of PyTorch's says less than who called it."""
+    calls = COLLECTIVE.findall(re.split("[Tt]hread 0x", stacks)[-1])
+    return next((call for call in calls if call != "wait"), calls[0] if calls else None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m {__name__}")
+    parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--process", type=int, required=True)
+    parser.add_argument("--attempt", type=Path, required=True)
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--host", required=True)
+    options = parser.parse_args()
+    for ignored in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)  # meant for the run: the watchdog outlives it by a moment
+    memory = mmap.mmap(options.memory, SIZE)
+    Watchdog(memory, options.process, options.attempt, options.rank, options.host).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""How a run is doing: its state, speed and attempts, and where its time went."""

@@ -1,1 +1,0 @@
-"""What keeps a run going without a person: attempts, incidents, heartbeats, the watchdog, the next attempt."""

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Stands in for a command of Slurm, or for python3, under the name it is called by. What it is asked goes to $STAND_IN/calls;
+# what it answers is in files there.
+#
+#   left        time left of the job (squeue %L)       states      lines "NODE STATE" (sinfo)
+#   nodes       nodes the job has now                  silent      nodes on which nothing runs
+#   statuses    exit status of each attempt in turn    during      commands to run during each attempt
+#   waiting     number of a job that waits
+#
+# The launcher itself is real: $REAL_PYTHON runs it.
+name=${0##*/}
+if [[ $name == python3 && "$*" == *"-m benchmark.launch"* ]]; then exec "$REAL_PYTHON" "$@"; fi
+answers=${STAND_IN:?}
+{
+  printf '%s' "$name"
+  printf ' %s' "${@//$'\n'/ }"
+  [[ " $* " == *" benchmark train "* ]] && printf ' MASTER_ADDR=%s MASTER_PORT=%s ATTEMPT=%s LAUNCH_ID=%s SUBMITTED_S=%s' \
+    "$MASTER_ADDR" "$MASTER_PORT" "$ATTEMPT" "$LAUNCH_ID" "$SUBMITTED_S"
+  printf '\n'
+} >>"$answers/calls"
+
+next_of() { # next_of FILE: its first line, which is removed; the last one stays
+  head -n 1 "$answers/$1"
+  if (($(wc -l <"$answers/$1") > 1)); then sed -i 1d "$answers/$1"; fi
+}
+
+incident() { # incident KIND HOST: what a process of this attempt leaves
+  echo '{"time_s": 1.0, "rank": 1, "host": "'"$2"'", "pid": 7, "kind": "'"$1"'", "steps": 3, "phase": "passes",
+    "message": "why it is so"}' >"$LOG_DIR/attempts/$ATTEMPT/rank_00001.incident.json"
+}
+
+case "$name $*" in
+  "squeue "*--steps*) ;;
+  "squeue "*%T*) cat "$answers/running" 2>/dev/null ;;
+  "squeue "*%L*) cat "$answers/left" ;;
+  "squeue "*PENDING*) cat "$answers/waiting" 2>/dev/null ;;
+  "scontrol show hostnames "*) tr ',' '\n' <<<"$3" ;;
+  "scontrol --oneliner show job "*)
+    echo "JobId=$4 Partition=main Account=(null) TimeLimit=02:00:00 SubmitTime=2026-01-02T03:04:05 NodeList=$(<"$answers/nodes")" \
+      "BatchHost=n1 Features=(null) StdOut=/logs5/slurm-5.out"
+    ;;
+  "scontrol --oneliner show node "*) echo "NodeName=$4 Gres=gpu:8 NodeAddr=address-of-$4" ;;
+  "scontrol requeue "*) kill -TERM "$PPID" ;;
+  "sinfo "*%T*) cat "$answers/states" ;;
+  "sbatch "*) echo "77;cluster" ;;
+  "srun "*" benchmark train "*)
+    status=$(next_of statuses)
+    # shellcheck source=/dev/null
+    if ((status == 0)); then echo '{"status": "success"}' >"$LOG_DIR/summary.json"; fi
+    if [[ -f $answers/during ]]; then source "$answers/during"; fi
+    exit "$status"
+    ;;
+  "srun "*" true")
+    if [[ -f $answers/silent && $* =~ --nodelist=([^ ]*) ]]; then
+      while read -r node; do [[ ,${BASH_REMATCH[1]}, == *",$node,"* ]] && exit 1; done <"$answers/silent"
+    fi
+    ;;
+  "srun "*drop_caches*) exit 1 ;;
+  "python3 "*interpreter_check*) cat "$answers/interpreter" ;;
+esac
+exit 0

@@ -1,0 +1,84 @@
+"""A job of run_gpt3.sh with stand-ins for Slurm's commands and Python."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import REPOSITORY
+
+STAND_IN = Path(__file__).with_name("stand_in.sh")
+COMMANDS = ("srun", "squeue", "scontrol", "sinfo", "sbatch", "scancel", "python3")
+
+
+@dataclass
+class Job:
+    """A job on nodes n1 to n3, of which the run takes two."""
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.answers, self.log_dir = self.folder / "answers", self.folder / "log"
+        (self.folder / "bin").mkdir()
+        self.answers.mkdir()
+        for name in COMMANDS:
+            (self.folder / "bin" / name).symlink_to(STAND_IN)
+        self.answer(left="UNLIMITED", states="n1 allocated\nn2 allocated\nn3 allocated", nodes="n1,n2,n3")
+        self.answer(interpreter="nodes 64", statuses="0")
+        checkout = self.folder / "checkout"
+        no_caches = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / "benchmark" / "launch", checkout / "benchmark" / "launch", ignore=no_caches)
+        for name in ("run_gpt3.sh", "environment.sh", "benchmark/__init__.py"):
+            shutil.copy(REPOSITORY / name, checkout / name)
+        self.variables = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "MASTER"))},
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
+            "STAND_IN": str(self.answers),
+            "REAL_PYTHON": sys.executable,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "LOG_DIR": str(self.log_dir),
+            "SLURM_JOB_ID": "5",
+            "SLURM_SUBMIT_DIR": str(checkout),
+            "SLURM_JOB_NODELIST": "n1,n2,n3",
+            "SLURM_NTASKS_PER_NODE": "8",
+            "SLURMD_NODENAME": "n1",
+            "COM_DIR": "/data",
+            "USE_BF16": "true",
+            "NODES": "2",
+        }
+
+    def answer(self, **lines: str) -> None:
+        for name, text in lines.items():
+            (self.answers / name).write_text(f"{text}\n")
+
+    def begin_again(self) -> None:
+        """Forget that the run has ended."""
+        (self.log_dir / "summary.json").unlink()
+
+    def log(self) -> list[str]:
+        """Lines of the job's log without their times."""
+        lines = (self.log_dir / "slurm_5.out").read_text().splitlines()
+        assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", line) for line in lines)
+        return [line[20:] for line in lines]
+
+    def run(self, container: str = "none", **variables: str) -> "subprocess.CompletedProcess[str]":
+        words = [str(REPOSITORY / "run_gpt3.sh"), str(self.log_dir), "/bpe", container]
+        return subprocess.run(
+            words, env={**self.variables, **variables}, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def calls(self, *phrases: str) -> list[str]:
+        lines = (self.answers / "calls").read_text().splitlines()
+        return [line for line in lines if all(phrase in line for phrase in phrases)]
+
+    def attempts(self) -> list[str]:
+        return self.calls("srun", "benchmark train")
+
+
+def option(call: str, name: str) -> str:
+    found = re.search(rf"{name}=(\S+)", call)
+    assert found is not None, call
+    return found[1]

@@ -1,0 +1,155 @@
+"""Attempts follow each other until the run has ended or is given up; one launcher at a time in a folder."""
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from benchmark.launch.attempt_folder import all_attempts, read_end
+from benchmark.launch.incidents import own_incident, write_incident
+from benchmark.launch.keep_running import Refused, alone_in, keep_running, patiently
+from benchmark.launch.next_attempt import Decision
+
+
+@dataclass
+class Practice:
+    """A place in which ``during(attempt's folder)`` is all that an attempt does."""
+
+    during: Callable[[Path], int]
+    name: str = "job 5"
+    ordered: str | None = None
+    running: bool = False
+    chosen: list[tuple[str, ...]] = field(default_factory=list)
+
+    def runs(self, other: str, *, holds_lock: bool) -> bool:
+        return self.running or holds_lock
+
+    def choose(self, exclude: tuple[str, ...]) -> Decision | None:
+        self.chosen.append(exclude)
+        return None
+
+    def start(self, attempt: str, log: Path) -> int:
+        return self.during(log.parent)
+
+    def look(self) -> tuple[int, tuple[str, ...]]:
+        return 1, ()
+
+    def may_start_again(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    slept: list[float] = []
+    monkeypatch.setattr("benchmark.launch.keep_running.time.sleep", slept.append)
+    return slept
+
+
+def test_run_is_started_again_until_it_has_ended(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pauses: list[float]
+) -> None:
+    def during(attempt: Path) -> int:
+        if attempt.name == "0003":
+            (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
+            return 0
+        write_incident(attempt, own_incident(1, "n1", "killed", steps=4, phase="data", message="gone"))
+        (tmp_path / "checkpoints" / f"step_{int(attempt.name)}").mkdir(parents=True)
+        return 137
+
+    place = Practice(during)
+    decision = keep_running(tmp_path, place)
+    assert (decision.action, decision.status) == ("done", 0)
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[1] == (
+        "attempt 0002: rank 1 on n1 after step 4, in data: killed: gone; starting again from step 2 on, without n1"
+    )
+    assert (lines[2], len(lines)) == ("attempt 0003: the run has ended: success", 3)
+    ends = [read_end(folder) for folder in all_attempts(tmp_path)]
+    assert [end and end.action for end in ends] == ["again", "again", "done"]
+    assert place.chosen == [(), (), ("n1",)]
+
+
+def test_attempts_without_progress_come_at_longer_and_longer_intervals(tmp_path: Path, pauses: list[float]) -> None:
+    decision = keep_running(tmp_path, Practice(lambda attempt: 1))
+    assert (pauses, decision.action, decision.status) == ([0.0, 1.0, 5.0, 20.0], "stop", 1)
+
+
+def test_what_nobody_explains_is_shown_from_the_log(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pauses: list[float]
+) -> None:
+    def during(attempt: Path) -> int:
+        (attempt / "launcher.log").write_text("\n".join(f"line {number}" for number in range(50)))
+        return 1
+
+    keep_running(tmp_path, Practice(during))
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[:20] == [f"line {number}" for number in range(30, 50)]
+    assert lines[-1].startswith("error: the processes ended with status 1 and left no word; no progress in 5 attempts")
+
+
+def test_of_what_is_refused_only_the_line_that_says_so_is_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], pauses: list[float]
+) -> None:
+    def during(attempt: Path) -> int:
+        (attempt / "launcher.log").write_text("error: seed -1\nerror: seed -1\nTraceback of the launcher\n")
+        return 2
+
+    decision = keep_running(tmp_path, Practice(during))
+    assert (decision.action, decision.status, len(all_attempts(tmp_path))) == ("stop", 2, 2)
+    lines = capfd.readouterr().err.splitlines()
+    assert [line for line in lines if "seed" in line] == ["error: seed -1"] * 2  # once of each attempt
+
+
+def test_an_order_ends_it_even_where_the_processes_fail_on_the_way_out(tmp_path: Path) -> None:
+    def during(attempt: Path) -> int:
+        place.ordered = "SIGUSR2"
+        return 70
+
+    place = Practice(during)
+    decision = keep_running(tmp_path, place)
+    assert (decision.action, decision.status, len(all_attempts(tmp_path))) == ("requeue", 75, 1)
+
+
+def test_exit_file_before_an_attempt_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "exit").touch()
+    decision = keep_running(tmp_path, Practice(lambda attempt: 0))
+    assert (decision.action, decision.status, all_attempts(tmp_path)) == ("stop", 75, [])
+    assert not (tmp_path / "exit").exists()
+
+
+def test_folder_in_use_or_finished_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    own, other = Practice(lambda attempt: 0), Practice(lambda attempt: 0, name="job 6")
+
+    def refusal(place: Practice) -> str:
+        try:
+            with alone_in(tmp_path, place):
+                return ""
+        except Refused as refused:
+            return str(refused)
+
+    with alone_in(tmp_path, own):
+        assert refusal(other) == f"{tmp_path}: job 5 runs there; end it first, or choose another folder"
+    other.running = own.running = True  # where locks do not reach the other machine
+    assert "job 5 runs there" in refusal(other)
+    assert refusal(own) == ""  # the same job, requeued
+    (tmp_path / "summary.json").write_text(json.dumps({"status": "success"}))
+    assert refusal(own) == f"{tmp_path}: holds a finished run (success); choose another folder"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["launcher", "summary.json"]
+
+
+def test_disk_that_refuses_for_a_while_is_waited_for(capfd: pytest.CaptureFixture[str], pauses: list[float]) -> None:
+    tries = iter([errno.EPERM, errno.EROFS, 0])
+
+    def act() -> str:
+        if number := next(tries):
+            raise OSError(number, os.strerror(number), "/logs/attempts/0003")
+        return "made"
+
+    assert patiently(act, Practice(lambda attempt: 0)) == "made"
+    assert pauses == [5.0, 5.0]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("/logs/attempts/0003: Operation not permitted; tried again every 5 s")

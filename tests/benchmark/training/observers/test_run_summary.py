@@ -1,0 +1,50 @@
+"""What a run leaves when it ends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmark.events.event import Event
+from benchmark.events.event_log import EventLog
+from benchmark.launch.endings import Ending, RunEnd
+from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
+from benchmark.training.engine.run_progress import Evaluation, starting_progress
+from benchmark.training.observers.run_summary import RunSummary
+from tests.benchmark.events.recorder import Recorder
+from tests.benchmark.tiny import SHORT
+
+
+def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list[Any]]:
+    """Names of the files that a run of six steps leaves, and what it says."""
+    progress, seen = starting_progress(SHORT, 17), list[Event]()
+    log = EventLog([Recorder(seen.append)])
+    summary = RunSummary(run_dir, Path("r.txt"), progress, log, lambda _: None, saves=True, patience_s=0.0)
+    summary.begin()
+    progress.steps, progress.evaluations = 6, [Evaluation(1152, 4.5)]
+    summary.end(RunEnd(ending, why))
+    log.close()
+    return sorted(path.name for path in run_dir.iterdir() if path.is_file()), [event.value for event in seen]
+
+
+@pytest.mark.parametrize("ending", ["success", "target not reached"])
+def test_run_that_is_done_leaves_its_summary(ending: Ending, tmp_path: Path) -> None:
+    assert ended(tmp_path, ending) == (["summary.json"], [])
+    found = json.loads((tmp_path / "summary.json").read_text())
+    assert (found["status"], found["seed"], found["trained_tokens"], found["trained_samples"]) == (ending, 17, 1152, 72)
+    assert found["evaluations"] == [{"trained_tokens": 1152, "log_perplexity": 4.5}]
+    assert found["tokens_per_s"] == pytest.approx(1152 / found["run_s"])
+
+
+def test_run_that_failed_leaves_nothing(tmp_path: Path) -> None:
+    assert ended(tmp_path, "failed") == ([], [])
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_interrupted_run_says_why_and_whether_it_is_saved(saved: bool, tmp_path: Path) -> None:
+    checkpoint_path(tmp_path, 6 if saved else 4).mkdir(parents=True)
+    names, said = ended(tmp_path, "interrupted", "exit trigger")
+    assert names == ["stopped.json"]
+    assert json.loads((tmp_path / "stopped.json").read_text()) == {"by": "exit trigger", "steps": 6, "saved": saved}
+    assert said == ([] if saved else ["step 4006 is not saved: an older one goes on"])
