@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.run_config import RunConfig
+from benchmark.launch.endings import Ending
 from benchmark.training.engine.distributed import read_environment
-from benchmark.training.loop import Status
 from benchmark.training.train import train
 from model.passes.block_pass import BlockPass
 from tests.benchmark.runs import events, system_of
@@ -27,7 +27,7 @@ FIRST = 20
 BENCHMARK = dataclasses.replace(TINY, train_samples=4040 * 12, eval_interval_samples=12 * 20)
 
 
-def train_slowed(config: RunConfig, slow_rank: int) -> Status:
+def train_slowed(config: RunConfig, slow_rank: int) -> Ending:
     """Train; on that rank a block takes at least 30 % longer than the first ones took."""
     if read_environment().rank == slow_rank:
         setattr(BlockPass, "_whole_forward", slowed(BlockPass._whole_forward))  # noqa: B010

@@ -7,7 +7,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, RankReport
 from benchmark.planning.run_plans.run_plan import RunPlan
 from benchmark.planning.run_plans.search_layouts import SearchResult
-from benchmark.results.published_runs import published_systems
+from benchmark.results.frames import published_frame, systems_frame
 
 PART_NAMES = {
     "matmul": "matrix products",
@@ -96,18 +96,15 @@ def _published(config: RunConfig) -> str:
     """Published results of the benchmark on as many such devices, the fastest first; empty without any."""
     if config.benchmark.name != "gpt3_175b":
         return ""
-    same = sorted(
-        (
-            one
-            for one in published_systems()
-            if one.accelerators == config.system.num_devices
-            and accelerator_named(one.accelerator) == config.system.accelerator
-        ),
-        key=lambda one: one.score_minutes,
-    )
-    told = {f"{one.score_minutes:.2f}": one for one in reversed(same)}  # a result handed in twice counts once
-    fastest = list(reversed(told.items()))[:MOST_PUBLISHED]
-    return ", ".join(f"{minutes} min ({one.submitter}, {one.round})" for minutes, one in fastest)
+    systems = systems_frame(published_frame())
+    systems = systems[systems["accelerators_count"] == config.system.num_devices].sort_values("score_minutes")
+    told: dict[str, str] = {}  # a result handed in twice counts once
+    for score, submitter, of_round, model in systems[
+        ["score_minutes", "package", "round", "accelerator_model_name"]
+    ].itertuples(index=False):
+        if accelerator_named(model) == config.system.accelerator:
+            told.setdefault(f"{score:.2f}", f"{submitter}, {of_round}")
+    return ", ".join(f"{minutes} min ({where})" for minutes, where in list(told.items())[:MOST_PUBLISHED])
 
 
 def _runs(plan: RunPlan, *, verbose: bool) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from benchmark.evidence.chain import EVIDENCE, Step, broken_links, gaps, read_chain
+from benchmark.evidence.chain import EVIDENCE, AnyRecord, Step, broken_links, gaps, read_chain
 from stage.errors import InputError
 from tests.benchmark.evidence.records import begin, checkpoint, signed, step, whole_run, write
 
@@ -30,7 +30,13 @@ def test_a_whole_run_holds(tmp_path: Path) -> None:
 def test_steps_that_were_lost_and_made_again(tmp_path: Path) -> None:
     """Killed after step 4; from the checkpoint after 2; killed before the next; once more."""
     head = signed(whole_run()[:4])[-1][1]
-    again = [begin("0002", 2, head), step(3, "0002"), begin("0003", 2, head), step(3, "0003"), step(4, "0003")]
+    again: list[AnyRecord] = [
+        begin("0002", 2, head),
+        step(3, "0002"),
+        begin("0003", 2, head),
+        step(3, "0003"),
+        step(4, "0003"),
+    ]
     write(tmp_path, [*whole_run()[:-1], *again])
     chain = read_chain(tmp_path / EVIDENCE)
     assert (faults(tmp_path), gaps(chain)) == ([], [])

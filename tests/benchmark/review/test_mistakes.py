@@ -55,7 +55,7 @@ def test_package_without_fault_has_no_finding(batch_size: int, evaluations: int,
 
 
 def test_there_are_enough_mistakes_and_each_has_a_name() -> None:
-    names = [one.name for one in (*DAMAGES, *MISTAKES)]
+    names = [*(one.name for one in DAMAGES), *(one.name for one in MISTAKES)]
     assert len(names) >= 60
     assert len(set(names)) == len(names)
 

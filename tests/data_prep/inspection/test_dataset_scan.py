@@ -19,6 +19,7 @@ from data_prep.inspection.dataset_scan import (
 from data_prep.token_files import file_array, indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
 from stage.errors import CheckFailed
+from stage.progress import Meter
 from tests.data_prep.datasets import write_documents
 from tests.support import write_dataset
 
@@ -32,12 +33,16 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexed_dataset, "BLOCK_DOCUMENTS", 3)
 
 
+def _meter() -> Meter:
+    return Meter(921, "tokens", None, lambda _: None, 60.0)
+
+
 @pytest.mark.usefixtures("small_blocks")
 def test_figures_do_not_depend_on_blocks(tmp_path: Path) -> None:
     tokens = write_dataset(tmp_path / "x", [2, 900, 17, 2], vocab_size=40)
     data = opened(tmp_path / "x")
     assert check_index(data) == 921
-    counts = dataset_scan.count_tokens(data, lambda _: None)
+    counts = dataset_scan.count_tokens(data, _meter())
     np.testing.assert_array_equal(counts.values, np.unique(tokens))
     np.testing.assert_array_equal(counts.counts, np.bincount(tokens)[counts.values])
     lengths = dataset_scan.count_lengths(data)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmark.review.published.published_traces import published_traces
 from tests.benchmark.review.damage import Log
@@ -102,11 +103,20 @@ def _run(path: str) -> Change:
 
 
 def _no_code(one: SubmissionOnTrial) -> None:
-    one.afterwards.append(lambda package: [path.unlink() for path in (package / one.code).iterdir()])
+    def empty(package: Path) -> None:
+        for path in (package / one.code).iterdir():
+            path.unlink()
+
+    one.afterwards.append(empty)
 
 
 def _late_start(log: Log) -> None:
     log.records[log.place("init_start")]["time_ms"] = log.records[log.place("init_stop")]["time_ms"] - 900
+
+
+def _slower_run(one: SubmissionOnTrial) -> None:
+    stretch(one.logs[1], 1.2)
+    set_steps(one.logs[1], lambda value: value * 1.2)
 
 
 MISTAKES = (
@@ -128,7 +138,7 @@ MISTAKES = (
     Mistake(
         "one run a fifth slower all along",
         "?runs.speed",
-        lambda one: (stretch(one.logs[1], 1.2), set_steps(one.logs[1], lambda value: value * 1.2)),
+        _slower_run,
     ),
     Mistake("the same system handed in twice", "?package.twins", _twins),
     Mistake("a run among another benchmark's results", "?package.stray_run", _run("results/{0}/bert/result_3.txt")),

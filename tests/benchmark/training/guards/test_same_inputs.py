@@ -47,9 +47,12 @@ def elsewhere(config: RunConfig, folder: Path) -> RunConfig:
 
     return dataclasses.replace(
         config,
-        train_data_path=moved(config.data.train_data_path),
-        valid_data_path=moved(config.data.valid_data_path),
-        checkpoint=folder / "checkpoint",
+        data=dataclasses.replace(
+            config.data,
+            train_data_path=moved(config.data.train_data_path),
+            valid_data_path=moved(config.data.valid_data_path),
+            checkpoint=folder / "checkpoint",
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.evidence.chain import EVIDENCE, Begin, End, Step, encode
-from benchmark.results.subjects import SubmissionPackage, find_subjects
+from benchmark.results.subjects import ResultSet, SubmissionPackage, find_subjects
 from benchmark.review.findings import Finding, apply
 from benchmark.review.rules.rule_table import RESULT_RULES
 from tests.benchmark.evidence.records import begin, signed, step
@@ -82,4 +82,5 @@ def test_evidence_of_a_run_folder(package: Path, tmp_path: Path) -> None:
     (folder / "result_0.txt").write_bytes((package / f"results/{SYSTEM}/gpt3/result_0.txt").read_bytes())
     write_evidence(folder, folder / "result_0.txt", [begin(), step(1)])
     (subject,) = find_subjects([folder], "4.1.0")
-    assert [one.rule for one in apply(RULES, subject)] == ["evidence.found"]  # type: ignore[arg-type]
+    assert isinstance(subject, ResultSet)
+    assert [one.rule for one in apply(RULES, subject)] == ["evidence.found"]
