@@ -115,8 +115,8 @@ def _fingerprints(config: RunConfig) -> tuple[str, str, str]:
     """Of weights and moments as all processes have them; of the weights as one process computes them alone."""
     with joined_world(config.system, read_environment()) as world:
         state = empty_state(config, world, starting_progress(config.benchmark, 1))
-        assert config.checkpoint is not None
-        load_initial(state, MegatronCheckpoint(config.checkpoint))
+        assert config.data.checkpoint is not None
+        load_initial(state, MegatronCheckpoint(config.data.checkpoint))
         own = StateFingerprints(state)
         sums = [own.weights(), own.moments()]
         for one in sums:
