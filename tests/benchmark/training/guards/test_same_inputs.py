@@ -1,6 +1,5 @@
 """A continued run: the same data from another place are the same, other data in the same place are not."""
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -45,14 +44,10 @@ def elsewhere(config: RunConfig, folder: Path) -> RunConfig:
     def moved(data_path: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(folder / Path(part).name) if "/" in part else part for part in data_path)
 
-    return dataclasses.replace(
-        config,
-        data=dataclasses.replace(
-            config.data,
-            train_data_path=moved(config.data.train_data_path),
-            valid_data_path=moved(config.data.valid_data_path),
-            checkpoint=folder / "checkpoint",
-        ),
+    return config.changed(
+        train_data_path=moved(config.data.train_data_path),
+        valid_data_path=moved(config.data.valid_data_path),
+        checkpoint=folder / "checkpoint",
     )
 
 
