@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -144,7 +144,8 @@ class Watchdog:
         writing = threading.Thread(target=self._tell, args=(why, kind), daemon=True)
         writing.start()
         writing.join(WRITING_S)
-        os.kill(self._process, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has left meanwhile
+            os.kill(self._process, signal.SIGKILL)
 
     def _tell(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
         beat, state = latest_beat(self._memory), process_state(self._process)

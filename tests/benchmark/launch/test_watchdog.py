@@ -16,6 +16,7 @@ from benchmark.launch.attempt_folder import raise_alarm
 from benchmark.launch.heartbeat import HangLimits, Heartbeat
 from benchmark.launch.incidents import Incident, read_incidents
 from benchmark.launch.watchdog import STACKS_SIGNAL, process_state, waits_in, watched
+from tests.drills.acts import children
 from tests.forked import fork_server
 
 
@@ -70,6 +71,12 @@ def _hang(heartbeat: Heartbeat) -> None:
     a_place_to_hang()
 
 
+def _hang_without_a_watchdog(heartbeat: Heartbeat) -> None:
+    (watchdog,) = children()
+    os.kill(watchdog, signal.SIGKILL)
+    a_place_to_hang()
+
+
 def _wait_for_another(heartbeat: Heartbeat) -> None:
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
@@ -98,6 +105,12 @@ def test_process_that_hangs_leaves_its_stacks_and_is_killed(tmp_path: Path) -> N
     assert (incident.kind, incident.steps, incident.waits_in) == ("hang", 12, None)
     assert incident.message.startswith("no sign of life for")
     assert "in a_place_to_hang" in (tmp_path / "rank_00005.stacks.txt").read_text()
+
+
+@pytest.mark.slow
+def test_watchdog_that_dies_is_followed_by_another(tmp_path: Path) -> None:
+    status, (incident,) = guarded(tmp_path, _hang_without_a_watchdog)
+    assert (status, incident.kind) == (-signal.SIGKILL, "hang")
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ next_of() { # next_of FILE: its first line, which is removed; the last one stays
   if (($(wc -l <"$answers/$1") > 1)); then sed -i 1d "$answers/$1"; fi
 }
 
+# shellcheck disable=SC2329  # what "during" holds calls it
 incident() { # incident KIND HOST: what a process of this attempt leaves
   echo '{"time_s": 1.0, "rank": 1, "host": "'"$2"'", "pid": 7, "kind": "'"$1"'", "steps": 3, "phase": "passes",
     "message": "why it is so"}' >"$LOG_DIR/attempts/$ATTEMPT/rank_00001.incident.json"
@@ -45,8 +46,8 @@ case "$name $*" in
   "sbatch "*) echo "77;cluster" ;;
   "srun "*" benchmark train "*)
     status=$(next_of statuses)
-    # shellcheck source=/dev/null
     if ((status == 0)); then echo '{"status": "success"}' >"$LOG_DIR/summary.json"; fi
+    # shellcheck source=/dev/null
     if [[ -f $answers/during ]]; then source "$answers/during"; fi
     exit "$status"
     ;;
