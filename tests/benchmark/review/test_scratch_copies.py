@@ -57,9 +57,9 @@ def test_names_that_tools_take_for_patterns_are_replaced_and_told(tmp_path: Path
 
 def test_results_are_numbered_and_a_file_too_large_goes_empty(tmp_path: Path) -> None:
     large, many = tmp_path / "large.txt", tmp_path / "many.txt"
-    with large.open("wb") as file:
-        file.truncate(MOST_COPIED + 1)
-    many.write_bytes(b"\r" * (MOST_LINES + 1))
+    line = b":::MLLOG " + b"x" * 1014 + b"\n"
+    large.write_bytes(line * (MOST_COPIED // len(line) + 1))
+    many.write_bytes(b":::MLLOG\r" * (MOST_LINES + 1))
     small = tmp_path / "small.txt"
     small.write_text("x" * MOST_LINE + "x\n:::MLLOG {}\n")
     wide = tmp_path / "wide.txt"
@@ -69,14 +69,14 @@ def test_results_are_numbered_and_a_file_too_large_goes_empty(tmp_path: Path) ->
     )
     assert copies.renamed[str(tmp_path / "to" / "result_1.txt")] == str(large)
     assert [(tmp_path / "to" / f"result_{number}.txt").stat().st_size for number in range(5)] == [
-        MOST_LINE + 14,
+        12,
         0,
         0,
         0,
         0,
     ]
     assert copies.notes == [
-        "'large.txt' went to the tools empty: 33,554,433 bytes, more than 33,554,432",
+        "'large.txt' went to the tools empty: 33,555,456 bytes, more than 33,554,432",
         "'many.txt' went to the tools empty: 500,001 lines, more than 500,000",
         "'nowhere' went to the tools empty: No such file or directory",
         "'wide.txt' went to the tools empty: a record's line of 65,545 characters, more than 65,536",

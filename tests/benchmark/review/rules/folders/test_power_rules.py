@@ -68,7 +68,12 @@ def test_honest_logs(tmp_path: Path) -> None:
         (of_key("power_reading", value=-1), 64, WATTS, "power.energy: 1 power_measurement_start"),
         (of_key("power_reading", value={"value": 9000}), 64, WATTS, "power.energy: a record without a number"),
         (lambda log: [*log[:20], log[-1]], 64, WATTS, "power.energy: "),
-        (lambda log: [log[0], *log[1:20], {**log[-1], "time_ms": log[19]["time_ms"]}], 64, WATTS, "power.energy: 2,"),
+        (
+            lambda log: [log[0], *log[1:20], {**log[-1], "time_ms": log[19]["time_ms"]}],
+            64,
+            WATTS,
+            "power.energy: 1,990 s of 3,120 s without a reading",
+        ),
         (
             lambda log: [{**log[0], "key": "conversion_eff", "value": 0.5}, *log],
             64,
