@@ -3,7 +3,7 @@
 import pytest
 
 from benchmark.commands.command_table import parse
-from benchmark.commands.plan_commands import BacktestCommand, PlanCommand, PlannedRun
+from benchmark.commands.plan_commands import PlanCommand, PlannedRun
 from stage.errors import InputError
 
 
@@ -14,10 +14,6 @@ def test_fp8_is_a_precision_of_a_plan_alone() -> None:
     assert planned.config.precision == "fp8"
     with pytest.raises(InputError, match="--precision"):
         parse(["train", "gpt3_175b", "--precision", "fp8"])
-
-
-def test_a_backtest_needs_no_benchmark() -> None:
-    assert parse(["plan", "--backtest", "--json"]) == BacktestCommand(backtest=True, json=True)
 
 
 def test_a_search_takes_devices_that_the_given_layout_does_not_fill() -> None:
