@@ -57,7 +57,7 @@ LONG = 48
 LOOKED = 2.5
 """Seconds after which a process has looked for files that ask for something: some 30 of a drill's steps."""
 FOUR = "TP2 x PP2"
-HANG = (r"hang: no sign of life",)
+HANG = (r"no sign of life",)
 STOPPED = (r"T \(stopped\)",)
 CRASH = Fault("kill", "passes", (13, 15))
 

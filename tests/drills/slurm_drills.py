@@ -266,10 +266,9 @@ def missing_data(drill: SlurmDrill) -> None:
 
 def second_submission(drill: SlurmDrill) -> None:
     """Another job into the same folder by mistake, and then a fault of the first: the second is refused."""
-    drill.sbatch = ("--nodes=1", "--ntasks-per-node=2")
-    drill.variables["SYSTEM"] = "cpu_p2"
     drill.submit()
     drill.wait_for_step()
+    drill.sbatch = ("--nodes=1", "--ntasks-per-node=1")  # a node is left for it
     drill.submit()
     drill.refused = "runs there; end it first, or choose another folder"
     drill.wait(lambda: drill.refused in drill.output(), "the refusal")
