@@ -19,7 +19,7 @@ class TrainCommand:
     Example: torchrun --nproc-per-node 2 -m benchmark train rehearsal --train-data-path 0.5 A 0.5 B
     --valid-data-path 1.00 V --checkpoint ckpt4000_bf16 --run-dir runs/1
 
-    Exit status: 0 target reached, 1 not reached, 2 bad input, 70 a process failed, 75 interrupted and saved. After 70
+    Exit status: 0 target reached, 1 not reached, 2 bad input, 70 something failed, 75 interrupted and saved. After 70
     and 75 the same command continues.
     """
 

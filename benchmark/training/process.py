@@ -17,6 +17,7 @@ import torch
 from benchmark.config.run_config import RunConfig
 from benchmark.debugging.hang_explainer import explaining
 from benchmark.supervision.attempt_folder import attempt_path, raise_alarm, rank_file
+from benchmark.supervision.endings import ENDINGS, Ending
 from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.incidents import Incident, IncidentKind, own_incident, write_incident
 from benchmark.supervision.phases import PhaseLog, PhaseObserver
@@ -27,19 +28,17 @@ from benchmark.training.run_folder import refuse_finished
 from benchmark.training.train import train
 from stage.errors import CheckFailed, InputError
 
-EXIT_STATUS: dict[Status, int] = {
-    "success": 0,
-    "completed": 0,
-    "target not reached": 1,
-    "diverged": 1,
-    "replicas differ": 1,
-    "state damaged": 1,
-    "spike": 1,
-    "interrupted": 75,  # EX_TEMPFAIL: the same command continues the run
-    "rolled back": 75,
+ENDING_OF: dict[Status, Ending] = {
+    "success": "success",
+    "completed": "success",
+    "target not reached": "target not reached",
+    "diverged": "target not reached",
+    "spike": "target not reached",
+    "interrupted": "interrupted",
+    "rolled back": "interrupted",
+    "replicas differ": "failed",
+    "state damaged": "failed",
 }
-FAILED = 70  # EX_SOFTWARE: started again, the run goes on from its newest checkpoint
-STATUS_OF_KIND: dict[IncidentKind, int] = {"input": 2, "meeting": 2, "check": 1}
 TELLING_S = 10.0
 """How long writing down what went wrong may take."""
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
@@ -77,7 +76,7 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
             raise
         # no word can be left in the attempt's folder: the status alone says that this was no bad input
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr, flush=True)
-        end_process(FAILED)
+        end_process(ENDINGS["failed"].exit_status)
 
 
 def _train_watched(config: RunConfig, environment: Environment, observers: Sequence[PhaseObserver]) -> NoReturn:
@@ -106,8 +105,9 @@ def _train_watched(config: RunConfig, environment: Environment, observers: Seque
                 os.write(terminal, words)
             if environment.rank > 0:
                 os.write(sys.stderr.fileno(), words)
-            end_process(STATUS_OF_KIND.get(incident.kind, FAILED))
-    end_process(EXIT_STATUS[status])
+            ending: Ending = "bad input" if incident.kind == "input" else "failed"
+            end_process(ENDINGS[ending].exit_status)
+    end_process(ENDINGS[ENDING_OF[status]].exit_status)
 
 
 def incident_of(error: BaseException, rank: int, host: str, heartbeat: Heartbeat) -> Incident:

@@ -9,15 +9,18 @@ import pytest
 import torch
 
 from benchmark.supervision.attempt_folder import all_attempts, read_start
+from benchmark.supervision.endings import ENDINGS
 from benchmark.supervision.heartbeat import HangLimits, Heartbeat
 from benchmark.supervision.incidents import read_incidents
 from benchmark.training import process
 from benchmark.training.engine.distributed import MeetingFailed
-from benchmark.training.process import FAILED, incident_of
+from benchmark.training.process import incident_of
 from stage.errors import CheckFailed, InputError
 from tests.benchmark.runs import command_line
 from tests.benchmark.tiny import Inputs
 from tests.support import command
+
+FAILED = ENDINGS["failed"].exit_status
 
 
 @pytest.mark.parametrize(

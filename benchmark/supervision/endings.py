@@ -1,0 +1,41 @@
+"""The five ways in which a start of a run can end, and what each means for whoever started it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Ending = Literal["success", "target not reached", "interrupted", "failed", "bad input"]
+Action = Literal["done", "requeue", "again", "stop"]
+"""done: nothing more is to be done. requeue: the run goes back to the queue, and its next start goes on from the newest
+checkpoint. again: it is started again at once and goes on from there. stop: a person has to mend something first."""
+
+
+@dataclass(frozen=True)
+class Consequence:
+    exit_status: int
+    action: Action
+    """What a launcher does by the status alone; what it knows besides, as of a machine at fault, may change it."""
+
+
+ENDINGS: Mapping[Ending, Consequence] = {
+    "success": Consequence(0, "done"),  # the target is reached; without a target, all samples are trained
+    "target not reached": Consequence(1, "done"),  # training ended without it, or cannot reach it any more
+    "interrupted": Consequence(75, "requeue"),  # EX_TEMPFAIL: somebody, or the time limit, asked the run to stop
+    "failed": Consequence(70, "again"),  # EX_SOFTWARE: something broke, or a check found broken weights
+    "bad input": Consequence(2, "stop"),  # an option or a file is refused before or while the run reads it
+}
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How the training of a run has ended; equal on all processes."""
+
+    ending: Ending
+    why: str
+    """A few words for people."""
+
+
+def ending_of_status(exit_status: int) -> Ending:
+    """The ending of an exit status. All that no process of a run gives by itself, as 137 for a kill, is "failed"."""
+    found = [ending for ending, consequence in ENDINGS.items() if consequence.exit_status == exit_status]
+    return found[0] if found else "failed"
