@@ -95,7 +95,7 @@ def _never(log: Log) -> int:
 def _below(log: Log) -> int:
     for number in range(24):
         log.set("eval_accuracy", 2.59 - number * 1e-4, number)
-    return log.place("eval_accuracy") + 1
+    return log.place("eval_accuracy", -1) + 1
 
 
 def _no_tokens(log: Log) -> int:
@@ -144,7 +144,7 @@ def _stop_early(log: Log) -> int:
     place = log.place("eval_start", -1)
     record["time_ms"] = log.records[place]["time_ms"]
     log.records.insert(place, record)
-    return log.place("eval_accuracy", -1) + 1
+    return log.place("run_stop") + 1
 
 
 def _goes_on(log: Log) -> int:

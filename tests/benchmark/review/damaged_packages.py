@@ -121,7 +121,7 @@ FOURTH = as_text(records(1004))
 FOLDERS: tuple[tuple[str, str, str, Spoil], ...] = (
     ("description is not JSON", "system.readable", DESCRIPTION, _write(DESCRIPTION, '{"submitter": ')),
     ("description is a list", "system.readable", DESCRIPTION, _write(DESCRIPTION, json.dumps([1]))),
-    ("description with a field twice", "system.readable", DESCRIPTION, _twice),
+    ("description with a field twice", "?system.readable", DESCRIPTION, _twice),
     ("no description", "package.described", f"results/{SYSTEM}", _delete(DESCRIPTION)),
     ("description of another name", "package.described", f"results/{SYSTEM}", _rename(DESCRIPTION, "other.json")),
     ("no systems", "package.layout", "", _delete("systems")),
