@@ -167,9 +167,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
         if known is None or progress.seed != config.data.seed:
             what = f"seed {progress.seed}, {progress.steps} steps, digest {progress.evidence_head or 'none'}"
             due = f"seed {config.data.seed}, {start} steps and the digest of their record"
-            faults.append(
-                Fault(None if known is None else known.line, start, "the checkpoint's progress.json", due, what)
-            )
+            faults.append(Fault(known.line if known else None, start, "the checkpoint's progress.json", due, what))
             return ended()
         saved = known
     evaluations = [step for step in by_step(counting, Evaluation) if start < step <= last]
