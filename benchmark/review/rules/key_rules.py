@@ -6,7 +6,7 @@ from typing import Any
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.printable import shortened
 from benchmark.results.result_log import LogEvent, as_number, misleading_words
-from benchmark.review.findings import Deviation, Run, at
+from benchmark.review.findings import Deviation, Run, Severity, at
 
 CONFIGURATION = (
     "submission_org", "submission_platform", "submission_division", "submission_benchmark",
@@ -42,10 +42,11 @@ def fixed_values(judged: Judged) -> tuple[tuple[str, Any], ...]:
 
 
 def readable(run: Run) -> Iterator[Deviation]:
-    """What the official tools cannot read, or lose. How mllog writes a record otherwise is free."""
+    """What the official tools cannot read, or lose; a question where a person reads another thing than they do."""
     for problem in run.log.problems:
-        if problem.fatal:
-            yield Deviation(run.log.path, problem.line, problem.found, problem.expected, problem.mend)
+        if not problem.harmless:
+            severity: Severity | None = None if problem.fatal else "warning"
+            yield Deviation(run.log.path, problem.line, problem.found, problem.expected, problem.mend, severity)
 
 
 def two_runs(run: Run) -> Iterator[Deviation]:

@@ -26,8 +26,8 @@ STRINGS = (
     "accelerators_per_node", "framework", "division", "status",
 )  # fmt: skip
 """The checker joins them: anything but a string kills it with a TypeError."""
-LINE_ENDS = ("Cc", "Zl", "Zp")
-"""Categories of characters with which a value could write a line of its own into the tools' output."""
+UNFIT = ("Cc", "Zl", "Zp", "Cs")
+"""Categories of characters with which a value could write a line into the tools' output, or stop them at it."""
 COUNTS = ("number_of_nodes", "accelerators_per_node", "host_processors_per_node")
 """The summarizer takes int() of them."""
 DEVICES = COUNTS[:2]
@@ -69,8 +69,8 @@ def fields(subject: Described) -> Iterator[Deviation]:
         value = content.get(name, "")
         if not isinstance(value, str):
             yield _wrong(subject, name, value, "a string, in quotes")
-        elif any(unicodedata.category(letter) in LINE_ENDS for letter in value):
-            yield _wrong(subject, name, value, "one line: the tools print it as it is")
+        elif any(unicodedata.category(letter) in UNFIT for letter in value):
+            yield _wrong(subject, name, value, "one line of text: the tools print it as it is")
     for name in COUNTS:
         count = as_count(content.get(name))
         if name in content and (count is None or (count < 1 and name in DEVICES)):
