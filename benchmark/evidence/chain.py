@@ -42,7 +42,7 @@ MOST_SHOWN = 200
 """Characters of a value in a message."""
 
 
-class Record(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class ChainRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """What all records have."""
 
     attempt: str
@@ -51,7 +51,7 @@ class Record(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_field
     """Optimizer steps that were done, since the initial checkpoint."""
 
 
-class Begin(Record, frozen=True, tag="begin"):
+class Begin(ChainRecord, frozen=True, tag="begin"):
     """An attempt begins to train."""
 
     version: int
@@ -68,7 +68,7 @@ class Begin(Record, frozen=True, tag="begin"):
     moments: str
 
 
-class Step(Record, frozen=True, tag="step"):
+class Step(ChainRecord, frozen=True, tag="step"):
     """An optimizer step was done."""
 
     first_sample: int
@@ -81,27 +81,27 @@ class Step(Record, frozen=True, tag="step"):
     """After the update."""
 
 
-class Evaluation(Record, frozen=True, tag="evaluation"):
+class EvaluationRecord(ChainRecord, frozen=True, tag="evaluation"):
     """The validation set was evaluated."""
 
     log_perplexity: float | None
 
 
-class Checkpoint(Record, frozen=True, tag="checkpoint"):
+class CheckpointRecord(ChainRecord, frozen=True, tag="checkpoint"):
     """A checkpoint was begun; it may never have been finished."""
 
     weights: str
     moments: str
 
 
-class End(Record, frozen=True, tag="end"):
+class End(ChainRecord, frozen=True, tag="end"):
     """The run ended, and its MLPerf log is complete."""
 
     status: str
     log_sha256: str
 
 
-AnyRecord = Begin | Step | Evaluation | Checkpoint | End
+AnyRecord = Begin | Step | EvaluationRecord | CheckpointRecord | End
 Wanted = TypeVar("Wanted", bound=AnyRecord)
 DECODER = msgspec.json.Decoder(AnyRecord)
 
@@ -263,7 +263,7 @@ def _begin_faults(chain: Chain, link: Link, begin: Begin) -> list[Fault]:
     saved = chain.by_digest(begin.continues)
     if saved is None:
         return []  # a gap, if it is anything
-    if not isinstance(saved.record, Checkpoint) or saved.line > link.line or saved.record.step != begin.step:
+    if not isinstance(saved.record, CheckpointRecord) or saved.line > link.line or saved.record.step != begin.step:
         due = f"the record of the checkpoint after {begin.step} steps"
         return [Fault(link.line, begin.step, "what the attempt continues", f"line {saved.line}", due)]
     what = "fingerprints of weights and moments of the checkpoint"

@@ -20,8 +20,8 @@ from benchmark.config.systems import SYSTEMS
 from benchmark.evidence.chain import (
     Begin,
     Chain,
-    Checkpoint,
-    Evaluation,
+    CheckpointRecord,
+    EvaluationRecord,
     Fault,
     Link,
     Step,
@@ -40,9 +40,9 @@ from benchmark.training.checkpoints.checkpoint_folder import (
 )
 from benchmark.training.engine.distributed import read_environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
-from benchmark.training.guards.same_inputs import input_identities
 from benchmark.training.inputs import require_inputs
 from benchmark.training.observers.evidence import input_digests
+from benchmark.training.same_inputs import input_identities
 from stage.errors import InputError
 
 LAYOUT = (
@@ -64,9 +64,9 @@ TOLERANCES: Mapping[str, Mapping[str, float]] = {
 }
 """How far, relatively, a replay may be off that computes in another order; measured in docs/evidence.md."""
 EXACT = {"loss": 0.0, "grad_norm": 0.0, "log_perplexity": 0.0}
-COMPARED: tuple[tuple[type[Step] | type[Evaluation], tuple[str, ...]], ...] = (
+COMPARED: tuple[tuple[type[Step] | type[EvaluationRecord], tuple[str, ...]], ...] = (
     (Step, ("first_sample", "learning_rate", "loss", "grad_norm", "weights")),
-    (Evaluation, ("log_perplexity",)),
+    (EvaluationRecord, ("log_perplexity",)),
 )
 """Fields of a step and of an evaluation."""
 MOST_LINES = 40
@@ -170,7 +170,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
             faults.append(Fault(known.line if known else None, start, "the checkpoint's progress.json", due, what))
             return ended()
         saved = known
-    evaluations = [step for step in by_step(counting, Evaluation) if start < step <= last]
+    evaluations = [step for step in by_step(counting, EvaluationRecord) if start < step <= last]
     origin = checkpoint_path(options.run_dir, start) if start else None
     stretch = Stretch(config, origin, progress_as_json(progress), last, evaluations)
     with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +225,7 @@ def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
     head = progress.evidence_head
     for link in chain.links:
         record = link.record
-        known = link.digest == head and isinstance(record, Checkpoint)
+        known = link.digest == head and isinstance(record, CheckpointRecord)
         if (known or (isinstance(record, Begin) and head and record.continues == head)) and record.step == start:
             return link if progress.steps == start else None
     return None
@@ -303,7 +303,7 @@ def _differences(saved: Link, counting: Sequence[Link], found: Chain, allowed: M
     faults: list[Fault] = []
     loaded = found.links[0].record
     assert isinstance(loaded, Begin)
-    assert isinstance(saved.record, Begin | Checkpoint)
+    assert isinstance(saved.record, Begin | CheckpointRecord)
     for name in ("weights", "moments"):
         one, other = getattr(saved.record, name), getattr(loaded, name)
         if one != other:

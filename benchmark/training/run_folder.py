@@ -2,7 +2,7 @@
 
 config.json     the resolved configuration          result_N.txt   the MLPerf log
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
-inputs.json     what it reads (guards/same_inputs.py)
+inputs.json     what it reads (same_inputs.py)
 checkpoints/    (checkpoints/checkpoint_folder.py)
 """
 
@@ -33,14 +33,14 @@ from benchmark.training.checkpoints.checkpoint_choice import (
 from benchmark.training.checkpoints.checkpoint_folder import DamagedCheckpoint, remove_retired, retire_partial
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Progress, starting_progress
-from benchmark.training.guards.same_inputs import (
+from benchmark.training.observer import Observer
+from benchmark.training.run_sinks import open_event_log
+from benchmark.training.same_inputs import (
     InputIdentities,
     read_identities,
     require_same_inputs,
     write_identities,
 )
-from benchmark.training.observer import Observer
-from benchmark.training.run_sinks import open_event_log
 from stage.errors import InputError
 from stage.json_files import DAMAGED, UNREADABLE, read_json
 from stage.outputs.lock import only_one_in
@@ -49,7 +49,7 @@ from stage.outputs.publish import write_text
 MUST_NOT_CHANGE = ("benchmark", "precision")
 """Fields of the configuration that a continued run has in common with its beginning."""
 DATA_PATHS = ("train_data_path", "valid_data_path")
-"""Those too, where a run was begun by a version that did not note what lay there (guards/same_inputs.py)."""
+"""Those too, where a run was begun by a version that did not note what lay there (same_inputs.py)."""
 
 
 @dataclass

@@ -12,8 +12,8 @@ from benchmark.launch.phases import Phase
 from benchmark.training.engine.adam import clip_coefficient
 from benchmark.training.engine.distributed import World
 from benchmark.training.engine.micro_batches import MicroBatch, evaluation_sample_ids, read_micro_batch
+from benchmark.training.engine.nonfinite_step import NonFiniteStep, find_nonfinite
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.guards.nonfinite_step import NonFiniteStep, find_nonfinite
 from benchmark.training.step_flags import NO_FLAGS, StepFlags
 from data_prep.sample_order.token_windows import TokenWindows
 

@@ -18,7 +18,6 @@ from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
 from benchmark.training.engine.settled_attention import settle_attention
-from benchmark.training.guards.same_inputs import input_identities
 from benchmark.training.inputs import open_data, provenance, require_inputs
 from benchmark.training.loop import Run, run_loop
 from benchmark.training.observers.evidence import Evidence
@@ -26,6 +25,7 @@ from benchmark.training.observers.observer_list import observers_of
 from benchmark.training.observers.run_requests import RunRequests
 from benchmark.training.restore_state import restore_state
 from benchmark.training.run_folder import open_run_folder
+from benchmark.training.same_inputs import input_identities
 from benchmark.training.warm_up import warm_up
 from stage.child_processes import end_with_parent
 from stage.errors import CheckFailed

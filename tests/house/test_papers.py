@@ -11,7 +11,7 @@ import pytest
 from benchmark.commands.command_table import COMMANDS, parse
 from tests.support import REPOSITORY, command
 
-PAPERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(
+PAPERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md")] + sorted(
     path for path in (REPOSITORY / "docs").rglob("*.md")
 )
 NAMED = [pytest.param(path, id=path.relative_to(REPOSITORY).as_posix()) for path in PAPERS]

@@ -22,7 +22,7 @@ class Evaluation:
 
 @dataclass
 class WatchedValue:
-    """What the spike detector knows of a value (guards/spike_detector.py)."""
+    """What the spike detector knows of a value (observers/spike_detector.py)."""
 
     recent: list[float] = field(default_factory=list)
     """The last values that were not high, the oldest first."""

@@ -22,9 +22,9 @@ from benchmark.evidence.chain import (
     VERSION,
     AnyRecord,
     Begin,
-    Checkpoint,
+    CheckpointRecord,
     End,
-    Evaluation,
+    EvaluationRecord,
     Step,
     encode,
     read_chain,
@@ -33,9 +33,9 @@ from benchmark.launch.endings import RunEnd
 from benchmark.machine.kernel_facts import kernel_facts
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities
 from benchmark.training.observer import Observer, StepDone
 from benchmark.training.run_folder import RunFolder
+from benchmark.training.same_inputs import ContentIdentity, InputIdentities
 from benchmark.training.step import EvaluationResult
 from stage.errors import InputError
 
@@ -83,11 +83,11 @@ class Evidence(Observer):
         self._add(Step(self._attempt, self._state.progress.steps, step.first_sample, *figures, weights))
 
     def evaluated(self, result: EvaluationResult) -> None:
-        self._add(Evaluation(self._attempt, self._state.progress.steps, result.log_perplexity))
+        self._add(EvaluationRecord(self._attempt, self._state.progress.steps, result.log_perplexity))
 
     def about_to_save(self) -> None:
         """Record the checkpoint, which will know the digest of this record. Collective."""
-        self._add(Checkpoint(self._attempt, self._state.progress.steps, *self._state_fingerprints()))
+        self._add(CheckpointRecord(self._attempt, self._state.progress.steps, *self._state_fingerprints()))
         if self._background is not None:
             self._state.progress.evidence_head = self._head
 

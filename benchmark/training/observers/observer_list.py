@@ -6,18 +6,18 @@ from functools import partial
 from benchmark.config.run_config import RunConfig
 from benchmark.launch.phases import PhaseLog
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.guards.finding_words import samples_command
 from benchmark.training.observer import Observer
 from benchmark.training.observers.copy_audit import CopyAudit
 from benchmark.training.observers.evidence import Evidence
+from benchmark.training.observers.finding_words import samples_command
 from benchmark.training.observers.garbage_pauses import GarbagePauses
 from benchmark.training.observers.run_requests import RunRequests
-from benchmark.training.observers.run_summary import RunSummary
 from benchmark.training.observers.saves import Saves
 from benchmark.training.observers.skipped_steps import SkipGuard
 from benchmark.training.observers.speed_watch import SpeedWatch
 from benchmark.training.observers.spikes import SpikeGuard
 from benchmark.training.observers.step_record import StepRecord
+from benchmark.training.observers.summary_file import SummaryFile
 from benchmark.training.run_folder import RunFolder, result_path
 
 
@@ -48,7 +48,7 @@ def observers_of(
     observers.append(Saves(config, state, events, phases, told=tuple(observers)))
     if state.pipeline.world.rank == 0:
         observers.append(
-            RunSummary(
+            SummaryFile(
                 config.run_dir,
                 result_path(config),
                 progress,

@@ -9,11 +9,11 @@ from dataclasses import asdict
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
+from benchmark.training.engine.state_soundness import check_state
 from benchmark.training.engine.train_state import TrainState
-from benchmark.training.guards.finding_words import describe_state
-from benchmark.training.guards.spike_detector import Calm, Spike, observe
-from benchmark.training.guards.state_soundness import check_state
 from benchmark.training.observer import Observer, StepDone
+from benchmark.training.observers.finding_words import describe_state
+from benchmark.training.observers.spike_detector import Calm, Spike, observe
 
 
 class SpikeGuard(Observer):

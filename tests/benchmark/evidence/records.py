@@ -12,9 +12,9 @@ from benchmark.evidence.chain import (
     VERSION,
     AnyRecord,
     Begin,
-    Checkpoint,
+    CheckpointRecord,
     End,
-    Evaluation,
+    EvaluationRecord,
     Step,
     encode,
     read_chain,
@@ -32,14 +32,14 @@ def step(number: int, attempt: str = "0001") -> Step:
     return Step(attempt, number, 1000 + 16 * number, 5.0 - number, 1.0, 1e-3, f"{number:016x}")
 
 
-def checkpoint(number: int, attempt: str = "0001") -> Checkpoint:
-    return Checkpoint(attempt, number, f"{number:016x}", f"{number:016x}")
+def checkpoint(number: int, attempt: str = "0001") -> CheckpointRecord:
+    return CheckpointRecord(attempt, number, f"{number:016x}", f"{number:016x}")
 
 
 def whole_run() -> list[AnyRecord]:
     """Four steps and a checkpoint after two, without its end."""
     done = [step(number) for number in range(1, 5)]
-    return [begin(), *done[:2], checkpoint(2), *done[2:], Evaluation("0001", 4, 2.5)]
+    return [begin(), *done[:2], checkpoint(2), *done[2:], EvaluationRecord("0001", 4, 2.5)]
 
 
 def signed(records: Sequence[AnyRecord]) -> list[tuple[bytes, str]]:

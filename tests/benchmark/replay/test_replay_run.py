@@ -15,7 +15,7 @@ import benchmark.replay.replay_run as replay_module
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.evidence.chain import EVIDENCE, AnyRecord, Begin, Chain, Checkpoint, Evaluation, read_chain
+from benchmark.evidence.chain import EVIDENCE, AnyRecord, Begin, Chain, CheckpointRecord, EvaluationRecord, read_chain
 from benchmark.replay.replay_run import ReplayOptions, ReplayResult, replay
 from benchmark.replay.replayed_run import replay_on_ranks, require_room
 from benchmark.training.train import train
@@ -77,7 +77,7 @@ def slower(record: AnyRecord) -> AnyRecord:
 
 
 def better(record: AnyRecord) -> AnyRecord:
-    return msgspec.structs.replace(record, log_perplexity=2.0) if isinstance(record, Evaluation) else record
+    return msgspec.structs.replace(record, log_perplexity=2.0) if isinstance(record, EvaluationRecord) else record
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_chain_that_was_made_anew_is_found_by_training_again(
 def _sign_checkpoints_anew(run_dir: Path) -> None:
     """Let the checkpoints know the digests of their records in the chain as it is."""
     for link in read_chain(run_dir / EVIDENCE).links:
-        if isinstance(link.record, Checkpoint):
+        if isinstance(link.record, CheckpointRecord):
             folder = run_dir / "checkpoints" / f"step_{link.record.step:08d}"
             progress = json.loads((folder / "progress.json").read_text())
             _replace_progress(folder, json.dumps(progress | {"evidence_head": link.digest}))

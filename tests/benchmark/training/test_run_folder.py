@@ -20,8 +20,8 @@ from benchmark.launch.endings import RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, progress_as_json, publish_checkpoint
 from benchmark.training.engine.distributed import Environment
 from benchmark.training.engine.run_progress import Evaluation
-from benchmark.training.guards.same_inputs import ContentIdentity, InputIdentities, read_identities
 from benchmark.training.run_folder import RunFolder, as_json, open_run_folder, summary_path
+from benchmark.training.same_inputs import ContentIdentity, InputIdentities, read_identities
 from stage.errors import InputError
 from tests.benchmark.runs import events, mlperf
 from tests.benchmark.tiny import CPU, SHORT

@@ -16,7 +16,7 @@ import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.adam import Adam
-from benchmark.training.observers import run_summary
+from benchmark.training.observers import summary_file
 from benchmark.training.train import train
 from tests.benchmark.runs import command_line, events, figures, mlperf, run, system_of
 from tests.benchmark.tiny import SHORT, TINY, Inputs, in_processes
@@ -255,7 +255,7 @@ def test_continuing_with_other_options_is_refused(interrupted: RunConfig, tmp_pa
 
 
 def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
-    write, count = getattr(run_summary, "write_text"), 0  # noqa: B009
+    write, count = getattr(summary_file, "write_text"), 0  # noqa: B009
 
     def refusing(*arguments: Any) -> None:
         nonlocal count
@@ -264,7 +264,7 @@ def _train_on_a_disk_that_fails(config: RunConfig, refusals: int) -> str:
             raise OSError(errno.EROFS, "Read-only file system", "summary.json")
         write(*arguments)
 
-    setattr(run_summary, "write_text", refusing)  # noqa: B010
+    setattr(summary_file, "write_text", refusing)  # noqa: B010
     return train(config)
 
 

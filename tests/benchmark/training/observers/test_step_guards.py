@@ -10,17 +10,17 @@ from benchmark.events.event import Event
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.phases import PhaseLog
+from benchmark.training.engine.nonfinite_step import NonFiniteStep
 from benchmark.training.engine.run_progress import starting_progress
-from benchmark.training.guards.finding_words import samples_command
-from benchmark.training.guards.nonfinite_step import NonFiniteStep
-from benchmark.training.guards.state_soundness import StateSoundness, UnsoundTensor
+from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
 from benchmark.training.observer import StepDone
 from benchmark.training.observers import skipped_steps, spikes
+from benchmark.training.observers.finding_words import samples_command
 from benchmark.training.step import StepResult
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import TINY
-from tests.benchmark.training.guards.findings import on_rank, skipped
-from tests.benchmark.training.guards.test_spike_detector import quiet
+from tests.benchmark.training.observers.findings import on_rank, skipped
+from tests.benchmark.training.observers.test_spike_detector import quiet
 
 SOUND = StateSoundness(())
 DAMAGED = StateSoundness((UnsoundTensor("model/x", 3, "n3", 12, 0.5),))

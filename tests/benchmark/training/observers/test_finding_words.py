@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.training.guards.finding_words import (
+from benchmark.training.engine.state_soundness import StateSoundness, UnsoundTensor
+from benchmark.training.observers.finding_words import (
     describe_state,
     describe_step,
     samples_command,
     suspected_samples,
 )
-from benchmark.training.guards.state_soundness import StateSoundness, UnsoundTensor
 from tests.benchmark.tiny import Inputs
-from tests.benchmark.training.guards.findings import on_rank, skipped
+from tests.benchmark.training.observers.findings import on_rank, skipped
 
 
 def test_finite_losses_leave_open_whose_gradient_it_was() -> None:

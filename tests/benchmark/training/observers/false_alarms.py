@@ -1,4 +1,4 @@
-"""How often the spike detector fires where there is no spike: python -m tests.benchmark.training.guards.false_alarms
+"""How often the spike detector fires where there is no spike: python -m tests.benchmark.training.observers.false_alarms
 
 Noise about a constant loss and norm, of the size found in published runs: the loss of NVIDIA's and CoreWeave's runs of
 round 3.0 differs from a smooth curve by 0.0097 nats, and that difference is white (autocorrelation -0.04 and 0.03) and
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmark.training.engine.run_progress import SpikeWatch
-from benchmark.training.guards.spike_detector import LEAST, RECENT, Spike, observe
+from benchmark.training.observers.spike_detector import LEAST, RECENT, Spike, observe
 
 LOSS, LOSS_NOISE = 2.7, 0.0097
 NORM, NORM_NOISE = 0.2, 0.12

@@ -11,7 +11,7 @@ from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import Ending, RunEnd
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 from benchmark.training.engine.run_progress import Evaluation, starting_progress
-from benchmark.training.observers.run_summary import RunSummary
+from benchmark.training.observers.summary_file import SummaryFile
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import SHORT
 
@@ -20,7 +20,7 @@ def ended(run_dir: Path, ending: Ending, why: str = "") -> tuple[list[str], list
     """Names of the files that a run of six steps leaves, and what it says."""
     progress, seen = starting_progress(SHORT, 17), list[Event]()
     log = EventLog([Recorder(seen.append)])
-    summary = RunSummary(run_dir, Path("r.txt"), progress, log, lambda _: None, saves=True, patience_s=0.0)
+    summary = SummaryFile(run_dir, Path("r.txt"), progress, log, lambda _: None, saves=True, patience_s=0.0)
     summary.begin()
     progress.steps, progress.evaluations = 6, [Evaluation(1152, 4.5)]
     summary.end(RunEnd(ending, why))

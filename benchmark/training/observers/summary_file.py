@@ -39,7 +39,7 @@ class Summary:
     """Path of the MLPerf log."""
 
 
-class RunSummary(Observer):
+class SummaryFile(Observer):
     """Rank 0's last word, after the checkpoint being written is finished."""
 
     def __init__(

@@ -11,9 +11,9 @@ import pytest
 
 from benchmark.results.mllog import read_log
 from benchmark.training.engine.run_progress import SpikeWatch, WatchedValue
-from benchmark.training.guards.spike_detector import CALM, LEAST, MOST_STEPS, RECENT, Calm, Spike, observe
+from benchmark.training.observers.spike_detector import CALM, LEAST, MOST_STEPS, RECENT, Calm, Spike, observe
 from stage.git import REPOSITORY
-from tests.benchmark.training.guards.false_alarms import KINDS, NORM, alarms, count_false_alarms
+from tests.benchmark.training.observers.false_alarms import KINDS, NORM, alarms, count_false_alarms
 
 PUBLISHED = sorted((REPOSITORY.parent / "shared" / "real_logs" / "v3.0").glob("NVIDIA*/results/*/gpt3/result_0.txt"))
 

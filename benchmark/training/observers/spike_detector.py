@@ -14,7 +14,7 @@ restarts, for what is known is part of a checkpoint. High values are never learn
 its own bounds. A spike is over after CALM steps that are not high; after MOST_STEPS what was learned is dropped, for
 then the level has changed for good.
 
-False alarms, computed by ``python -m tests.benchmark.training.guards.false_alarms`` on 864,000 steps of noise each:
+False alarms, computed by ``python -m tests.benchmark.training.observers.false_alarms`` on 864,000 steps of noise each:
 Gaussian, as published losses are (white, kurtosis 2.7): none, so fewer than 4e-6 per step, one in 600 runs of 464
 steps; nor with a correlation of 0.5. With the heavier tails of Student's t of 5 degrees: 5e-5 per step, one in 50 runs;
 of 3 degrees: 5e-4, one in 5. On the two published curves that have the loss of each step (NVIDIA and CoreWeave, round

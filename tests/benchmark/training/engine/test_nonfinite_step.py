@@ -13,9 +13,9 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import Adam
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.micro_batches import TrainingBatches
+from benchmark.training.engine.nonfinite_step import BadMicroBatch, NonFiniteStep, bad_parts
 from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
-from benchmark.training.guards.nonfinite_step import BadMicroBatch, NonFiniteStep, bad_parts
 from benchmark.training.inputs import open_data
 from benchmark.training.step import StepResult, train_step
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.run_config import RunConfig
-from benchmark.training.guards.same_inputs import (
+from benchmark.training.same_inputs import (
     NAME,
     InputIdentities,
     input_identities,

@@ -7,8 +7,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.state_soundness import StateSoundness, check_state
 from benchmark.training.engine.train_state import empty_state, load_initial
-from benchmark.training.guards.state_soundness import StateSoundness, check_state
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from tests.benchmark.runs import system_of
 from tests.benchmark.tiny import Inputs, in_processes
