@@ -121,6 +121,15 @@ warning: USE_BF16=true for BF16; USE_BF16=false for FP32 without this warning
 WARNING
 fi
 
+case ${USE_BF16:-false} in
+  [Tt]rue | TRUE | [Yy]es | YES | [Oo]n | ON | 1) PRECISION=bf16 ;;
+  [Ff]alse | FALSE | [Nn]o | NO | [Oo]ff | OFF | 0) PRECISION=fp32 ;;
+  *)
+    echo "error: USE_BF16=$USE_BF16: expected true or false" >&2
+    exit 2
+    ;;
+esac
+
 # Paths are absolute, for code runs from LOG_DIR.
 LOG_DIR=$(realpath -m "$1") CONTAINER=${*: -1} COM_DIR=$(realpath -m "$COM_DIR")
 if [[ $CONTAINER == none ]]; then find_python "$REPOSITORY"; else PYTHON=python3; fi
@@ -142,7 +151,7 @@ if [[ -n ${EXTERNAL_MODEL_CHECKPOINT_DIR:-} ]]; then
   options+=(--checkpoint "$EXTERNAL_MODEL_CHECKPOINT_DIR")
   launch+=(--mount "$EXTERNAL_MODEL_CHECKPOINT_DIR")
 fi
-if [[ ${USE_BF16:-false} == true ]]; then options+=(--precision bf16); else options+=(--precision fp32); fi
+options+=(--precision "$PRECISION")
 while read -r variable option; do
   [[ -n ${!variable:-} ]] && options+=("$option" "${!variable}")
 done <<'OPTIONS'

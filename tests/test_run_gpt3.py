@@ -57,6 +57,19 @@ def test_newer_form_has_the_data_as_an_argument() -> None:
     assert config.data.valid_data_path == ("1.00", "/tokens/c4_en_validation_subset_c4_spm_text_document")
 
 
+@pytest.mark.parametrize(
+    ("given", "precision"), [("1", "bf16"), ("yes", "bf16"), ("TRUE", "bf16"), ("0", "fp32"), ("No", "fp32")]
+)
+def test_bf16_is_asked_for_in_the_usual_spellings(given: str, precision: str) -> None:
+    _, config = train_command("/logs", "/bpe", "none", USE_BF16=given)
+    assert config.precision == precision
+
+
+def test_bf16_in_another_spelling_is_refused() -> None:
+    done = script("/logs", "/bpe", "none", **VARIABLES, USE_BF16="bf16")
+    assert (done.returncode, done.stderr) == (2, "error: USE_BF16=bf16: expected true or false\n")
+
+
 def test_fp32_by_default_is_not_silent() -> None:
     for variables, lines in (({}, 4), ({"USE_BF16": "false"}, 0), ({"USE_BF16": "true"}, 0)):
         done = script("/logs", "/bpe", "none", **{**VARIABLES, **variables})
