@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from stage.errors import InputError
-from stage.json_files import read_json
+from stage.regular_files import read_regular
 
 FORMAT = 1
 LARGEST_FILE = 4 << 20
@@ -173,9 +173,11 @@ def read_calibration(path: Path) -> Calibration:
     """Raises InputError for a file that is not there, too large, or of another form, with the field."""
     mend = "expected the calibration.json of a slice; change --calibration"
     try:
-        found = read_json(path, dict[str, Any], mend=mend, largest=LARGEST_FILE)
+        found = msgspec.json.decode(read_regular(path, LARGEST_FILE), type=dict[str, Any])
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(f"{path}: {error}; {mend}") from None
     if found.get("format") != FORMAT:
         raise InputError(f"{path}: format {found.get('format')!r:.80}, expected {FORMAT}; run the slice again")
     try:

@@ -97,7 +97,9 @@ def _published(config: RunConfig) -> str:
     if config.benchmark.name != "gpt3_175b":
         return ""
     systems = systems_frame(published_frame())
-    systems = systems[systems["accelerators_count"] == config.system.num_devices].sort_values("score_minutes")
+    systems = systems[systems["accelerators_count"] == config.system.num_devices].sort_values(
+        "score_minutes", kind="stable"
+    )
     told: dict[str, str] = {}  # a result handed in twice counts once
     for score, submitter, of_round, model in systems[
         ["score_minutes", "package", "round", "accelerator_model_name"]

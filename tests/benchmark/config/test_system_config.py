@@ -27,7 +27,7 @@ def test_without_a_pipeline_a_device_has_one_stage() -> None:
     [
         ({"nodes": 0}, "nodes 0: expected at least 1; change --nodes"),
         ({"micro_batch_size": 0}, "change --micro-batch-size"),
-        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB200, B200, GH200"),
+        ({"accelerator": "H1000"}, "accelerator H1000: unknown; there are GB200, B300, B200, GH200"),
         ({"nodes": 1, "tensor_parallel": 3}, "products that do: 1, 2, 4, 8. Change"),
         ({"replicas": 5}, "replicas 5 do not divide 16 data-parallel devices; possible: 1, 2, 4, 8, 16"),
     ],

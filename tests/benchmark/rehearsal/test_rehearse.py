@@ -25,7 +25,7 @@ def test_changed_file_stops_the_rehearsal_and_is_named(tmp_path: Path) -> None:
     path.write_bytes(content)
     done = command("benchmark", "rehearse", "--work-dir", work)
     assert done.returncode == 2
-    assert f"{path}: its MD5 is another, {prefixes[1].name}.manifest.json says otherwise; make it again" in done.stderr
+    assert f"{path}: its MD5 is another, so somebody changed it since; remove it yourself" in done.stderr
     assert "stopped at 'tokenise'" in done.stdout
     assert not (work / "run_0").exists()
 

@@ -55,7 +55,7 @@ def the_same_in_the_end(config: RunConfig, finished: RunConfig, steps: int) -> N
         assert part[6:] == expected[steps:]  # to the bit, after the six of the run that was killed
     log = [line["key"] for line in mlperf(config.run_dir)]
     assert [log.count(key) for key in ("init_start", "run_start", "run_stop", "eval_accuracy")] == [1, 1, 1, 2]
-    assert log.count("restart") == (steps > 0)
+    assert log.count("restart") == 1  # at step 0, too: the time that was lost stays in the log
     evaluations = json.loads((config.run_dir / "summary.json").read_text())["evaluations"]
     assert evaluations == json.loads((finished.run_dir / "summary.json").read_text())["evaluations"]
 

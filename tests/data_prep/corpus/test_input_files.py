@@ -70,7 +70,7 @@ def test_inputs_that_are_no_files(tmp_path: Path) -> None:
         (tmp_path / "none", "none: no such file"),
         (tmp_path, "not a regular file"),
         (Path("/dev/null"), "not a regular file"),
-        (Path("a\0b"), "null"),
+        (Path("a\0b"), "no such file"),
     ):
         places: list[Place] = [path]
         with pytest.raises(InputError, match=reason):

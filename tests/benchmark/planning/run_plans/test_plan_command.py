@@ -58,7 +58,7 @@ IMPOSSIBLE = {
     "--micro-batch-size 7": "global_batch_size 1536 is not a multiple of micro_batch_size 7 x 16",
     "--nodes 1000000000000": "is not a multiple of micro_batch_size 2 x 250000000000 data-parallel devices",
     "--nodes -3": "nodes -3: expected at least 1",
-    "--accelerator H900": "accelerator H900: unknown; there are GB200, B200",
+    "--accelerator H900": "accelerator H900: unknown; there are GB200, B300",
     "--replicas 3": "replicas 3 do not divide 16 data-parallel devices; possible: 1, 2, 4",
     "--device-mtbf-hours nan": "device_mtbf_hours nan: expected more than 0",
     "--what-if nvlnk=2x": "--what-if nvlnk=2x: expected one of matmul, attention, memory, nvlink",
@@ -74,7 +74,7 @@ IMPOSSIBLE = {
     "--network-gbit-s inf": "--network-gbit-s inf: expected 0.1 to 100,000",
     "--stack ours --system cpu_p2 --what-if nvlink=2x": "there are no constants of a CPU; --accelerator may be",
     "--calibration /dev/zero": "/dev/zero: device, not a regular file; expected the calibration.json of a slice",
-    "--search --accelerator Trillium": "the memory of Trillium is not known; --accelerator may be B200, H200",
+    "--search --accelerator Trillium": "the memory of Trillium is not known; --accelerator may be B300, B200, H200",
     "--what-if tp-overlap=full tp-overlap=off": "--what-if tp-overlap=off: tp-overlap=full is given too; expected each",
     "--what-if nvlink=2x nvlink=2x": "nvlink=2x is given too; expected each name once",
     "--what-if losses=off jitter=off losses=2x": "--what-if losses=2x: losses=off is given too",
@@ -86,7 +86,7 @@ IMPOSSIBLE = {
     "--system cpu_p2": "there are no constants of a CPU",
     "--device cpu": "--device cpu: system dgxh100_n64 has H100 SXM; leave --device out, or choose cpu_p2",
     "--precision fp32": "--precision fp32: stack nemo has bf16 or fp8; choose --precision, or give --tflops",
-    "--search --accelerator ''": "--search: the memory of the device is not known; --accelerator may be B200",
+    "--search --accelerator ''": "--search: the memory of the device is not known; --accelerator may be B300, B200",
     "--search --nodes 1": "no layout of 8 devices can run: .* add --nodes",
 }
 """Options, and what they are answered by: one line that says what is possible."""
