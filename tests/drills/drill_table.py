@@ -104,7 +104,7 @@ ROWS = (
     Drill("deadlock-in-evaluation", "a lock that is never released, in an evaluation's data loading",
           (Fault("deadlock", "call:evaluation batch"),), 2, (r"in evaluation: hang",)),
     Drill("hang-and-crash", "one rank hangs, another fails in the same step",
-          (Fault("hold the interpreter", "update", (10, 10), rank=0), Fault("raise", "data", (11, 11), rank=1)), 2),
+          (Fault("hold the interpreter", "update", (10, 10), rank=0), Fault("raise", "update", (10, 10), rank=1)), 2),
     Drill("watchdog-killed", "a rank loses its watchdog, then is killed",
           (Fault("lose the watchdog", "data", (6, 6), rank=1), Fault("kill", "passes", (10, 15), rank=1)), 2),
     Drill("watchdogs-killed-then-hang", "all ranks lose their watchdogs, then one hangs",
