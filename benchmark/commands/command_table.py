@@ -43,14 +43,10 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
         PlanCommand,
         "Memory, messages, step time and time to train of a run, without its devices; the fastest layout.",
     ),
-    "first-contact": (
-        FirstContactCommand,
-        "Everything that only a GPU can tell, in half an hour of one: kernels, steps, rates, memory, preflight.",
-    ),
     "slice": (SliceCommand, "A few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
     "preflight": (
         PreflightCommand,
-        "Whether machines and inputs will carry a run: one line for each check, with its mend.",
+        "Whether machines and inputs will carry a run; --first-contact: all that only a GPU can tell.",
     ),
     "review": (ReviewCommand, "Whether results and packages would be accepted, and what their score is."),
     "replay": (ReplayCommand, "A stretch of a run again from its checkpoint, compared with its evidence link by link."),
@@ -83,7 +79,9 @@ def parse(arguments: Sequence[str]) -> Command:
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}; there are {', '.join(COMMANDS)}")
     command: Any = COMMANDS[name][0]
-    if command is PreflightCommand and (not options or options[0].startswith("--json")):
+    if command is PreflightCommand and "--first-contact" in options:
+        command = FirstContactCommand
+    elif command is PreflightCommand and (not options or options[0].startswith("--json")):
         command = MachinePreflightCommand
     prog = f"python -m benchmark {name}"
     if "config" in {field.name for field in dataclasses.fields(command)}:

@@ -1,4 +1,4 @@
-"""``first-contact``: the first command on a machine with a GPU."""
+"""``preflight --first-contact``: the first command on a machine with a GPU."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -14,11 +14,13 @@ class FirstContactCommand:
     steps of the benchmark's layers, rates, memory, profiles, preflight. A part that fails costs no other, and the
     result file is written anew after each.
 
-    Example: python -m benchmark first-contact --output first_contact
+    Example: python -m benchmark preflight --first-contact --output first_contact
 
     Exit status: 0 all that a run needs works, 1 something failed, 2 bad input, such as no GPU.
     """
 
+    first_contact: bool = False
+    """Do all this, rather than check this machine alone."""
     output: Path = Path("runs/first_contact")
     """Folder for contact.json, and a log and the results of each part."""
     minutes: float = 30.0

@@ -10,7 +10,7 @@ import tyro
 @dataclass(frozen=True)
 class RehearseCommand:
     """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
-    checksums, timed run under torchrun, review, report. What is already made and valid is used again; a killed run is
+    checksums, timed run, review, report. What is already made and valid is used again; a killed run is
     continued; otherwise each call is a new run with a new seed.
 
     Example: python -m benchmark rehearse --work-dir runs/rehearsal

@@ -93,7 +93,8 @@ class PreflightCommand:
     """Whether machines and inputs will carry a run: one line for each check, with its mend.
 
     Alone it checks this machine; with BENCHMARK and a run's options also disks and inputs, as train would; started like
-    train, one process per device, also that nodes, links and clocks agree.
+    train, one process per device, also that nodes, links and clocks agree. With --first-contact it tells all that only
+    a GPU can tell: preflight --first-contact --help.
 
     Example: srun python -m benchmark preflight gpt3_175b --run-dir LOG_DIR --checkpoint ckpt4000_bf16
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import SYSTEMS
 from stage.outputs.lock import only_one_in
@@ -106,12 +105,8 @@ def _system(drill: Drill) -> System:
 
 
 def _options(drill: Drill, folder: Path) -> dict[str, Any]:
-    """Paths in them are relative to the drill's folder."""
-    fields = {field.name: field.type for field in dataclasses.fields(RunConfig)}
-    return {
-        name: folder / value if "Path" in str(fields[name]) and isinstance(value, str) else value
-        for name, value in drill.options.items()
-    }
+    """Return the drill's options of a run; texts are paths, relative to the drill's folder."""
+    return {name: folder / value if isinstance(value, str) else value for name, value in drill.options.items()}
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """What a slice measured on real devices, for the plan: ``calibration.json`` (docs/slice.md).
 
 All times are seconds, all sizes bytes unless a name says otherwise; every figure was measured on the device that is
-named. What was not measured is absent: no collectives on one device, no clocks where nvidia-smi does not tell.
+named. What was not measured is absent: no collectives on one device, no clocks where NVML does not tell.
 """
 
 import json

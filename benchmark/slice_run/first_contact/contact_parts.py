@@ -1,4 +1,4 @@
-"""``benchmark first-contact``: its parts, one after the other, each with a time of its own."""
+"""``benchmark preflight --first-contact``: its parts, one after the other, each with a time of its own."""
 
 import json
 import os

@@ -16,7 +16,7 @@ def test_the_status_tells_whether_all_works(
 ) -> None:
     result = ContactResult("1 x NVIDIA H200", "2.11.0", "now", [PartResult("features", outcome, "said", 1.0)])
     monkeypatch.setattr(contact_parts, "first_contact", lambda *_: result)
-    assert FirstContactCommand(Path("there")).run() == status
+    assert FirstContactCommand(output=Path("there")).run() == status
     assert capsys.readouterr().out.endswith("all works: there/contact.json\n")
     assert FirstContactCommand(json=True).run() == status
     assert json.loads(capsys.readouterr().out)["passed"] is (status == 0)
@@ -30,4 +30,4 @@ def test_minutes_out_of_range_are_refused(minutes: float) -> None:
 
 def test_a_machine_without_a_gpu_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # on one that has some
-    assert_refused(command("benchmark", "first-contact", "--output", tmp_path), "device cuda: PyTorch")
+    assert_refused(command("benchmark", "preflight", "--first-contact", "--output", tmp_path), "device cuda: PyTorch")
