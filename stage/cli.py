@@ -52,5 +52,6 @@ def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
     except SystemExit as leaving:
         if not leaving.code:  # --help
             raise
-    told = " ".join(re.sub("[╭╮╰╯│─]", " ", drawn.getvalue()).split())
+    inside = " ".join(drawn.getvalue().splitlines()[1:])  # the first line has the title, which says no more
+    told = " ".join(re.sub("[╭╮╰╯│|]|[─-]{3,}", " ", inside).split())
     raise InputError(f"{told.partition(' For full helptext')[0]} (see --help)")

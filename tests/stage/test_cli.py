@@ -25,7 +25,7 @@ class _Options:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "Required options Missing from python -m sums: PATH A folder, .* --size INT A number"),
+        ("", "^Missing from python -m sums: PATH A folder, .* --size INT A number"),
         ("F --size x", "--size: invalid literal for int"),
         ("F --size 3 --sed 4", "Unrecognized options: --sed, 4 Perhaps you meant: --seed"),
         ("F --size 3 --kind c", "invalid choice 'c' for argument '--kind'"),
