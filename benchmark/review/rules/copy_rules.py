@@ -172,7 +172,7 @@ def _same_curve(one: Sequence[float], other: Sequence[float]) -> bool:
     if len(mine) < FEWEST_VALUES:
         return False
     mine, theirs = mine - mine.mean(), theirs - theirs.mean()
-    slope = float(mine @ theirs) / float(mine @ mine)
+    slope = float(mine @ theirs / (mine @ mine))  # no number of a constant curve, which is like none
     return STRETCHED[0] < slope < STRETCHED[1] and float((theirs - slope * mine).std()) < SAME_CURVE
 
 

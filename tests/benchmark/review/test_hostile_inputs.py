@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from benchmark.review.findings import STOPPED, Deviation, Rule
 from benchmark.review.rules import rule_table
+from benchmark.review.rules.copy_rules import Trace, likeness
 from benchmark.review.verdict import review
 from tests.benchmark.review.fixture import as_text, records, write_package
 from tests.benchmark.review.hostile_places import PLACES
@@ -84,3 +85,8 @@ def test_whatever_lies_in_a_package_the_next_one_is_reviewed(
     assert_sound(found)
     assert [one.verdict for one in found.subjects] == [due, "acceptable"]
     subprocess.run(["rm", "-rf", spoilt], check=True)  # pytest's own way is recursive
+
+
+def test_a_constant_curve_is_like_no_other() -> None:
+    flat, falling = Trace((2.7,) * 20, (1.0,) * 19), Trace(tuple(2.6 - 0.01 * step for step in range(20)), (2.0,) * 19)
+    assert (likeness(flat, falling), likeness(falling, flat)) == ("", "")
