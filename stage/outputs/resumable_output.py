@@ -48,6 +48,7 @@ from stage.outputs.publish import (
     sync_folder,
     sync_to_disk,
     unique_partial,
+    walked,
     write_text,
 )
 from stage.outputs.shards import Shard
@@ -126,11 +127,7 @@ class ResumableOutput:
             sync_all(piece.path for piece in pieces)
             lines = b""
             for piece in pieces:
-                place = self.path(piece.name)
-                for parent in reversed(Path(piece.name).parents[:-1]):  # without pieces/, which is published for good
-                    self.path(str(parent)).mkdir(exist_ok=True)
-                piece.path.rename(place)
-                found = place.stat()
+                found = self._place(piece).stat()
                 one = Piece(piece.name, found.st_size, piece.md5, found.st_ctime_ns, piece.facts)
                 lines += msgspec.json.encode(one) + b"\n"
                 self.done[piece.name] = one
@@ -138,6 +135,17 @@ class ResumableOutput:
                 file.write(lines)  # a line that a full disk cuts short does not count, and its piece is made again
         except FileNotFoundError:  # nobody else takes away what this process has written
             raise _gone(self.folder) from None
+
+    def _place(self, piece: NewPiece) -> Path:
+        """Give a piece its name and return its path. ``pieces/`` itself is never made anew: where it is missing, it has
+        been published, and FileNotFoundError is raised."""
+        place = self.path(piece.name)
+        try:
+            return piece.path.rename(place)
+        except FileNotFoundError:
+            for parent in reversed(Path(piece.name).parents[:-1]):
+                self.path(str(parent)).mkdir(exist_ok=True)
+            return piece.path.rename(place)
 
     def reload(self) -> None:
         """Look again for pieces that other processes have finished."""
@@ -186,7 +194,10 @@ class ResumableOutput:
         records = []
         try:
             for final, (place, md5) in outputs.items():
-                sync_folder(place) if place.is_dir() else sync_to_disk(place)
+                if place == self.folder / PIECES:  # whose files are on the disk since they were added
+                    sync_all(Path(folder) for folder, _ in walked(place))
+                else:
+                    sync_folder(place) if place.is_dir() else sync_to_disk(place)
                 records.append(record_of(place, final.name, md5))
             if (self.folder / RECIPE).stat().st_ino != self._inode:
                 raise FileNotFoundError
