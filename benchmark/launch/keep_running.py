@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from benchmark.launch.attempt_folder import (
     LAUNCHER_LOG,
@@ -35,39 +35,34 @@ class Refused(Exception):
     """A launch that a person has to mend: one line, exit status 2."""
 
 
-class RunPlace(Protocol):
-    """Where the processes of a run are started: this machine, or nodes of a Slurm job."""
+class RunPlace:
+    """Where the processes of a run are started. What is not overridden is so on one machine."""
 
-    @property
-    def name(self) -> str:
-        """As the run folder notes who runs there: "job 45", "process 123"."""
-        ...
-
-    @property
-    def ordered(self) -> str | None:
-        """What has told this launcher to stop, such as "SIGTERM"; None where nothing has."""
-        ...
+    name: str
+    """As the run folder notes who runs there: "job 45", "process 123"."""
+    ordered: str | None = None
+    """What has told this launcher to stop, such as "SIGTERM"; None where nothing has."""
 
     def runs(self, other: str, *, holds_lock: bool) -> bool:
         """Whether the place that noted this name in the folder still runs; ``holds_lock``: somebody holds its lock."""
-        ...
+        return holds_lock
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
         """Choose the machines of the next attempt, those not in ``exclude`` first; the decision to hand back where
         there are not enough."""
-        ...
+        return None
 
     def start(self, attempt: str, log: Path) -> int:
         """Start all processes, their errors in ``log``, and wait for their end; the exit status."""
-        ...
+        raise NotImplementedError
 
     def look(self) -> tuple[int, tuple[str, ...]]:
         """After an attempt: hosts to spare, and those that are down."""
-        ...
+        return 0, ()
 
     def may_start_again(self) -> bool:
         """Whether there is time for another attempt."""
-        ...
+        return True
 
 
 def say(text: str) -> None:

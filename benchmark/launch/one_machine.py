@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 
-from benchmark.launch.keep_running import Refused, alone_in, environment_of, keep_running, say
+from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from stage.child_processes import INTERRUPTED as BY_CTRL_C
 from stage.child_processes import require_free_port, reserved_port
@@ -23,29 +23,16 @@ LOOK_S = 0.1
 ORDERS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a closed terminal"}
 
 
-class OneMachine:
-    """Starts ``python -m ARGUMENTS`` in every process (``RunPlace``)."""
+class OneMachine(RunPlace):
+    """Starts ``python -m ARGUMENTS`` in every process."""
 
     def __init__(self, arguments: Sequence[str], *, processes: int, port: int | None = None) -> None:
         """``port``: where they meet; None takes a free one. Raises InputError where it is in use."""
         if port is not None:
             require_free_port(port)
         self.name = f"process {os.getpid()}"
-        self.ordered: str | None = None
         self._arguments, self._processes, self._port = arguments, processes, port
         self._running: list[subprocess.Popen[bytes]] = []
-
-    def runs(self, other: str, *, holds_lock: bool) -> bool:
-        return holds_lock
-
-    def choose(self, exclude: tuple[str, ...]) -> Decision | None:
-        return None
-
-    def look(self) -> tuple[int, tuple[str, ...]]:
-        return 0, ()
-
-    def may_start_again(self) -> bool:
-        return True
 
     def start(self, attempt: str, log: Path) -> int:
         with reserved_port() if self._port is None else nullcontext(self._port) as port, log.open("ab") as errors:

@@ -17,7 +17,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.launch import keep_running as launcher
 from benchmark.launch.attempt_folder import all_attempts
 from benchmark.launch.forked_ranks import run_ranks
-from benchmark.launch.keep_running import environment_of, keep_running
+from benchmark.launch.keep_running import RunPlace, environment_of, keep_running
 from benchmark.launch.next_attempt import Decision, PastAttempt, past_attempt
 from benchmark.results.mllog import read_log
 from benchmark.results.recorded_events import RecordedEvent, read_events
@@ -35,9 +35,9 @@ UNEQUAL = ("tracked_stats", "restart", "evidence")
 SAID = ("*.log", "*.txt", "*.json")
 
 
-@dataclass(frozen=True)
-class Disturbed:
-    """A run and what disturbs it: a place to start processes in (``RunPlace``)."""
+@dataclass
+class Disturbed(RunPlace):
+    """A run and what disturbs it, as a place to start processes in."""
 
     config: RunConfig
     folder: Path
@@ -48,20 +48,7 @@ class Disturbed:
     damage: tuple[Damage, ...] = ()
     first_options: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the configuration that the first attempt alone has."""
-    name: str = "drill"
-    ordered: str | None = None
-
-    def runs(self, other: str, *, holds_lock: bool) -> bool:
-        return holds_lock
-
-    def choose(self, exclude: tuple[str, ...]) -> Decision | None:
-        return None
-
-    def look(self) -> tuple[int, tuple[str, ...]]:
-        return 0, ()
-
-    def may_start_again(self) -> bool:
-        return True
+    name = "drill"
 
     def start(self, attempt: str, log: Path) -> int:
         number, config = int(attempt), self.config

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.launch.attempt_folder import ALARM, newest_saved
-from benchmark.launch.keep_running import Refused, alone_in, environment_of, keep_running, say
+from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from benchmark.launch.slurm.nodes import (
     ONE_PER_NODE,
@@ -50,11 +50,10 @@ TASK = (
 
 
 @dataclass
-class SlurmJob:
-    """A job (``RunPlace``). ``options``: those of ``python3 -m benchmark.launch``."""
+class SlurmJob(RunPlace):
+    """A job. ``options``: those of ``python3 -m benchmark.launch``."""
 
     options: argparse.Namespace
-    ordered: str | None = None
     _srun: subprocess.Popen[bytes] | None = None
     _sentinel: subprocess.Popen[bytes] | None = None
     _sentinel_on: str = ""
