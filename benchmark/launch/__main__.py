@@ -48,8 +48,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options.processes is not None:
         from benchmark.launch.one_machine import run_here  # needs the packages of the benchmark
+        from stage.errors import run_command
 
-        return run_here(options.run_dir, options.command, processes=options.processes, port=options.port).status
+        run_command(
+            lambda: run_here(options.run_dir, options.command, processes=options.processes, port=options.port).status
+        )
     if options.dry_run:
         return run_job(options)
     with timed_lines(options.run_dir):

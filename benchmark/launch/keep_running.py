@@ -77,8 +77,12 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
 
     Raises Refused. Where the file system has no locks, Slurm alone knows of the other.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
-    with (run_dir / "launcher").open("a+", encoding="utf-8") as file:
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        noted = (run_dir / "launcher").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise Refused(f"{error.filename}: {error.strerror}; choose another folder for the run") from None
+    with noted as file:
         taken = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ import pytest
 from benchmark.launch.attempt_folder import all_attempts, read_end
 from benchmark.launch.one_machine import OneMachine, run_here
 from stage.errors import InputError
-from tests.support import REPOSITORY
+from tests.support import REPOSITORY, assert_refused, command
 
 
 @pytest.mark.slow
@@ -24,6 +24,12 @@ def test_bad_input_is_one_line_and_ends_the_attempts(tmp_path: Path, capfd: pyte
     assert captured.out == ""
     assert (decision.action, decision.status) == ("stop", 2)
     assert [folder.name for folder in all_attempts(tmp_path / "run")] == ["0001"]
+
+
+@pytest.mark.parametrize("folder", ["/proc/none", "/dev/null"])
+def test_folder_that_cannot_be_made_is_one_line(folder: str) -> None:
+    done = command("benchmark.launch", "--run-dir", folder, "--processes", "2", "--", "train", "rehearsal")
+    assert_refused(done, f"{folder}: ", "choose another folder for the run")
 
 
 def test_busy_port_is_refused_before_anything_starts() -> None:
