@@ -36,9 +36,3 @@ class RunEnd:
     why: str
     """A few words for people."""
     reached_target: bool = False
-
-
-def ending_of_status(exit_status: int) -> Ending:
-    """The ending of an exit status. All that no process of a run gives by itself, as 137 for a kill, is "failed"."""
-    found = [ending for ending, consequence in ENDINGS.items() if consequence.exit_status == exit_status]
-    return found[0] if found else "failed"

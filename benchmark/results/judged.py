@@ -35,8 +35,6 @@ class Judged:
     """A run converges at the first evaluation at or below this log perplexity."""
     floor: float
     """No honest value is at or below this: the official checker's other limit."""
-    first_value: tuple[float, float]
-    """Where the first evaluation lies: for gpt3 2.745 to 2.760 in all published logs, with some room."""
     learning_rates: tuple[BaseLearningRate, ...]
     eval_samples: tuple[int, ...]
     """Accepted values of that key; empty: any."""
@@ -67,7 +65,6 @@ GPT3 = Judged(
     benchmark=GPT3_175B,
     target=2.69,
     floor=2.6,
-    first_value=(2.73, 2.78),
     learning_rates=(
         BaseLearningRate(1535, 3073, (2e-5,)),
         BaseLearningRate(3072, 4096, (2e-5, 3e-5)),
@@ -95,7 +92,6 @@ REHEARSED = Judged(
     benchmark=REHEARSAL,
     target=2.44,
     floor=2.2,
-    first_value=(5.0, 6.2),
     learning_rates=(BaseLearningRate(0, 10**9, (1e-3,)),),
     eval_samples=(),
     points=REHEARSAL_POINTS,

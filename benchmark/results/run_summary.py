@@ -152,12 +152,6 @@ class RunSummary:
         return tokens[-1] if tokens else self.logged_tokens
 
     @property
-    def trained_samples(self) -> float | None:
-        if self.trained_tokens is None or not self.sequence_length:
-            return None
-        return self.trained_tokens / self.sequence_length
-
-    @property
     def tokens_per_s(self) -> float | None:
         """Of the whole system over the whole run, evaluations included."""
         if self.trained_tokens is None or not self.run_ms or self.run_ms < 0:

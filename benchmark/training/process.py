@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,7 +20,7 @@ from benchmark.launch.attempt_folder import attempt_path, raise_alarm, rank_file
 from benchmark.launch.endings import ENDINGS, Ending
 from benchmark.launch.heartbeat import HangLimits, Heartbeat
 from benchmark.launch.incidents import Incident, IncidentKind, own_incident, write_incident
-from benchmark.launch.phases import PhaseLog, PhaseObserver
+from benchmark.launch.phases import PhaseLog
 from benchmark.launch.watchdog import STACKS_SIGNAL, watched
 from benchmark.training.engine.distributed import Environment, MeetingFailed, end_process, read_environment
 from benchmark.training.run_folder import refuse_finished
@@ -47,10 +47,8 @@ WRONG_FILE = (
 parallel file system that has put a client out says ENOTCONN, ESHUTDOWN or ETIMEDOUT."""
 
 
-def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
+def run_process(config: RunConfig) -> NoReturn:
     """Train as this process's rank, and leave with the exit status; what goes wrong is left in the attempt's folder.
-
-    ``observers`` are told the phases, too.
 
     The one line that says why goes to the terminal from the process that failed first; tracebacks go to the logs.
     """
@@ -58,7 +56,7 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
     try:
         if environment.rank == 0:
             refuse_finished(config.run_dir)
-        _train_watched(config, environment, observers)
+        _train_watched(config, environment)
     except OSError as error:
         if error.filename is None or _kind(error) != "disk":
             raise
@@ -67,7 +65,7 @@ def run_process(config: RunConfig, *observers: PhaseObserver) -> NoReturn:
         end_process(ENDINGS["failed"].exit_status)
 
 
-def _train_watched(config: RunConfig, environment: Environment, observers: Sequence[PhaseObserver]) -> NoReturn:
+def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
     """Raises OSError where what watches the process cannot be written."""
     attempt = attempt_path(config.run_dir, environment.attempt)
     attempt.mkdir(parents=True, exist_ok=True)
@@ -83,7 +81,7 @@ def _train_watched(config: RunConfig, environment: Environment, observers: Seque
     stacks, collectives = (rank_file(attempt, environment.rank, name) for name in ("stacks.txt", "collectives.json"))
     with watchdog, _stacks_on_signal(stacks), explaining(heartbeat, collectives):
         try:
-            ended = train(config, environment, PhaseLog(heartbeat, *observers))
+            ended = train(config, environment, PhaseLog(heartbeat))
         except BaseException as error:
             incident = incident_of(error, environment.rank, environment.host, heartbeat)
             first = _tell(attempt, incident)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,9 +27,7 @@ ABOVE_ZERO = ("seconds", "step_s")
 """Times of what did something."""
 MatmulRole = Literal["forward", "input gradient", "weight gradient"]
 """Output = input weight^T; its gradient; the FP32 sum of weight gradients to which a product is added."""
-MATMUL_ROLES: tuple[MatmulRole, ...] = get_args(MatmulRole)
 CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "send"]
-COLLECTIVE_KINDS: tuple[CollectiveKind, ...] = get_args(CollectiveKind)
 
 
 @dataclass(frozen=True)

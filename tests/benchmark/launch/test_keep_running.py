@@ -11,12 +11,12 @@ import pytest
 
 from benchmark.launch.attempt_folder import all_attempts, read_end
 from benchmark.launch.incidents import own_incident, write_incident
-from benchmark.launch.keep_running import Refused, alone_in, keep_running, patiently
+from benchmark.launch.keep_running import Refused, RunPlace, alone_in, keep_running, patiently
 from benchmark.launch.next_attempt import Decision
 
 
 @dataclass
-class Practice:
+class Practice(RunPlace):
     """A place in which ``during(attempt's folder)`` is all that an attempt does."""
 
     during: Callable[[Path], int]
@@ -37,9 +37,6 @@ class Practice:
 
     def look(self) -> tuple[int, tuple[str, ...]]:
         return 1, ()
-
-    def may_start_again(self) -> bool:
-        return True
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 import dataclasses
 import time
+from typing import get_args
 
 import pytest
 import torch
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.planning.run_plans.calibration import MATMUL_ROLES
+from benchmark.planning.run_plans.calibration import MatmulRole
 from benchmark.slice_run import stopwatch
 from benchmark.slice_run.device_rates import (
     attention_times,
@@ -39,7 +40,7 @@ def test_shapes_are_those_of_the_benchmark_s_ranks() -> None:
 def test_every_shape_is_timed_in_its_three_roles() -> None:
     found = list(matmul_times(MODEL, 16, CPU, torch.float32, time.monotonic() + 60))
     assert len(found) == 3 * 5 * 3  # tensor parallel 1, 2 and 4
-    assert {one.role for one in found} == set(MATMUL_ROLES)
+    assert {one.role for one in found} == set(get_args(MatmulRole))
     assert {(one.tensor_parallel, one.inputs, one.outputs) for one in found if one.layer == "qkv"} == {
         (1, 40, 120),
         (2, 40, 60),

@@ -1,6 +1,8 @@
+from typing import get_args
+
 import pytest
 
-from benchmark.planning.run_plans.calibration import COLLECTIVE_KINDS, CollectiveTime
+from benchmark.planning.run_plans.calibration import CollectiveKind, CollectiveTime
 from benchmark.slice_run.measured_collectives import SIZES, collective_times
 from benchmark.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.distributed import joined_world, read_environment
@@ -18,7 +20,7 @@ def test_all_ranks_have_the_slowest_rank_s_time_of_each_kind_and_size() -> None:
     first, second = in_processes(2, timed, SliceOptions("rehearsal", device="cpu", data_parallel=2))
     assert first == second
     assert [(one.kind, one.bytes) for one in first] == [
-        (kind, size) for size in SIZES["cpu"] for kind in COLLECTIVE_KINDS
+        (kind, size) for size in SIZES["cpu"] for kind in get_args(CollectiveKind)
     ]
     assert all(one.ranks == 2 and one.seconds > 0 for one in first)
 
