@@ -102,11 +102,13 @@ def _table(found: Sequence[RunStatus]) -> Iterator[str]:
 def _one(run: RunStatus) -> Iterator[str]:
     told = dict(zip(COLUMNS[1:], _cells(run)[1:], strict=True))
     rate = "" if run.tokens_per_s is None else f", {run.tokens_per_s:,.0f} tokens/s"
+    mfu = "" if told["MFU"] == NOTHING else f", MFU {told['MFU']}"
     heard = "" if run.heard_s is None else f", last heard of at {as_utc(1000 * run.heard_s)}"
     quality = "" if run.log_perplexity is None else f", log perplexity {run.log_perplexity:.4f}"
     yield f"{run.run_dir}: {told['state']}{heard}"
-    yield f"  step {told['step']}, loss {told['loss']}{quality}; {told['s/step']} s a step{rate}, MFU {told['MFU']}"
-    yield f"  newest checkpoint after step {told['checkpoint']}; the target is expected at {told['expected end']}"
+    yield f"  step {told['step']}, loss {told['loss']}{quality}; {told['s/step']} s a step{rate}{mfu}"
+    expected = "" if told["expected end"] == NOTHING else f"; the target is expected at {told['expected end']}"
+    yield f"  newest checkpoint after step {told['checkpoint']}{expected}"
     yield f"  {headline(run)}: {totals(run)}"
     yield ""
     yield f"  {'time':12}{'':>12}{'share':>8}"
