@@ -47,12 +47,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     if options.processes is not None:
-        from benchmark.launch.one_machine import run_here  # needs the packages of the benchmark
-        from stage.errors import run_command
+        from benchmark.launch.one_machine import run_here_and_exit  # needs the packages of the benchmark
 
-        run_command(
-            lambda: run_here(options.run_dir, options.command, processes=options.processes, port=options.port).status
-        )
+        run_here_and_exit(options.run_dir, options.command, processes=options.processes, port=options.port)
     if options.dry_run:
         return run_job(options)
     with timed_lines(options.run_dir):

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from benchmark.launch.keep_running import Refused, RunPlace, alone_in, environment_of, keep_running, say
 from benchmark.launch.next_attempt import INTERRUPTED, Decision
 from stage.child_processes import INTERRUPTED as BY_CTRL_C
 from stage.child_processes import require_free_port, reserved_port
-from stage.errors import InputError
+from stage.errors import InputError, run_command
 from stage.git import REPOSITORY
 
 TO_FOLLOW_S = 20.0
@@ -103,3 +104,8 @@ def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int
     if place.ordered == ORDERS[signal.SIGINT] and decision.status == INTERRUPTED:
         return Decision("stop", BY_CTRL_C, decision.reason)
     return decision
+
+
+def run_here_and_exit(run_dir: Path, command: Sequence[str], *, processes: int, port: int | None) -> NoReturn:
+    """Leave this process with the status of :func:`run_here`, or with 2 and one line where the input is bad."""
+    run_command(lambda: run_here(run_dir, command, processes=processes, port=port).status)

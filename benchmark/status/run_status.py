@@ -156,7 +156,7 @@ def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) ->
         marks.loc[unsaved, "lost"] = True
         marks.loc[unsaved & marks["kind"].isin(["productive", "evaluation"]), "kind"] = "lost"
     is_step = marks["key"] == "step"
-    skipped = marks["skipped"].fillna(False).astype(bool)
+    skipped = marks["skipped"].eq(True)
     rows = _rows(attempts, marks, finished=finished)
     heard_s = max((event.time_ms for event in given), default=0) / 1000 or None
     steps = [event for event in given if event.key == "step"]
@@ -237,7 +237,7 @@ def _rows(attempts: Sequence[Attempt], marks: pd.DataFrame, *, finished: bool) -
                 said=printable(said),
                 action="" if end is None else printable(end.action),
                 steps=len(steps),
-                steps_lost=int((steps["lost"] & ~steps["skipped"].fillna(False).astype(bool)).sum()),
+                steps_lost=int((steps["lost"] & ~steps["skipped"].eq(True)).sum()),
                 by_kind=by_kind[place],
                 cost_ms=cost_ms,
             )

@@ -48,11 +48,15 @@ def test_finished_run_is_bad_input(tmp_path: Path) -> None:
 
 
 PROCESSES = """
-import os, sys, time
+import os, pathlib, sys, time
 for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "ATTEMPT", "LAUNCH_ID"):
     print(name, os.environ[name], flush=True)
+printed = pathlib.Path("printed")
 if os.environ["RANK"] == "1":
+    while not printed.exists():
+        time.sleep(0.01)
     os.kill(os.getpid(), 9)
+printed.touch()
 time.sleep(600 if sys.argv[1:] == ["stay"] else 0)
 """
 
