@@ -114,4 +114,4 @@ class SummaryFile(Observer):
         except OSError as error:
             self._events.warn(f"stopped.json could not be written: {error}")
         if self._saves and not saved:
-            self._events.warn(f"step {self._progress.iteration} is not saved: an older one goes on")
+            self._events.warn(f"step {self._progress.steps} is not saved: an older one goes on")
