@@ -31,8 +31,7 @@ class FirstContactCommand:
     """Print contact.json at the end, too."""
 
     def run(self) -> int:
-        from benchmark.slice_run.first_contact.contact_parts import first_contact
-        from benchmark.slice_run.first_contact.contact_result import RESULT
+        from benchmark.preflight.first_contact.first_contact import RESULT, first_contact
 
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")

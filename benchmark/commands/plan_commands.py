@@ -10,7 +10,7 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plans.plan_options import PlanOptions
-from benchmark.slice_run.slice_config import SliceOptions
+from benchmark.preflight.slice_run.slice_config import SliceOptions
 from stage.errors import InputError
 
 
@@ -81,8 +81,8 @@ class SliceCommand:
 
     def run(self) -> int:
         from benchmark.planning.run_plans.plan_command import whole_system
-        from benchmark.slice_run.run_slice import run_slice
-        from benchmark.slice_run.slice_text import format_slice
+        from benchmark.preflight.slice_run.run_slice import run_slice
+        from benchmark.preflight.slice_run.slice_text import format_slice
 
         result, calibration = run_slice(self.options)
         if not self.json:

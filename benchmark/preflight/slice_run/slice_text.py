@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.planning.run_plans.calibration import Calibration, MatmulTime
-from benchmark.slice_run.slice_result import SliceResult
+from benchmark.preflight.slice_run.slice_result import SliceResult
 
 GIB = 2**30
 
 
 def format_slice(result: SliceResult, calibration: Calibration | None) -> str:
+    """Return the lines of the terminal; without a calibration those of the rates are missing."""
     rates = () if calibration is None else _rates(calibration)
-    sections = (_title(result), _speed(result), _memory(result), _time(result), rates, _problems(result))
+    problems = (f"NOT measured: {problem}" for problem in result.problems)
+    sections = (_title(result), _speed(result), _memory(result), _time(result), rates, problems)
     return "\n".join(line for section in sections for line in section)
 
 
@@ -108,11 +110,6 @@ def _rates(calibration: Calibration) -> Iterator[str]:
         if one.bytes == largest:
             rate = f"{one.bytes / one.seconds / 1e9:,.4g} GB/s of {one.bytes / 2**20:,.0f} MiB, {one.ranks} ranks"
             yield f"  {one.kind:<20}{rate:>10}"
-
-
-def _problems(result: SliceResult) -> Iterator[str]:
-    for problem in result.problems:
-        yield f"NOT measured: {problem}"
 
 
 def _mean_tflops(matmuls: list[MatmulTime]) -> float:

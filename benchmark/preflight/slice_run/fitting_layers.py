@@ -1,11 +1,10 @@
 """How many layers a device holds, by the dry run."""
 
-from dataclasses import dataclass
 from functools import cache
 
-from benchmark.planning.dry_runs.dry_run import RESERVE, dry_run
-from benchmark.slice_run.device_facts import DeviceFacts
-from benchmark.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.planning.dry_runs.dry_run import RESERVE, RankReport, dry_run
+from benchmark.preflight.slice_run.device_facts import DeviceFacts
+from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from stage.errors import InputError
 
 NOT_EVEN = {
@@ -14,36 +13,28 @@ NOT_EVEN = {
 }
 
 
-@dataclass(frozen=True)
-class CountedMemory:
-    """What one kind of rank would hold."""
-
-    rank: int
-    """One of that kind."""
-    kind: str
-    peak_bytes: int
-
-
 @cache
-def counted_memory(options: SliceOptions, facts: DeviceFacts, layers: int) -> tuple[CountedMemory, ...]:
-    """The dry run's figures: some seconds."""
-    found = dry_run(slice_config(options, layers, facts.accelerator)).reports
-    return tuple(CountedMemory(report.rank, report.kind, report.peak_bytes) for report in found)
+def counted_memory(options: SliceOptions, facts: DeviceFacts, layers: int) -> list[RankReport]:
+    """Return the dry run's reports, one for each kind of rank. Takes some seconds."""
+    return list(dry_run(slice_config(options, layers, facts.accelerator)).reports)
 
 
 def fullest_bytes(options: SliceOptions, facts: DeviceFacts, layers: int) -> int:
-    """At the peak of the rank that holds most."""
+    """Return the peak of the rank that holds most."""
     return max(one.peak_bytes for one in counted_memory(options, facts, layers))
 
 
 def budget_bytes(options: SliceOptions, facts: DeviceFacts) -> int:
-    """What a device has for it; CPU processes share one memory."""
+    """Return what a device has for the slice; CPU processes share one memory."""
     share = facts.memory_bytes if options.device == "cuda" else facts.memory_bytes // options.devices
     return round(share * (1 - RESERVE))
 
 
 def chosen_layers(options: SliceOptions, facts: DeviceFacts) -> int:
-    """Those that were asked for, or as many as fit; raises InputError where they do not, with the number that does."""
+    """Return the layers that were asked for, or as many as fit.
+
+    Raises InputError where those do not fit, with the number that does.
+    """
     budget = budget_bytes(options, facts)
     if options.layers is not None and fullest_bytes(options, facts, options.layers) <= budget:
         return options.layers
@@ -59,9 +50,9 @@ def chosen_layers(options: SliceOptions, facts: DeviceFacts) -> int:
 
 
 def largest_fitting(options: SliceOptions, facts: DeviceFacts, most: int) -> int:
-    """Layers that fit, at most ``most``, as many on each device; 0 where not even the fewest do.
+    """Return the layers that fit, at most ``most``, as many on each device; 0 where not even the fewest do.
 
-    Guessed by what one more on each device takes, then counted.
+    They are guessed by what one more on each device takes, then counted.
     """
     budget, least, stages = budget_bytes(options, facts), options.least_layers, options.pipeline_parallel
     first = fullest_bytes(options, facts, least)

@@ -11,7 +11,7 @@ import torch
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.machine.gpus import DeviceReading, all_gpus
-from benchmark.preflight.preflight_check import CheckResult, Measured, Outcome, Place
+from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Outcome, Place
 from stage.errors import InputError
 
 OTHERS_GB = 3.0
@@ -80,8 +80,7 @@ def as_the_system_says(place: Place, measured: Measured) -> CheckResult:
 
 
 def memory_free(place: Place) -> CheckResult:
-    if place.kind == "cpu" or not place.devices:
-        return _without(place)
+    """Whether nobody else holds memory of the devices."""
     taken = []
     for device in place.devices:
         free, total = torch.cuda.mem_get_info(device)
@@ -92,16 +91,8 @@ def memory_free(place: Place) -> CheckResult:
     return CheckResult("ok", f"less than {OTHERS_GB:g} GB of each is in use")
 
 
-def _without(place: Place) -> CheckResult:
-    """Where there is no GPU to check: as it should be, or not."""
-    if place.kind == "cpu":
-        return CheckResult("skipped", "the system has no GPU")
-    return CheckResult("FAILED", "no GPU is here", "mend the driver, or choose a CPU system such as --system cpu_p1")
-
-
-def health(place: Place) -> CheckResult:
-    if place.kind == "cpu":
-        return _without(place)
+def health(_: Place) -> CheckResult:
+    """The memory of each GPU of this machine; a warning where nobody tells."""
     try:
         return judge_health([gpu.read() for gpu in all_gpus()])
     except InputError as error:
@@ -127,8 +118,6 @@ def judge_health(readings: Sequence[DeviceReading]) -> CheckResult:
 
 def right_products(place: Place) -> CheckResult:
     """A BF16 product of small integers is exact in any order of summation, so each number must be right."""
-    if not place.devices:
-        return _without(place)
     size, generator = SIZE[place.kind], torch.Generator().manual_seed(1)
     left, right = (_sparse_integers(size, generator) for _ in range(2))
     vector = torch.randint(-1000, 1000, (size,), generator=generator).double()
@@ -147,9 +136,7 @@ def _sparse_integers(size: int, generator: torch.Generator) -> torch.Tensor:
 
 
 def speeds(place: Place) -> Mapping[int, float]:
-    """TFLOP/s of each GPU in products of random numbers, which draw more power than zeros do; none on a CPU."""
-    if place.kind == "cpu":
-        return {}
+    """Return TFLOP/s of each GPU in products of random numbers, which draw more power than zeros do."""
     return {device.index: _tflops(device, SIZE["cuda"]) for device in place.devices}
 
 
@@ -169,8 +156,6 @@ def _tflops(device: torch.device, size: int) -> float:
 
 def alike_in_speed(place: Place, measured: Measured) -> CheckResult:
     by_device = {f"{name} GPU {index}": speed for name, found in measured for index, speed in found.items()}
-    if not by_device:
-        return _without(place)
     slowest = min(by_device, key=by_device.__getitem__)
     median = statistics.median(by_device.values())
     shown = f"{by_device[slowest]:.0f} to {max(by_device.values()):.0f} TFLOP/s in BF16 on {len(by_device)} GPUs"

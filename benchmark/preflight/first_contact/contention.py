@@ -19,8 +19,7 @@ import torch
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
-from benchmark.slice_run.device_rates import layer_shapes, products
-from benchmark.slice_run.stopwatch import event_now
+from benchmark.preflight.slice_run.device_rates import event_now, layer_shapes, products
 from benchmark.training.engine.distributed import set_environment
 
 CTAS = (4, 8, 16, 24)

@@ -2,17 +2,20 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.run_plans.calibration import FORMAT, Calibration, SliceStep
-from benchmark.slice_run.clock_watch import Clocks
-from benchmark.slice_run.device_facts import DeviceFacts
-from benchmark.slice_run.fitting_layers import CountedMemory
-from benchmark.slice_run.rank_measurement import RankMeasurement
-from benchmark.slice_run.slice_config import SliceOptions
+from benchmark.machine.gpus import DeviceReading
+from benchmark.planning.dry_runs.dry_run import RankReport
+from benchmark.planning.run_plans.calibration import FORMAT, Calibration, CollectiveTime, SliceStep
+from benchmark.preflight.slice_run.device_facts import DeviceFacts
+from benchmark.preflight.slice_run.device_rates import MeasuredRates
+from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
+from benchmark.preflight.slice_run.slice_config import SliceOptions
+from benchmark.preflight.slice_run.step_times import StepTimes
 from model.flops import train_flops_per_token
 
 
@@ -28,8 +31,19 @@ class MemoryComparison:
 
 
 @dataclass(frozen=True)
+class Clocks:
+    """All GPUs of the slice, over the time the steps ran."""
+
+    lowest_clock_mhz: float
+    most_clock_mhz: float
+    highest_power_w: float
+    most_power_w: float
+    highest_temperature_c: float
+
+
+@dataclass(frozen=True)
 class SliceResult:
-    """Of one slice."""
+    """One slice's figures, as slice.json has them."""
 
     benchmark: str
     true_width: bool
@@ -65,7 +79,7 @@ class SliceResult:
     unknown_kernels: tuple[str, ...]
     kernels: int | None
     communication_s: float | None
-    """Rank 0, on a GPU, as the next four; docs/slice.md tells what they mean."""
+    """Rank 0, on a GPU, as the next three; docs/slice.md tells what they mean."""
     exposed_communication_s: float | None
     idle_s: float | None
     host_s_per_micro_batch: float | None
@@ -74,7 +88,7 @@ class SliceResult:
     last_loss: float
     skipped_steps: int
     problems: tuple[str, ...]
-    """What could not be measured besides, and why."""
+    """What failed after the steps."""
 
 
 def slice_result(
@@ -82,17 +96,17 @@ def slice_result(
     config: RunConfig,
     facts: DeviceFacts,
     ranks: Sequence[RankMeasurement],
-    counted: Sequence[CountedMemory],
-    clocks: Clocks | None,
+    counted: Sequence[RankReport],
+    problem: str,
 ) -> SliceResult:
-    """``ranks``: in their order."""
+    """``ranks``: in their order. ``problem``: what failed after the steps; empty: nothing."""
     system, model, first = config.system, config.benchmark.model, ranks[0]
     steps = tuple(max(times) for times in zip(*(rank.steps_s for rank in ranks), strict=True))
     step_s = statistics.median(steps)
     flops = train_flops_per_token(model)
     tokens_per_s = config.tokens_per_step / step_s
     tflops = tokens_per_s * flops / system.num_devices / 1e12
-    times = first.times
+    times = first.times or StepTimes({})
     return SliceResult(
         benchmark=options.benchmark,
         true_width=options.true_width,
@@ -124,27 +138,46 @@ def slice_result(
             )
             for one in counted
         ),
-        by_kind_s=first.operators_s if times is None else times.by_kind_s,
-        unknown_kernels=() if times is None else times.unknown_kernels,
-        kernels=None if times is None else times.kernels,
-        communication_s=None if times is None else times.communication_s,
-        exposed_communication_s=None if times is None else times.exposed_communication_s,
-        idle_s=None if times is None else times.idle_s,
-        host_s_per_micro_batch=(
-            None if times is None or times.host_s is None else times.host_s / config.num_microbatches
-        ),
-        clocks=clocks,
+        by_kind_s=times.by_kind_s,
+        unknown_kernels=times.unknown_kernels,
+        kernels=times.kernels,
+        communication_s=times.communication_s,
+        exposed_communication_s=times.exposed_communication_s,
+        idle_s=times.idle_s,
+        host_s_per_micro_batch=None if times.host_s is None else times.host_s / config.num_microbatches,
+        clocks=clocks_of([reading for rank in ranks for reading in rank.readings]),
         first_loss=first.losses[0],
         last_loss=first.losses[-1],
         skipped_steps=first.skipped,
-        problems=tuple(dict.fromkeys(problem for rank in ranks for problem in rank.problems)),
+        problems=(problem,) if problem else (),
     )
 
 
-def calibration_of(result: SliceResult, facts: DeviceFacts, first: RankMeasurement) -> Calibration:
-    """``first``: rank 0's measurement, with the rates."""
-    rates, on_gpu = first.rates, facts.name != "cpu"
-    assert rates is not None
+def clocks_of(readings: Sequence[DeviceReading]) -> Clocks | None:
+    """Return the extremes; None where no GPU told its clocks and power."""
+    seen = [one for one in readings if one.clock_mhz + one.power_w >= 0]  # neither is NaN
+    if not seen:
+        return None
+    return Clocks(
+        lowest_clock_mhz=min(one.clock_mhz for one in seen),
+        most_clock_mhz=max(one.most_clock_mhz for one in seen),
+        highest_power_w=max(one.power_w for one in seen),
+        most_power_w=max(one.most_power_w for one in seen),
+        highest_temperature_c=max(one.temperature_c for one in seen),
+    )
+
+
+def calibration_of(
+    result: SliceResult, facts: DeviceFacts, collectives: Sequence[CollectiveTime], rates: MeasuredRates
+) -> Calibration:
+    """Return what ``plan --calibration`` reads."""
+    on_gpu, clocks = facts.name != "cpu", result.clocks
+    step: dict[str, Any] = {one.name: getattr(result, one.name, None) for one in fields(SliceStep)}
+    if clocks is not None:
+        step |= {"clock_mhz": clocks.lowest_clock_mhz, "power_w": clocks.highest_power_w}
+    if not on_gpu:
+        step["by_kind_s"] = {}
+    nccl = torch.cuda.nccl.version() if on_gpu and torch.distributed.is_nccl_available() else ()  # type: ignore[no-untyped-call]
     return Calibration(
         format=FORMAT,
         benchmark=result.benchmark,
@@ -154,35 +187,8 @@ def calibration_of(result: SliceResult, facts: DeviceFacts, first: RankMeasureme
         precision=result.precision,
         torch=torch.__version__,
         cuda=(torch.version.cuda or "") if on_gpu else "",
-        nccl=_nccl_version() if on_gpu else "",
-        matmuls=rates.matmuls,
-        attention=rates.attention,
-        elementwise=rates.elementwise,
-        launch=rates.launch,
-        collectives=first.collectives,
-        step=SliceStep(
-            layers=result.layers,
-            hidden_size=result.hidden_size,
-            tensor_parallel=result.tensor_parallel,
-            pipeline_parallel=result.pipeline_parallel,
-            pipeline_chunks=result.pipeline_chunks,
-            data_parallel=result.data_parallel,
-            micro_batch_size=result.micro_batch_size,
-            micro_batches=result.micro_batches,
-            recompute=result.recompute,
-            step_s=result.step_s,
-            tflops_per_device=result.tflops_per_device,
-            by_kind_s=result.by_kind_s if on_gpu else {},
-            exposed_communication_s=result.exposed_communication_s,
-            host_s_per_micro_batch=result.host_s_per_micro_batch,
-            clock_mhz=None if result.clocks is None else result.clocks.lowest_clock_mhz,
-            power_w=None if result.clocks is None else result.clocks.highest_power_w,
-        ),
+        nccl=".".join(map(str, nccl)),
+        collectives=tuple(collectives),
+        step=SliceStep(**step),
+        **vars(rates),
     )
-
-
-def _nccl_version() -> str:
-    """Empty where PyTorch was built without it."""
-    if not torch.distributed.is_nccl_available():
-        return ""
-    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]

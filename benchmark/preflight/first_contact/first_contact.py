@@ -1,4 +1,8 @@
-"""``benchmark preflight --first-contact``: its parts, one after the other, each with a time of its own."""
+"""``benchmark preflight --first-contact``: its parts, one after the other, each with a process and a time of its own.
+
+The result file is rewritten after each part: what comes later can fail, or the machine be taken away, and what was
+found stays.
+"""
 
 import json
 import os
@@ -7,23 +11,59 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from benchmark.slice_run.device_facts import DeviceFacts, device_facts
-from benchmark.slice_run.first_contact import contention
-from benchmark.slice_run.first_contact.contact_result import ContactResult, Outcome, PartResult
-from benchmark.slice_run.first_contact.feature_table import FEATURES, last_line, try_feature
+from benchmark.preflight.first_contact import contention
+from benchmark.preflight.first_contact.features import FEATURES, Outcome, last_line, try_feature
+from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
 from stage.errors import InputError
 from stage.git import REPOSITORY
+from stage.outputs.publish import write_text
 
+RESULT = "contact.json"
+FORMAT = 1
 SMALL = ("--device", "cpu", "--hidden-size", "512", "--seq-length", "128", "--layers", "1", "--micro-batches", "2")
 """Of a slice on a CPU: whether it runs."""
 LEAST_S = 20.0
 """A part that would have less time than this is left out."""
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """What became of one part."""
+
+    name: str
+    outcome: Outcome
+    found: str
+    """In a line."""
+    seconds: float
+    details: Any = None
+    """What its own result file holds, or its rows."""
+
+
+@dataclass
+class ContactResult:
+    """All parts so far."""
+
+    device: str
+    torch: str
+    began: str
+    parts: list[PartResult] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return all(part.outcome in ("ok", "skipped") for part in self.parts)
+
+    def add(self, part: PartResult, output: Path) -> None:
+        """Write it, with all before it, and say it."""
+        self.parts.append(part)
+        text = json.dumps({"format": FORMAT, "passed": self.passed, **asdict(self)}, indent=1)
+        write_text(output / RESULT, text + "\n")
+        print(f"{part.outcome:<9}{part.name:<16}{part.seconds:6.0f} s  {part.found}", flush=True)
 
 
 @dataclass(frozen=True)
@@ -41,7 +81,7 @@ class CommandPart:
 
 
 def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) -> ContactResult:
-    """All parts that ``minutes`` allow; ``output`` gets the result file, and a log and results of each part.
+    """Do all parts that ``minutes`` allow; ``output`` gets the result file, and a log and results of each part.
 
     Raises InputError where there is no such device, or nothing can be written.
     """
@@ -53,7 +93,7 @@ def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) 
     ends = time.monotonic() + 60 * minutes
     result = ContactResult(f"{facts.count} x {facts.name}", torch.__version__, time.strftime("%Y-%m-%dT%H:%M:%S%z"))
     result.add(_features(device, output, ends), output)
-    for part in parts(facts, output):
+    for part in parts(facts, output.absolute()):
         left_s = ends - time.monotonic()
         if left_s < LEAST_S:
             result.add(PartResult(part.name, "left out", "no time was left: raise --minutes", 0.0), output)
@@ -63,23 +103,17 @@ def first_contact(device: Literal["cuda", "cpu"], output: Path, minutes: float) 
 
 
 def parts(facts: DeviceFacts, output: Path) -> Iterator[CommandPart]:
-    """What is worth most first."""
+    """Yield what is worth most first. ``output``: an absolute path."""
     on_gpu = facts.name != "cpu"
-    yield CommandPart(
-        "environment",
-        ("benchmark.machine.environment_snapshot", str((output / "environment.json").absolute())),
-        120.0,
-        "environment.json",
-        lambda found: ", ".join(f"{name} {found['versions'].get(name, '-')}" for name in ("torch", "cuda", "nccl")),
-    )
+    snapshot = ("benchmark.machine.environment_snapshot", str(output / "environment.json"))
+    yield CommandPart("environment", snapshot, 120.0, "environment.json", _tell_of_environment)
     yield _slice("slice", output, 600.0, *(() if on_gpu else SMALL))
     yield CommandPart("preflight", ("benchmark", "preflight", "--json"), 300.0, "", _tell_of_preflight)
     if not on_gpu:
         return
     yield _slice("slice of two", output, 400.0, "--micro-batch-size", "2")
-    where = str((output / "contention.json").absolute())
-    words = ("benchmark.slice_run.first_contact.contention", where)
-    yield CommandPart("contention", words, 120.0, "contention.json", contention.tell)
+    beside = ("benchmark.preflight.first_contact.contention", str(output / "contention.json"))
+    yield CommandPart("contention", beside, 120.0, "contention.json", contention.tell)
     if facts.count > 1:
         size = max(size for size in (2, 4, 8) if size <= facts.count)
         yield _slice("tensor slice", output, 600.0, "--tensor-parallel", str(size))
@@ -88,9 +122,12 @@ def parts(facts: DeviceFacts, output: Path) -> Iterator[CommandPart]:
 
 def _slice(name: str, output: Path, limit_s: float, *options: str) -> CommandPart:
     folder = name.replace(" ", "_")
-    where = str((output / folder).absolute())
-    arguments = ("benchmark", "slice", "gpt3_175b", "--output", where, "--profile", *options)
+    arguments = ("benchmark", "slice", "gpt3_175b", "--output", str(output / folder), "--profile", *options)
     return CommandPart(name, arguments, limit_s, f"{folder}/slice.json", _tell_of_slice)
+
+
+def _tell_of_environment(found: Any) -> str:
+    return ", ".join(f"{name} {found['versions'].get(name, '-')}" for name in ("torch", "cuda", "nccl"))
 
 
 def _tell_of_slice(found: Any) -> str:
@@ -102,9 +139,8 @@ def _tell_of_slice(found: Any) -> str:
 
 def _tell_of_preflight(found: Any) -> str:
     bad = [check for check in found["checks"] if check["outcome"] in ("FAILED", "warning")]
-    if not bad:
-        return f"{len(found['checks'])} checks"
-    return "; ".join(f"{check['outcome']} {check['name']}: {check['found']}" for check in bad)
+    told = "; ".join(f"{check['outcome']} {check['name']}: {check['found']}" for check in bad)
+    return told or f"{len(found['checks'])} checks"
 
 
 def _features(device: Literal["cuda", "cpu"], output: Path, ends: float) -> PartResult:
@@ -116,23 +152,18 @@ def _features(device: Literal["cuda", "cpu"], output: Path, ends: float) -> Part
     for feature in FEATURES:
         if time.monotonic() > ends:
             break
-        results.append(try_feature(feature, device, folder))
-        one = results[-1]
+        one = try_feature(feature, device, folder)
+        results.append(one)
         print(f"  {one.outcome:<9}{one.name:<22}{one.found}", flush=True)
-        partial = json.dumps([asdict(one) for one in results], indent=1)
-        (folder / "features.json").write_text(partial + "\n")
+        (folder / "features.json").write_text(json.dumps([asdict(row) for row in results], indent=1) + "\n")
     failed = [one for one in results if one.outcome == "failed"]
-    worked = sum(one.outcome == "ok" for one in results)
-    found = f"{worked} of {len(FEATURES)} work"
+    found = f"{sum(one.outcome == 'ok' for one in results)} of {len(FEATURES)} work"
     if failed:
-        names = ", ".join(
-            f"{one.name} (then {one.without})" if one.without else f"{one.name} (NEEDED)" for one in failed
-        )
-        found += f"; failed: {names}"
-    needed = [one for one in failed if not one.without]
-    outcome: Outcome = "failed" if needed or len(results) < len(FEATURES) else "ok"
-    seconds = time.perf_counter() - started
-    return PartResult("features", outcome, found, round(seconds, 1), [asdict(one) for one in results])
+        names = (f"{one.name} ({f'then {one.without}' if one.without else 'NEEDED'})" for one in failed)
+        found += f"; failed: {', '.join(names)}"
+    bad = len(results) < len(FEATURES) or not all(one.without for one in failed)
+    seconds = round(time.perf_counter() - started, 1)
+    return PartResult("features", "failed" if bad else "ok", found, seconds, [asdict(one) for one in results])
 
 
 def _run(part: CommandPart, output: Path, limit_s: float) -> PartResult:
@@ -144,7 +175,14 @@ def _run(part: CommandPart, output: Path, limit_s: float) -> PartResult:
     with log.open("w") as file, (output / f"{log.stem}.err").open("w") as errors:
         words = [sys.executable, "-m", *part.arguments]
         process = subprocess.Popen(words, cwd=REPOSITORY, stdout=file, stderr=errors, start_new_session=True)
-        status = _ended(process, limit_s)
+        try:
+            status: int | None = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
     seconds = round(time.perf_counter() - started, 1)
     try:
         details = json.loads(left.read_text())
@@ -156,15 +194,3 @@ def _run(part: CommandPart, output: Path, limit_s: float) -> PartResult:
     why = f"no end within {limit_s:.0f} s" if status is None else f"status {status}"
     said = [found, last_line(log)] if found and part.result else [found or last_line(output / f"{log.stem}.err")]
     return PartResult(part.name, "failed", f"{why}: {'; '.join(said)}", seconds, details)
-
-
-def _ended(process: "subprocess.Popen[bytes]", limit_s: float) -> int | None:
-    """The exit status; None where it had to be ended, with all that it had started."""
-    try:
-        return process.wait(limit_s)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if isinstance(error, subprocess.TimeoutExpired):
-            return None
-        raise

@@ -12,12 +12,16 @@ from benchmark.training.engine.distributed import Environment, World
 
 Outcome = Literal["ok", "skipped", "warning", "FAILED"]
 SEVERITY: tuple[Outcome, ...] = ("ok", "skipped", "warning", "FAILED")
+Need = Literal["run", "world", "gpu"]
+"""Of a check: a benchmark's run, several processes, a system with GPUs."""
 NAMED = 3
 """Processes that are named in one line; of the others the number."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
+    """What a check found, and how to mend it."""
+
     outcome: Outcome
     found: str
     mend: str = ""
@@ -47,18 +51,30 @@ class Place:
             return [self.world.device]
         return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
 
+    @property
+    def run(self) -> RunConfig:
+        """The configuration, for checks that need one."""
+        assert self.config is not None
+        return self.config
+
+    @property
+    def together(self) -> World:
+        """All processes, for checks that need several."""
+        assert self.world is not None
+        return self.world
+
 
 Measured = Sequence[tuple[str, Any]]
 """What each process that took part measured, by its name, in the order of ranks."""
 
 
 def worst(_: Place, measured: Measured) -> CheckResult:
-    """Of findings: the worst, with the names of those who made it where others made another."""
+    """Return the worst of several findings, with the names of those who made it where others made another."""
     findings: list[tuple[str, CheckResult]] = list(measured)
     outcome = max((finding.outcome for _, finding in findings), key=SEVERITY.index)
     bad = [(name, finding) for name, finding in findings if finding.outcome == outcome]
     first = bad[0][1]
-    if len({finding.found for _, finding in bad}) == 1 and len(bad) == len(findings):
+    if len({finding.found for _, finding in findings}) == 1:
         return first
     if outcome in ("ok", "skipped"):
         return CheckResult(outcome, f"{first.found} (and {len(findings) - 1} more)")
@@ -79,3 +95,5 @@ class PreflightCheck:
     """A CheckResult, or what ``judge`` reads. What it raises is a failure. It may use the process group if every
     process measures."""
     judge: Callable[[Place, Measured], CheckResult] = worst
+    needs: frozenset[Need] = frozenset()
+    """The check is skipped where one of these is missing."""

@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from benchmark.preflight.machine_checks import existing
-from benchmark.preflight.preflight_check import CheckResult, Measured, Place
+from benchmark.preflight.checks.machine_checks import existing
+from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Place
+from benchmark.preflight.slice_run.device_rates import synchronize
 
 MIB = 2**20
 SUMMED_BYTES = {"cuda": 256 * MIB, "cpu": 4 * MIB}
@@ -27,7 +28,6 @@ MOST_APART_S = 1.0
 PATIENCE_S = 10.0
 """For a network file system to show another machine's new file."""
 _SHARED = "{} and its locks are the same for all"
-ALONE = CheckResult("skipped", "one process; start one per device with srun or torchrun")
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,9 @@ class Timed:
     """Whether a message stayed on its machine."""
 
 
-def sums(place: Place) -> Timed | None:
+def sums(place: Place) -> Timed:
     """All-reduce; its bandwidth as NCCL's tests count it: 2 (n - 1) / n of the bytes."""
-    world = place.world
-    if world is None:
-        return None
+    world = place.together
     best, right = float("inf"), True
     for _ in range(1 + REPETITIONS):
         numbers = torch.full((SUMMED_BYTES[place.kind] // 4,), world.rank + 1.0, device=world.device)
@@ -53,32 +51,26 @@ def sums(place: Place) -> Timed | None:
 
 
 def _timed(place: Place, work: Callable[[], object]) -> float:
-    assert place.world is not None
-    place.world.barrier()
+    place.together.barrier()
     started = time.perf_counter()
     work()
-    if place.kind == "cuda":
-        torch.cuda.synchronize(place.world.device)
+    synchronize(place.together.device)
     return time.perf_counter() - started
 
 
 def right_sums(place: Place, measured: Measured) -> CheckResult:
-    if place.world is None:
-        return ALONE
     wrong = [name for name, timed in measured if not timed.right]
     if wrong:
         return CheckResult("FAILED", f"wrong sums at {', '.join(wrong[:3])}", "see NCCL_DEBUG=INFO; leave the node out")
     slowest = min(timed.gb_per_s for _, timed in measured)
     return CheckResult(
-        "ok", f"{SUMMED_BYTES[place.kind] // MIB} MiB over {place.world.size} processes at {slowest:.2f} GB/s"
+        "ok", f"{SUMMED_BYTES[place.kind] // MIB} MiB over {place.together.size} processes at {slowest:.2f} GB/s"
     )
 
 
-def ring(place: Place) -> Timed | None:
+def ring(place: Place) -> Timed:
     """Send to the next process while the previous one sends here, all at once."""
-    world = place.world
-    if world is None:
-        return None
+    world = place.together
     hosts: list[str] = [""] * world.size
     dist.all_gather_object(hosts, socket.gethostname())
     after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
@@ -98,8 +90,6 @@ def ring(place: Place) -> Timed | None:
 
 
 def links_alike(place: Place, measured: Measured) -> CheckResult:
-    if place.world is None:
-        return ALONE
     wrong = [name for name, timed in measured if not timed.right]
     if wrong:
         return CheckResult("FAILED", f"wrong data arrived at {', '.join(wrong[:3])}", "leave the node out")
@@ -116,14 +106,11 @@ def links_alike(place: Place, measured: Measured) -> CheckResult:
 
 def now(place: Place) -> float:
     """Just after all have met; how long that takes to be known is part of the difference."""
-    if place.world is not None:
-        place.world.barrier()
+    place.together.barrier()
     return time.time()
 
 
 def clocks_agree(place: Place, measured: Measured) -> CheckResult:
-    if place.world is None:
-        return ALONE
     by_time = sorted(measured, key=lambda one: one[1])
     first, last = by_time[0], by_time[-1]
     apart = last[1] - first[1]
@@ -136,11 +123,9 @@ def clocks_agree(place: Place, measured: Measured) -> CheckResult:
 
 def shared_folder(place: Place) -> CheckResult:
     """Rank 0 writes and locks a file beside ``run_dir``; the others must see it, and that it is locked."""
-    world = place.world
-    if world is None or place.config is None:
-        return ALONE if place.config else CheckResult("skipped", "no benchmark was named")
+    world = place.together
     number = world.from_rank_0(secrets.randbits(32))
-    probe, content = existing(place.config.run_dir) / f".preflight-{number}", str(number)
+    probe, content = existing(place.run.run_dir) / f".preflight-{number}", str(number)
     with contextlib.ExitStack() as cleanup:
         try:  # every process meets both barriers, whatever fails
             try:

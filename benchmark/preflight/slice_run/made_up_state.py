@@ -4,7 +4,6 @@ import math
 import zlib
 
 import torch
-from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
@@ -20,21 +19,18 @@ SEED = 1
 
 
 def made_up_state(config: RunConfig, world: World) -> TrainState:
-    """A state at the step the benchmark starts at: weights at random, biases and moments zero."""
+    """Return a state at the step the benchmark starts at: weights at random, biases and moments zero."""
     state = empty_state(config, world, starting_progress(config.benchmark, SEED))
     for name, tensor in state.tensors().items():
         assert isinstance(tensor, DTensor)
         local = tensor.to_local()
         if name.startswith("model/") and local.dim() > 1:
-            local.normal_(0, _deviation(name, config), generator=_generator(name, tensor))
+            smaller = math.sqrt(2 * config.benchmark.model.num_layers) if name.endswith(ADDED) else 1
+            local.normal_(0, DEVIATION / smaller, generator=_generator(name, tensor))
         else:
             local.zero_()
     state.optimizer.start_at(config.benchmark.start_iterations)
     return state
-
-
-def _deviation(name: str, config: RunConfig) -> float:
-    return DEVIATION / math.sqrt(2 * config.benchmark.model.num_layers) if name.endswith(ADDED) else DEVIATION
 
 
 def _generator(name: str, tensor: DTensor) -> torch.Generator:
@@ -46,7 +42,7 @@ def _generator(name: str, tensor: DTensor) -> torch.Generator:
 
 
 def made_up_batches(config: RunConfig, world: World) -> list[MicroBatch]:
-    """A step's, of tokens at random; all positions but each sample's last count."""
+    """Return a step's batches, of tokens at random; all positions but each sample's last count."""
     model, size = config.benchmark.model, config.system.micro_batch_size
     generator = torch.Generator().manual_seed(SEED + world.data_rank)
     batches = []
@@ -54,10 +50,6 @@ def made_up_batches(config: RunConfig, world: World) -> list[MicroBatch]:
         tokens_BS = torch.randint(model.vocab_size, (size, model.seq_length), generator=generator)
         mask_BS = torch.ones(tokens_BS.shape)
         mask_BS[:, -1] = 0
-        batch = MicroBatch(tokens_BS, _next_tokens(tokens_BS), mask_BS)
+        batch = MicroBatch(tokens_BS, tokens_BS.roll(-1, dims=1), mask_BS)
         batches.append(batch.pinned() if world.device.type == "cuda" else batch)
     return batches
-
-
-def _next_tokens(tokens_BS: Tensor) -> Tensor:
-    return tokens_BS.roll(-1, dims=1)

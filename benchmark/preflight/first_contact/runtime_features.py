@@ -1,4 +1,4 @@
-"""What a run needs of the device beside kernels: copies, streams, messages, and what looks on.
+"""What a run needs of the device beside kernels: copies, messages, and what looks on.
 
 As in kernel_features.py: a function tries one thing on a device and returns what it found.
 """
@@ -14,9 +14,10 @@ import torch.distributed as dist
 from benchmark.config.system_config import System
 from benchmark.debugging.collective_trace import recorder_environment, trace
 from benchmark.debugging.memory_snapshot import MOST_ENTRIES
-from benchmark.machine.gpus import gpu_of
+from benchmark.machine.gpu_health import own_gpu
 from benchmark.machine.repeatability import use_deterministic_kernels
-from benchmark.slice_run.first_contact.kernel_features import FeatureWrong, numbers
+from benchmark.preflight.first_contact.kernel_features import FeatureWrong, numbers
+from benchmark.preflight.slice_run.device_rates import synchronize
 from benchmark.training.engine.distributed import Environment, joined_world, pci_address, set_environment
 from model.passes.attention import attend
 from model.passes.part_parameters import gather_all, scatter_all, sum_all
@@ -46,36 +47,15 @@ def copies(device: torch.device) -> str:
     back = torch.empty_like(values, pin_memory=device.type == "cuda")
     started = time.perf_counter()
     on = there.to(device, non_blocking=True)
-    _wait(device)
+    synchronize(device)
     arrived = time.perf_counter()
     back.copy_(on, non_blocking=True)
-    _wait(device)
+    synchronize(device)
     ended = time.perf_counter()
     if not torch.equal(back, values):
         raise FeatureWrong("what came back is not what was sent")
     size = COPIED[device.type] / 1e9
     return f"{size / (arrived - started):.1f} GB/s to the device, {size / (ended - arrived):.1f} GB/s back"
-
-
-def streams(device: torch.device) -> str:
-    """A second stream that waits for the first, and events that tell the time."""
-    if device.type != "cuda":
-        return "a CPU has none"
-    side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    matrix = torch.ones(4096, 4096, device=device)
-    begin.record()
-    for _ in range(4):
-        matrix = matrix @ matrix / 4096
-    end.record()
-    side.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(side):
-        total = matrix.sum(dtype=torch.float64)
-    matrix.record_stream(side)
-    torch.cuda.current_stream(device).wait_stream(side)
-    if total.item() != 4096.0**2:
-        raise FeatureWrong("a stream did not wait for another one")
-    return f"four products of 4096 in FP32 take {begin.elapsed_time(end):.2f} ms"
 
 
 def messages(device: torch.device) -> str:
@@ -105,24 +85,16 @@ def profiler(device: torch.device) -> str:
     activities = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[activities.CUDA if device.type == "cuda" else activities.CPU]) as profile:
         torch.ones(1000, device=device).add_(1)
-        _wait(device)
+        synchronize(device)
     names = [one.key for one in profile.key_averages()]
     if not names:
         raise FeatureWrong("it recorded nothing: CUPTI is missing, or not allowed to this user")
     return f"{len(names)} names, such as {names[0][:60]}"
 
 
-def ranges(device: torch.device) -> str:
-    """NVTX."""
-    torch.cuda.nvtx.range_push("first contact")  # type: ignore[no-untyped-call]
-    torch.cuda.nvtx.range_pop()  # type: ignore[no-untyped-call]
-    return "pushed and popped"
-
-
 def device_health(device: torch.device) -> str:
     """NVML."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    reading = gpu_of(None if uuid is None else str(uuid), device.index or 0).read()
+    reading = own_gpu(device).read()
     if not reading.is_known():
         raise FeatureWrong("NVML tells nothing of this device")
     return reading.line()
@@ -157,8 +129,3 @@ def repeatable(device: torch.device) -> str:
     if not all(torch.equal(one, other) for one, other in zip(*found, strict=True)):
         raise FeatureWrong("the same kernels gave other bits the second time")
     return "the same bits twice"
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

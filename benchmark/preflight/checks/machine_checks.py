@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import os
 import platform
 import resource
 import shutil
@@ -12,12 +13,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.runtime_variables import runtime_environment
 from benchmark.machine.gloo_interface import address_of_this_machine, gloo_environment
 from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
-from benchmark.preflight.preflight_check import CheckResult, Measured, Place
+from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Place
+from benchmark.preflight.slice_run.device_facts import available_memory_bytes
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs
@@ -36,7 +39,6 @@ LOG_BYTES = 1 * GIB
 SHARED_MEMORY = 1 * GIB
 """Of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
 TORCHRUN_PORT = 29500
-NO_BENCHMARK = CheckResult("skipped", "no benchmark was named")
 
 
 def packages(_: Place) -> CheckResult:
@@ -54,27 +56,50 @@ def versions(place: Place) -> dict[str, Any]:
 
 
 def same_versions(_: Place, measured: Measured) -> CheckResult:
+    """The same software everywhere, and which."""
+    if found := _difference(measured):
+        return CheckResult("FAILED", found, "start the same image everywhere")
     first = measured[0][1]
-    for name, other in measured:
-        differing = [key for key in {**first, **other} if first.get(key) != other.get(key)]
-        if differing:
-            said = ", ".join(f"{key} {first.get(key)} but {other.get(key)}" for key in sorted(differing))
-            return CheckResult(
-                "FAILED", f"{measured[0][0]} and {name} differ: {said}", "start the same image everywhere"
-            )
     shown = [key for key in ("torch", "cuda", "nccl", "driver", "kernel", "commit") if key in first]
     return CheckResult("ok", ", ".join(f"{key} {first[key]}" for key in shown))
 
 
+def _difference(measured: Measured) -> str:
+    """Return in what the first place and another one differ; empty: in nothing."""
+    at, first = measured[0]
+    for name, other in measured:
+        differing = [
+            f"{key} {first.get(key)} but {other.get(key)}"
+            for key in sorted({**first, **other})
+            if first.get(key) != other.get(key)
+        ]
+        if differing:
+            return f"{at} and {name} differ: {', '.join(differing)}"
+    return ""
+
+
+def variables(place: Place) -> CheckResult:
+    """Variables that a run sets for NCCL, CUDA and PyTorch: one that is set to something else stays."""
+    wanted = runtime_environment(place.run.system, deterministic=place.run.deterministic)
+    others = [
+        f"{name}={os.environ[name]}, not {value}"
+        for name, value in wanted.items()
+        if os.environ.get(name, value) != value
+    ]
+    if others:
+        return CheckResult("warning", ", ".join(others), "unset them (benchmark/config/runtime_variables.py says why)")
+    return CheckResult("ok", ", ".join(f"{name}={value}" for name, value in wanted.items()))
+
+
 def host_name(place: Place) -> CheckResult:
     """Whether the other machines can reach this one where gloo will listen."""
-    if place.config is None or place.config.system.nodes == 1:
+    if place.run.system.nodes == 1:
         return CheckResult("skipped", "one machine")
     address = address_of_this_machine()
     if address is not None and not ip_address(address).is_loopback:
         return CheckResult("ok", f"{socket.gethostname()} is {address}")
     found = f"{socket.gethostname()} is {address or 'no address of this machine'}, which no other machine reaches"
-    chosen = gloo_environment(place.config.system.nodes, place.environment.address.rpartition(":")[0])
+    chosen = gloo_environment(place.run.system.nodes, place.environment.address.rpartition(":")[0])
     if not chosen:
         return CheckResult("FAILED", found, "set GLOO_SOCKET_IFNAME to the interface that the nodes share")
     return CheckResult("ok", f"{found}; gloo takes the interface {chosen['GLOO_SOCKET_IFNAME']}")
@@ -112,12 +137,11 @@ def _files_needed(place: Place) -> int:
 
 def host_memory(place: Place) -> CheckResult:
     """For the copy that is written while training goes on: machines have equal shares, each replica one of its own."""
-    if place.config is None or not place.config.checkpoints.saves:
-        return CheckResult("skipped", "no checkpoints to be saved") if place.config else NO_BENCHMARK
-    system = place.config.system
-    needed = checkpoint_bytes(place.config) * system.replicas / system.nodes
-    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-    available = int(lines["MemAvailable"].split()[0]) * 1024
+    if not place.run.checkpoints.saves:
+        return CheckResult("skipped", "no checkpoints to be saved")
+    system = place.run.system
+    needed = checkpoint_bytes(place.run) * system.replicas / system.nodes
+    available = available_memory_bytes()
     found = f"{available / GIB:,.1f} GiB available, {needed / GIB:,.2f} GiB needed for a checkpoint's copy"
     if available < needed:
         return CheckResult("FAILED", found, "end what else runs here, or use more --nodes")
@@ -125,9 +149,7 @@ def host_memory(place: Place) -> CheckResult:
 
 
 def disk_space(place: Place) -> CheckResult:
-    config = place.config
-    if config is None:
-        return NO_BENCHMARK
+    config = place.run
     there = checkpoints_folder(config.run_dir)
     held = sum(file.stat().st_size for file in there.rglob("*") if file.is_file()) if there.is_dir() else 0
     count = config.checkpoints.keep_checkpoints + 1 if config.checkpoints.saves else 0
@@ -144,9 +166,7 @@ def disk_space(place: Place) -> CheckResult:
 
 def run_folder(place: Place) -> CheckResult:
     """Whether a run can begin or continue in ``run_dir``: files written, synced, renamed, locked."""
-    if place.config is None:
-        return NO_BENCHMARK
-    folder = place.config.run_dir
+    folder = place.run.run_dir
     if summary_path(folder).exists():
         return CheckResult("FAILED", f"{folder} holds a finished run", "choose another --run-dir")
     with tempfile.TemporaryDirectory(prefix=".preflight-", dir=existing(folder)) as scratch:
@@ -171,9 +191,9 @@ def existing(folder: Path) -> Path:
 
 def inputs(place: Place) -> CheckResult:
     """As ``train`` checks them."""
-    config = place.config
-    if config is None or not input_paths(config.data):
-        return CheckResult("skipped", "neither data nor checkpoint was named") if config else NO_BENCHMARK
+    config = place.run
+    if not input_paths(config.data):
+        return CheckResult("skipped", "neither data nor checkpoint was named")
     continues = newest_checkpoint(config.run_dir) is not None
     try:
         require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=not continues)
@@ -185,37 +205,25 @@ def inputs(place: Place) -> CheckResult:
 
 
 def manifests(place: Place) -> dict[str, str]:
-    """MD5 of each input's manifest; "none" where there is none."""
-    if place.config is None:
-        return {}
-    paths = {path: manifest_path(path) for path in input_paths(place.config.data)}
+    """Return the MD5 of each input's manifest; "none" where there is none."""
+    paths = {path: manifest_path(path) for path in input_paths(place.run.data)}
     return {str(path): md5_file(manifest) if manifest.is_file() else "none" for path, manifest in paths.items()}
 
 
 def same_manifests(_: Place, measured: Measured) -> CheckResult:
-    first = measured[0][1]
-    if len(measured) == 1 or not first:
-        return CheckResult("skipped", "one machine" if len(measured) == 1 else "nothing to compare")
-    for name, other in measured:
-        for path in first:
-            if first[path] != other.get(path):
-                found = f"{path}: another manifest at {name} than at {measured[0][0]}"
-                return CheckResult("FAILED", found, "copy the same files everywhere")
-    return CheckResult("ok", f"{len(first)} manifests, the same on {len(measured)} machines")
+    """The same inputs on all machines, by their manifests."""
+    if found := _difference(measured):
+        return CheckResult("FAILED", found, "copy the same files everywhere")
+    return CheckResult("ok", f"{len(measured[0][1])} manifests, the same on {len(measured)} machines")
 
 
 def clock(_: Place) -> CheckResult:
-    """Against the code's own age, the monotonic clock, and what systemd knows."""
-    wall, monotonic = time.time(), time.monotonic()
-    newest = max(path.stat().st_mtime for path in REPOSITORY.glob("*"))
+    """The clock against the code's own age and what systemd knows."""
+    wall, newest = time.time(), max(path.stat().st_mtime for path in REPOSITORY.glob("*"))
     if wall < newest - 60:
         return CheckResult(
             "FAILED", f"it is {time.ctime(wall)}, but files here are newer", "set the clock (chrony, ntpd)"
         )
-    time.sleep(0.2)
-    drift = abs((time.time() - wall) - (time.monotonic() - monotonic))
-    if drift > 0.05:
-        return CheckResult("FAILED", f"the clock jumped {drift:.2f} s within 0.2 s", "see the log of chrony or ntpd")
     if ask("timedatectl", "show", "--property=NTPSynchronized", "--value").strip() == "no":
         return CheckResult("warning", "the clock is not synchronised", "start chrony or ntpd")
     return CheckResult("ok", f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(wall))}")
