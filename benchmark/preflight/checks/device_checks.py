@@ -5,13 +5,12 @@ import socket
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.machine.gpus import DeviceReading, all_gpus
-from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Outcome, Place
+from benchmark.preflight.checks.preflight_check import GPU, CheckResult, Measured, Outcome, Place, PreflightCheck
 from stage.errors import InputError
 
 OTHERS_GB = 3.0
@@ -24,58 +23,37 @@ EXPECTED_OF_PEAK = 0.6
 """Large products reach 0.80 of the data sheet on H100 and H200 (docs/facts/peers.md 1.0); much less is a power cap."""
 
 
-def present(place: Place) -> dict[str, Any]:
-    """Devices this process sees, their memory in GB, its machine, and whether it was given one of its own."""
+def present(place: Place) -> tuple[str, dict[str, tuple[str, float]]]:
+    """Return the name of the machine and the devices that this process sees there: model and memory in GB by UUID."""
     if place.kind == "cpu":
-        return {"names": ["CPU core"] * len(os.sched_getaffinity(0)), "machine": socket.gethostname()}
-    count = torch.cuda.device_count()
-    memory = [torch.cuda.get_device_properties(index).total_memory / 1e9 for index in range(count)]
-    own = place.world is not None and place.environment.visible_gpus == count == 1
-    names = [torch.cuda.get_device_name(index) for index in range(count)]
-    return {"names": names, "memory_gb": memory, "machine": socket.gethostname(), "own": own}
-
-
-def by_machine(measured: Measured) -> Measured:
-    """What each machine has: all that its first process sees, or the sum where each sees one of its own."""
-    machines: dict[str, tuple[str, Any]] = {}
-    for name, found in measured:
-        machine = found.get("machine", name)
-        if machine not in machines:
-            machines[machine] = (name, found)
-        elif found.get("own"):
-            first, sum_ = machines[machine]
-            both = {key: [*sum_[key], *found[key]] for key in ("names", "memory_gb")}
-            machines[machine] = (first, {**sum_, **both})
-    return list(machines.values())
+        return socket.gethostname(), {str(core): ("CPU core", 0.0) for core in os.sched_getaffinity(0)}
+    found = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
+    return socket.gethostname(), {str(one.uuid): (one.name, one.total_memory / 1e9) for one in found}
 
 
 def as_the_system_says(place: Place, measured: Measured) -> CheckResult:
     """As many devices as the system has on each machine, all alike, and those in its table."""
+    machines: dict[str, dict[str, tuple[str, float]]] = {}
+    for _, (machine, seen) in measured:  # all processes of a machine see all its devices, or each its own
+        machines.setdefault(machine, {}).update(seen)
     system = place.config.system if place.config else None
     what = "GPUs" if place.kind == "cuda" else "cores"
-    measured = by_machine(measured)
-    for name, found in measured:
-        count = len(found["names"])
-        if count == 0 or (system and count < system.devices_per_node):
+    for machine, devices in machines.items():
+        if len(devices) < (system.devices_per_node if system else 1):
             due = f"; system {system.name} has {system.devices_per_node}" if system else ""
             mend = "mend the driver, or --devices-per-node" if what == "GPUs" else "--system cpu_p1"
-            return CheckResult("FAILED", f"{name}: {count} {what}{due}", mend)
-    models = sorted({model for _, found in measured for model in found["names"]})
+            return CheckResult("FAILED", f"{machine}: {len(devices)} {what}{due}", mend)
+    models = sorted({model for devices in machines.values() for model, _ in devices.values()})
     if len(models) > 1:
         return CheckResult("FAILED", f"different models: {', '.join(models)}", "use nodes of one kind")
-    counts = sorted({len(found["names"]) for _, found in measured})
-    machines = f" on each of {len(measured)} machines" if len(measured) > 1 else ""
-    shown = f"{' or '.join(map(str, counts))} x {models[0]}{machines}"
+    counts = " or ".join(map(str, sorted({len(devices) for devices in machines.values()})))
+    shown = f"{counts} x {models[0]}" + (f" on each of {len(machines)} machines" if len(machines) > 1 else "")
     if system and system.accelerator and what == "GPUs":
-        listed = ACCELERATORS[system.accelerator].memory_gb or 0
-        least = min(gb for _, found in measured for gb in found["memory_gb"])
-        if system.accelerator.replace("-", " ").split()[0] not in models[0] or least < 0.9 * listed:
+        least = min(gb for devices in machines.values() for _, gb in devices.values())
+        too_small = least < 0.9 * (ACCELERATORS[system.accelerator].memory_gb or 0)
+        if system.accelerator.replace("-", " ").split()[0] not in models[0] or too_small:
             mend = f"choose another --system, or --accelerator, one of {', '.join(ACCELERATORS)}"
             return CheckResult("warning", f"{shown} of {least:.0f} GB, but the system's is {system.accelerator}", mend)
-    if system and what == "GPUs" and counts[-1] > system.devices_per_node:
-        return CheckResult(
-            "warning", f"{shown}, of which {system.devices_per_node} would be used", "--devices-per-node"
-        )
     return CheckResult("ok", shown)
 
 
@@ -117,9 +95,11 @@ def judge_health(readings: Sequence[DeviceReading]) -> CheckResult:
 
 
 def right_products(place: Place) -> CheckResult:
-    """A BF16 product of small integers is exact in any order of summation, so each number must be right."""
+    """Each number of a BF16 product must be right: the factors are 0, rarely 1 or -1, so that no partial sum leaves the
+    integers that BF16 holds, up to 256, and the order of summation is free."""
     size, generator = SIZE[place.kind], torch.Generator().manual_seed(1)
-    left, right = (_sparse_integers(size, generator) for _ in range(2))
+    draws = [torch.randint(0, 32, (size, size), generator=generator) for _ in range(2)]
+    left, right = (((draw == 0).to(torch.int8) - (draw == 1).to(torch.int8)).bfloat16() for draw in draws)
     vector = torch.randint(-1000, 1000, (size,), generator=generator).double()
     expected = left.double() @ (right.double() @ vector)
     for device in place.devices:
@@ -127,12 +107,6 @@ def right_products(place: Place) -> CheckResult:
         if not torch.equal(product.double() @ vector, expected):
             return CheckResult("FAILED", f"{device}: a BF16 product of {size} x {size} is wrong", "drain the node")
     return CheckResult("ok", f"BF16, {size} x {size}, exact")
-
-
-def _sparse_integers(size: int, generator: torch.Generator) -> torch.Tensor:
-    """Of -1, 0 and 1, mostly 0: no partial sum of a product leaves the integers that BF16 holds, up to 256."""
-    numbers = torch.randint(0, 32, (size, size), generator=generator)
-    return ((numbers == 0).to(torch.int8) - (numbers == 1).to(torch.int8)).bfloat16()
 
 
 def speeds(place: Place) -> Mapping[int, float]:
@@ -167,3 +141,12 @@ def alike_in_speed(place: Place, measured: Measured) -> CheckResult:
     if peak is not None and median < EXPECTED_OF_PEAK * peak:
         return CheckResult("warning", f"{shown}, {median / peak:.0%} of the peak", "see power caps and --accelerator")
     return CheckResult("ok", shown + (f", {median / peak:.0%} of the peak" if peak else ""))
+
+
+DEVICE_CHECKS = (
+    PreflightCheck("devices", "fewer devices than the topology takes", "process", present, as_the_system_says),
+    PreflightCheck("device memory", "running out of it beside another job", "process", memory_free, needs=GPU),
+    PreflightCheck("device health", "wrong numbers, or a crash within hours", "node", health, needs=GPU),
+    PreflightCheck("products", "wrong numbers", "process", right_products),
+    PreflightCheck("speed", "one slow GPU that slows all", "process", speeds, alike_in_speed, needs=GPU),
+)

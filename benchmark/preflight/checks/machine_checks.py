@@ -19,7 +19,7 @@ from benchmark.machine.gpus import gpu_facts
 from benchmark.machine.hardware import ask
 from benchmark.machine.open_files import files_needed, raise_file_limit
 from benchmark.machine.run_environment import run_environment
-from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Place
+from benchmark.preflight.checks.preflight_check import GPU, RUN, WORLD, CheckResult, Measured, Place, PreflightCheck
 from benchmark.preflight.slice_run.device_facts import available_memory_bytes
 from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder, newest_checkpoint
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
@@ -239,3 +239,19 @@ def port(place: Place) -> CheckResult:
     except InputError as error:
         return CheckResult("FAILED" if given.isdigit() else "warning", str(error), "set MASTER_PORT to a free port")
     return CheckResult("ok", f"port {number} is free")
+
+
+MACHINE_CHECKS = (
+    PreflightCheck("packages", "an import error after hours in the queue", "node", packages),
+    PreflightCheck("versions", "nodes with different images or drivers", "node", versions, same_versions),
+    PreflightCheck("variables", "messages that wait behind products", "process", variables, needs=RUN | GPU),
+    PreflightCheck("host name", "gloo waiting where nobody comes", "node", host_name, needs=RUN),
+    PreflightCheck("port", "processes that cannot meet", "job", port),
+    PreflightCheck("limits", "NCCL or data loading failing at the start", "node", limits),
+    PreflightCheck("clock", "logs that no checker accepts", "node", clock),
+    PreflightCheck("host memory", "being killed at the first checkpoint", "node", host_memory, needs=RUN),
+    PreflightCheck("disk space", "a disk that is full before the end", "node", disk_space, needs=RUN),
+    PreflightCheck("run folder", "a run that cannot write, lock or begin there", "node", run_folder, needs=RUN),
+    PreflightCheck("inputs", "data or a checkpoint that train refuses", "job", inputs, needs=RUN),
+    PreflightCheck("same inputs", "nodes with different copies", "node", manifests, same_manifests, needs=RUN | WORLD),
+)

@@ -9,11 +9,15 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.training.engine.distributed import Environment, World
+from stage.errors import InputError
 
 Outcome = Literal["ok", "skipped", "warning", "FAILED"]
 SEVERITY: tuple[Outcome, ...] = ("ok", "skipped", "warning", "FAILED")
 Need = Literal["run", "world", "gpu"]
 """Of a check: a benchmark's run, several processes, a system with GPUs."""
+RUN: frozenset[Need] = frozenset({"run"})
+WORLD: frozenset[Need] = frozenset({"world"})
+GPU: frozenset[Need] = frozenset({"gpu"})
 NAMED = 3
 """Processes that are named in one line; of the others the number."""
 
@@ -44,11 +48,13 @@ class Place:
 
     @property
     def devices(self) -> list[torch.device]:
-        """This process's own, or all it sees where it is alone."""
+        """This process's own, or all it sees where it is alone. Raises InputError where there is none."""
         if self.kind == "cpu":
             return [torch.device("cpu")]
         if self.world is not None:
             return [self.world.device]
+        if not torch.cuda.device_count():
+            raise InputError("no GPU is here: mend the driver, or choose a CPU system such as --system cpu_p1")
         return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
 
     @property

@@ -1,4 +1,4 @@
-"""The table of checks, and running them: ``python -m benchmark preflight``."""
+"""Running all checks: ``python -m benchmark preflight``."""
 
 import contextlib
 import datetime
@@ -14,80 +14,24 @@ import torch.distributed as dist
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
 from benchmark.config.system_config import System
-from benchmark.preflight.checks import device_checks, machine_checks, world_checks
-from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Need, Place, PreflightCheck, worst
+from benchmark.preflight.checks.device_checks import DEVICE_CHECKS
+from benchmark.preflight.checks.machine_checks import MACHINE_CHECKS
+from benchmark.preflight.checks.preflight_check import (
+    GPU,
+    RUN,
+    WORLD,
+    CheckResult,
+    Measured,
+    Place,
+    PreflightCheck,
+    worst,
+)
+from benchmark.preflight.checks.world_checks import WORLD_CHECKS
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment
 
 PATIENCE = datetime.timedelta(minutes=5)
 """For all processes to come, and for any message."""
-RUN: frozenset[Need] = frozenset({"run"})
-WORLD: frozenset[Need] = frozenset({"world"})
-GPU: frozenset[Need] = frozenset({"gpu"})
-
-CHECKS = (
-    PreflightCheck("packages", "an import error after hours in the queue", "node", machine_checks.packages),
-    PreflightCheck(
-        "versions",
-        "nodes with different images or drivers",
-        "node",
-        machine_checks.versions,
-        machine_checks.same_versions,
-    ),
-    PreflightCheck(
-        "devices",
-        "fewer devices than the topology takes",
-        "process",
-        device_checks.present,
-        device_checks.as_the_system_says,
-    ),
-    PreflightCheck(
-        "device memory", "running out of it beside another job", "process", device_checks.memory_free, needs=GPU
-    ),
-    PreflightCheck("device health", "wrong numbers, or a crash within hours", "node", device_checks.health, needs=GPU),
-    PreflightCheck("products", "wrong numbers", "process", device_checks.right_products),
-    PreflightCheck(
-        "speed", "one slow GPU that slows all", "process", device_checks.speeds, device_checks.alike_in_speed, needs=GPU
-    ),
-    PreflightCheck(
-        "variables", "messages that wait behind products", "process", machine_checks.variables, needs=RUN | GPU
-    ),
-    PreflightCheck("host name", "gloo waiting where nobody comes", "node", machine_checks.host_name, needs=RUN),
-    PreflightCheck("limits", "NCCL or data loading failing at the start", "node", machine_checks.limits),
-    PreflightCheck(
-        "host memory", "being killed at the first checkpoint", "node", machine_checks.host_memory, needs=RUN
-    ),
-    PreflightCheck("disk space", "a disk that is full before the end", "node", machine_checks.disk_space, needs=RUN),
-    PreflightCheck(
-        "run folder", "a run that cannot write, lock or begin there", "node", machine_checks.run_folder, needs=RUN
-    ),
-    PreflightCheck(
-        "shared folder",
-        "checkpoints that each node writes for itself",
-        "process",
-        world_checks.shared_folder,
-        needs=RUN | WORLD,
-    ),
-    PreflightCheck("inputs", "data or a checkpoint that train refuses", "job", machine_checks.inputs, needs=RUN),
-    PreflightCheck(
-        "same inputs",
-        "nodes with different copies",
-        "node",
-        machine_checks.manifests,
-        machine_checks.same_manifests,
-        needs=RUN | WORLD,
-    ),
-    PreflightCheck("clock", "logs that no checker accepts", "node", machine_checks.clock),
-    PreflightCheck(
-        "clocks", "logs whose times do not agree", "process", world_checks.now, world_checks.clocks_agree, needs=WORLD
-    ),
-    PreflightCheck("port", "processes that cannot meet", "job", machine_checks.port),
-    PreflightCheck(
-        "all-reduce", "wrong or slow sums", "process", world_checks.sums, world_checks.right_sums, needs=WORLD
-    ),
-    PreflightCheck(
-        "ring", "one slow or wrong link", "process", world_checks.ring, world_checks.links_alike, needs=WORLD
-    ),
-)
+CHECKS = (*MACHINE_CHECKS, *DEVICE_CHECKS, *WORLD_CHECKS)
 
 
 def run_checks(config: RunConfig | None, *, as_json: bool) -> int:

@@ -3,19 +3,18 @@
 import contextlib
 import fcntl
 import secrets
-import socket
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from benchmark.preflight.checks.machine_checks import existing
-from benchmark.preflight.checks.preflight_check import CheckResult, Measured, Place
+from benchmark.preflight.checks.preflight_check import RUN, WORLD, CheckResult, Measured, Place, PreflightCheck
 from benchmark.preflight.slice_run.device_rates import synchronize
 
 MIB = 2**20
@@ -32,30 +31,38 @@ _SHARED = "{} and its locks are the same for all"
 
 @dataclass(frozen=True)
 class Timed:
+    """A message: whether the right data arrived, and how fast."""
+
     right: bool
     gb_per_s: float
     between: str = ""
-    """Whether a message stayed on its machine."""
+    """Whether it stayed on its machine."""
+
+
+def _timed(place: Place, sent: float, message: Callable[[], Tensor], due: float, between: str = "") -> Timed:
+    """Send ``sent`` bytes some times; the fastest counts. What ``message`` returns must be ``due`` all over."""
+    best, right = float("inf"), True
+    for _ in range(1 + REPETITIONS):
+        place.together.barrier()
+        started = time.perf_counter()
+        came = message()
+        synchronize(place.together.device)
+        best = min(best, time.perf_counter() - started)
+        right = right and bool((came == due).all())
+    return Timed(right, sent / best / 1e9, between)
 
 
 def sums(place: Place) -> Timed:
-    """All-reduce; its bandwidth as NCCL's tests count it: 2 (n - 1) / n of the bytes."""
-    world = place.together
-    best, right = float("inf"), True
-    for _ in range(1 + REPETITIONS):
-        numbers = torch.full((SUMMED_BYTES[place.kind] // 4,), world.rank + 1.0, device=world.device)
-        seconds = _timed(place, partial(dist.all_reduce, numbers))
-        best = min(best, seconds)
-        right = right and bool((numbers == world.size * (world.size + 1) / 2).all())
-    return Timed(right, 2 * (world.size - 1) / world.size * SUMMED_BYTES[place.kind] / best / 1e9)
+    """Time an all-reduce; its bandwidth as NCCL's tests count it: 2 (n - 1) / n of the bytes."""
+    world, size = place.together, SUMMED_BYTES[place.kind]
+    numbers = iter([torch.full((size // 4,), world.rank + 1.0, device=world.device) for _ in range(1 + REPETITIONS)])
 
+    def add() -> Tensor:
+        summed = next(numbers)
+        dist.all_reduce(summed)
+        return summed
 
-def _timed(place: Place, work: Callable[[], object]) -> float:
-    place.together.barrier()
-    started = time.perf_counter()
-    work()
-    synchronize(place.together.device)
-    return time.perf_counter() - started
+    return _timed(place, 2 * (world.size - 1) / world.size * size, add, world.size * (world.size + 1) / 2)
 
 
 def right_sums(place: Place, measured: Measured) -> CheckResult:
@@ -71,22 +78,19 @@ def right_sums(place: Place, measured: Measured) -> CheckResult:
 def ring(place: Place) -> Timed:
     """Send to the next process while the previous one sends here, all at once."""
     world = place.together
-    hosts: list[str] = [""] * world.size
-    dist.all_gather_object(hosts, socket.gethostname())
+    hosts = world.hosts()
     after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     own = torch.full((SENT_BYTES[place.kind] // 4,), float(world.rank), device=world.device)
-    received, best, right = torch.empty_like(own), float("inf"), True
+    received = torch.empty_like(own)
 
-    def exchange() -> None:
+    def exchange() -> Tensor:
         messages = [dist.P2POp(dist.isend, own, after), dist.P2POp(dist.irecv, received, before)]
         for message in dist.batch_isend_irecv(messages):
             message.wait()
+        return received
 
-    for _ in range(1 + REPETITIONS):
-        best = min(best, _timed(place, exchange))
-        right = right and bool((received == before).all())
     between = "within a machine" if hosts[before] == hosts[world.rank] else "between machines"
-    return Timed(right, SENT_BYTES[place.kind] / best / 1e9, between)
+    return _timed(place, SENT_BYTES[place.kind], exchange, before, between)
 
 
 def links_alike(place: Place, measured: Measured) -> CheckResult:
@@ -153,3 +157,13 @@ def _seen(probe: Path, content: str) -> CheckResult:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return CheckResult("FAILED", f"{probe.parent}: a lock held by rank 0 can be taken", "mount it with flock")
     return CheckResult("ok", _SHARED.format(probe.parent))
+
+
+WORLD_CHECKS = (
+    PreflightCheck(
+        "shared folder", "checkpoints that each node writes for itself", "process", shared_folder, needs=RUN | WORLD
+    ),
+    PreflightCheck("clocks", "logs whose times do not agree", "process", now, clocks_agree, needs=WORLD),
+    PreflightCheck("all-reduce", "wrong or slow sums", "process", sums, right_sums, needs=WORLD),
+    PreflightCheck("ring", "one slow or wrong link", "process", ring, links_alike, needs=WORLD),
+)

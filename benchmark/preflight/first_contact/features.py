@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 
 from benchmark.launch.forked_ranks import fork_server
-from benchmark.preflight.first_contact import kernel_features, runtime_features, training_match
+from benchmark.preflight.first_contact import kernel_features, training_match
 
 PATIENCE_S = 60.0
 """For one feature; the first use of a library loads hundreds of megabytes."""
@@ -32,7 +32,6 @@ class DeviceFeature:
 
 
 FEATURES = (
-    DeviceFeature("context", runtime_features.context),
     DeviceFeature("products", kernel_features.products),
     DeviceFeature("weight gradients", kernel_features.weight_gradients),
     DeviceFeature("layer norms", kernel_features.layer_norms),
@@ -44,12 +43,7 @@ FEATURES = (
     DeviceFeature("adam", kernel_features.adams),
     DeviceFeature("training in FP32", training_match.training_in_fp32),
     DeviceFeature("training in BF16", training_match.training_in_bf16),
-    DeviceFeature("copies", runtime_features.copies),
-    DeviceFeature("messages", runtime_features.messages),
-    DeviceFeature("profiler", runtime_features.profiler, "no traces"),
-    DeviceFeature("device health", runtime_features.device_health, "no reports", on_cpu=False),
-    DeviceFeature("memory history", runtime_features.memory_history, "no snapshots", on_cpu=False),
-    DeviceFeature("repeatable", runtime_features.repeatable, "no repeats to the bit"),
+    DeviceFeature("repeatable", kernel_features.repeatable, "no repeats to the bit"),
 )
 """In the order in which they are tried."""
 

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmark.machine.run_environment import use_deterministic_kernels
+from benchmark.training.engine.distributed import set_environment
 from model.kernels import (
     LAYER_NORM_EPSILON,
     adam,
@@ -23,7 +25,7 @@ from model.kernels import (
     put_product,
 )
 from model.losses import softmax_gradient, softmax_losses
-from model.passes.attention import CpuFlash, CudnnFlash, Flash, Kernel, MemoryEfficient, attend_by
+from model.passes.attention import CpuFlash, CudnnFlash, Flash, Kernel, MemoryEfficient, attend, attend_by
 
 BF16, FP32 = torch.bfloat16, torch.float32
 ROUNDED = {BF16: 2e-2, FP32: 1e-4}
@@ -78,11 +80,11 @@ def held_against(
 
 
 def products(device: torch.device) -> str:
-    """Forward with bias, and the gradients of input and weight."""
+    """Forward with bias, and the gradients of input, weight and bias."""
 
     def ours(x: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor) -> dict[str, Tensor]:
-        sums = torch.zeros(weight.shape, device=device)
-        add_product(sums, gradient, x)
+        sums = torch.full(weight.shape, torch.nan, device=device)
+        put_product(sums, gradient, x)
         return {
             "forward": torch.addmm(bias, x, weight.t()),
             "input": torch.mm(gradient, weight),
@@ -95,15 +97,12 @@ def products(device: torch.device) -> str:
 
 
 def weight_gradients(device: torch.device) -> str:
-    """BF16 products summed in FP32 by the product itself; a CPU rounds them first."""
+    """A BF16 product added in FP32 by the product itself; a CPU rounds it first."""
     most = SUMMED if device.type == "cuda" else ROUNDED[BF16]
     left, right = numbers(512, 192, dtype=BF16), numbers(512, 256, dtype=BF16, seed=2)
-    sums = torch.full((192, 256), torch.nan, device=device)
-    put_product(sums, left.to(device), right.to(device))
-    due = left.double().t() @ right.double()
-    first = require_close("put", sums, due, most)
+    sums = torch.ones(192, 256, device=device)
     add_product(sums, left.to(device), right.to(device))
-    return f"errors: {first}, {require_close('added', sums, 2 * due, most)}"
+    return f"errors: {require_close('added', sums, 1 + left.double().t() @ right.double(), most)}"
 
 
 def layer_norms(device: torch.device) -> str:
@@ -182,3 +181,19 @@ def adams(device: torch.device) -> str:
         due = due * (1 - rate * decay) - rate * moved
     by = "apex" if device.type == "cuda" and apex_adam() is not None else "PyTorch"
     return f"{by}'s; errors: {require_close('weights', on, due, EXACT)}"
+
+
+def repeatable(device: torch.device) -> str:
+    """Attention's backward pass and sums of rows, twice, by kernels that repeat to the bit (--deterministic)."""
+    set_environment({"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})
+    use_deterministic_kernels()
+    qkv, gradient = (numbers(512, size, dtype=torch.bfloat16).to(device) for size in (2 * 3 * 128, 2 * 128))
+    rows = torch.arange(512, device=device) % 16
+    found = []
+    for _ in range(2):
+        backward = attend(qkv, 1, 2).backward(gradient)
+        sums = torch.zeros(16, backward.shape[1], device=device).index_add_(0, rows, backward.float())
+        found.append((backward, sums))
+    if not all(torch.equal(one, other) for one, other in zip(*found, strict=True)):
+        raise FeatureWrong("the same kernels gave other bits the second time")
+    return "the same bits twice"

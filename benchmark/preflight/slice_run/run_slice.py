@@ -4,8 +4,8 @@ import json
 import re
 import shutil
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from benchmark.config.run_config import RunConfig
 from benchmark.launch.forked_ranks import run_ranks
@@ -14,7 +14,7 @@ from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
 from benchmark.preflight.slice_run.fitting_layers import chosen_layers, counted_memory, fullest_bytes
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement, read_measurements, run_rank
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
-from benchmark.preflight.slice_run.slice_result import SliceResult, calibration_of, slice_result
+from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
 from stage.errors import CheckFailed, InputError
 
 CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
@@ -22,7 +22,7 @@ NO_MEMORY = re.compile(r"out of memory|can't allocate memory|MemoryError", re.IG
 """As PyTorch, NCCL, a CPU's allocator and Python say it."""
 
 
-def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration | None]:
+def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None]:
     """Run it, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output folder.
 
     Where the steps ran, and what comes after them failed, the result has them and says what failed; there is no
@@ -43,12 +43,11 @@ def run_slice(options: SliceOptions) -> tuple[SliceResult, Calibration | None]:
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
         ranks, problem = _measured(config, options, facts, Path(folder))
     result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), problem)
-    (options.output / RESULT).write_text(json.dumps(asdict(result), indent=1) + "\n")
+    (options.output / RESULT).write_text(json.dumps(result, indent=1) + "\n")
     (options.output / CALIBRATION).unlink(missing_ok=True)  # another slice's would be taken for this one's
-    if ranks[0].rates is None:
-        return result, None
-    calibration = calibration_of(result, facts, ranks[0].collectives, ranks[0].rates)
-    write_calibration(calibration, options.output / CALIBRATION)
+    calibration = calibration_of(result, facts, ranks[0])
+    if calibration is not None:
+        write_calibration(calibration, options.output / CALIBRATION)
     return result, calibration
 
 

@@ -1,6 +1,8 @@
+"""What a message costs, from made-up times."""
+
 import pytest
 
-from benchmark.slice_run.first_contact.contention import MESSAGE_US, Contended, cost_per_second, tell
+from benchmark.preflight.first_contact.contention import MESSAGE_US, Contended, cost_per_second, tell
 
 MESSAGE_S = MESSAGE_US * 1e-6
 

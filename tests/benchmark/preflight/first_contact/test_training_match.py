@@ -1,25 +1,28 @@
-from pathlib import Path
+"""Training on a device against a CPU."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
 
-from benchmark.slice_run.first_contact.kernel_features import FeatureWrong
-from benchmark.slice_run.first_contact.training_match import Precision, TrainedSteps, compared, train_both
+from benchmark.preflight.first_contact.kernel_features import FeatureWrong
+from benchmark.preflight.first_contact.training_match import (
+    TrainedSteps,
+    compared,
+    training_in_bf16,
+    training_in_fp32,
+)
 from tests.benchmark.tiny import in_processes
 
 
-def trained(folder: Path, precision: Precision) -> str:
-    return train_both(torch.device("cpu"), precision, folder)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_same_steps_are_the_same_and_a_checkpoint_is_whole(precision: str, tmp_path: Path) -> None:
-    (found,) = in_processes(1, trained, tmp_path, precision)
+@pytest.mark.parametrize("tried", [training_in_fp32, training_in_bf16])
+def test_the_same_steps_are_the_same_and_a_checkpoint_is_whole(tried: Callable[[torch.device], str]) -> None:
+    (found,) = in_processes(1, tried, torch.device("cpu"))
     assert found == "4 steps, losses within 0, norms within 0 of the CPU's; saved and loaded to the bit"
 
 
-DUE = TrainedSteps([6.9, 6.8, 6.7, 6.6], [3.0, 2.0, 2.0, 1.0])
+DUE = TrainedSteps([6.9, 6.8, 6.7, 6.6], [3.0, 2.0, 2.0, 1.0], {})
 
 
 @pytest.mark.parametrize(
@@ -33,4 +36,4 @@ DUE = TrainedSteps([6.9, 6.8, 6.7, 6.6], [3.0, 2.0, 2.0, 1.0])
 )
 def test_steps_that_are_a_little_wrong_are_found(losses: list[float], norms: list[float], said: str) -> None:
     with pytest.raises(FeatureWrong, match=said):
-        compared(TrainedSteps(losses, norms), DUE, "fp32")
+        compared(TrainedSteps(losses, norms, {}), DUE, "fp32")

@@ -1,10 +1,12 @@
+"""Made-up weights are the same wherever they lie."""
+
 import math
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmark.slice_run.made_up_state import made_up_batches, made_up_state
-from benchmark.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.preflight.slice_run.made_up_state import made_up_batches, made_up_state
+from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.training.engine.adam import local
 from benchmark.training.engine.distributed import joined_world, read_environment
 from model.sharding import WORDS

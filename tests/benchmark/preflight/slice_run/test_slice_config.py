@@ -1,7 +1,9 @@
+"""Options of a slice become a run."""
+
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
-from benchmark.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from stage.errors import InputError
 
 

@@ -9,9 +9,9 @@ import torch
 
 from benchmark.__main__ import main
 from benchmark.config.systems import SYSTEMS
-from benchmark.preflight import machine_checks, run_checks
+from benchmark.preflight.checks import machine_checks, run_checks
 from stage.errors import InputError
-from tests.benchmark.preflight.places import alone, large
+from tests.benchmark.preflight.checks.places import alone, large
 from tests.benchmark.tiny import Inputs, in_processes
 from tests.support import command as run_command
 
@@ -60,23 +60,14 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Example: srun python -m benchmark preflight" in capsys.readouterr().out
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    check = next(check for check in run_checks.CHECKS if check.name == "run folder")
-    row = run_checks._row(check, alone(large(tmp_path / "file" / "run")))
-    assert row is not None
-    assert row.outcome == "FAILED"
-    assert "NotADirectoryError" in row.found
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
-def test_gpus_that_are_not_there_are_never_fine() -> None:
-    place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
-    for check in run_checks.CHECKS:
-        if check.name in ("devices", "device memory", "products", "speed"):
-            row = run_checks._row(check, place)
-            assert row is not None
-            assert row.outcome == "FAILED", row
+def test_what_cannot_be_measured_and_gpus_that_are_not_there_are_never_fine(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    place = dataclasses.replace(alone(large(tmp_path / "file" / "run")), kind="cuda")
+    rows = {check.name: run_checks.row_of(check, place) for check in run_checks.CHECKS}
+    for name in ("run folder", "devices", "device memory", "products", "speed"):
+        assert rows[name]["outcome"] == "FAILED", rows[name]  # type: ignore[index]
+    assert "NotADirectoryError" in rows["run folder"]["found"]  # type: ignore[index]
 
 
 def _status(inputs: Inputs, run_dir: Path) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.preflight.preflight_check import Place
+from benchmark.preflight.checks.preflight_check import Place
 from benchmark.training.engine.distributed import Environment
 
 

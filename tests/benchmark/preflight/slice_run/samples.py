@@ -1,5 +1,9 @@
 """Measurements that are made up, for what is computed from them."""
 
+from typing import Any
+
+from benchmark.machine.gpus import DeviceReading
+from benchmark.planning.dry_runs.dry_run import RankReport
 from benchmark.planning.run_plans.calibration import (
     AttentionTime,
     Calibration,
@@ -8,13 +12,12 @@ from benchmark.planning.run_plans.calibration import (
     LaunchTime,
     MatmulTime,
 )
-from benchmark.slice_run.clock_watch import Clocks
-from benchmark.slice_run.device_facts import DeviceFacts
-from benchmark.slice_run.fitting_layers import CountedMemory
-from benchmark.slice_run.rank_measurement import MeasuredRates, RankMeasurement
-from benchmark.slice_run.slice_config import SliceOptions, slice_config
-from benchmark.slice_run.slice_result import SliceResult, calibration_of, slice_result
-from benchmark.slice_run.step_trace import StepTimes
+from benchmark.preflight.slice_run.device_facts import DeviceFacts
+from benchmark.preflight.slice_run.device_rates import MeasuredRates
+from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
+from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
+from benchmark.preflight.slice_run.step_times import StepTimes
 
 RATES = MeasuredRates(
     matmuls=(
@@ -26,7 +29,6 @@ RATES = MeasuredRates(
     launch=LaunchTime(5e-6, 2e-6),
 )
 TIMES = StepTimes(
-    span_s=2.0,
     by_kind_s={"matmul": 1.5, "communication": 0.5, "other": 0.1},
     communication_s=0.5,
     exposed_communication_s=0.2,
@@ -35,28 +37,26 @@ TIMES = StepTimes(
     host_s=0.8,
     unknown_kernels=("mystery_kernel",),
 )
-CLOCKS = Clocks(1500.0, 1980.0, 690.0, 700.0, 65.0)
+REPORT = RankReport("every rank", 0, 2, 0, 0, 0, 0, 0, 900 << 20, 0, 0.0, [])
+READINGS = (DeviceReading(98, 1755, 1980, 690.0, 700, 61), DeviceReading(98, 1500, 1980, 600.0, 700, 65))
 
 
 def measurement(rank: int, steps_s: tuple[float, ...], *, on_gpu: bool) -> RankMeasurement:
     return RankMeasurement(
         init_s=3.0 + rank,
         steps_s=steps_s,
-        window_s=(100.0, 110.0),
+        readings=(*READINGS, DeviceReading(98)) if on_gpu else (),
         losses=(6.9, 6.8, 6.7),
         skipped=0,
         peak_bytes=(rank + 1) << 30,
         reserved_bytes=3 << 30 if on_gpu else None,
-        times=TIMES if on_gpu else None,
-        operators_s={} if on_gpu else {"matmul": 0.3},
-        problems=(),
-        rank=rank,
-        rates=RATES if rank == 0 else None,
+        times=TIMES if on_gpu else StepTimes({"matmul": 0.3}),
         collectives=(CollectiveTime("all-gather", 2, 1 << 20, 0.001),),
+        rates=RATES if rank == 0 else None,
     )
 
 
-def result_on(name: str) -> tuple[SliceResult, Calibration]:
+def result_on(name: str) -> tuple[dict[str, Any], Calibration]:
     """Of two devices of this name, or of two CPU processes."""
     on_gpu = name != "cpu"
     facts = DeviceFacts(name, 2, 80 << 30)
@@ -65,6 +65,7 @@ def result_on(name: str) -> tuple[SliceResult, Calibration]:
     )
     config = slice_config(options, 2, facts.accelerator)
     ranks = [measurement(0, (2.0, 2.0, 3.0), on_gpu=on_gpu), measurement(1, (1.0, 4.0, 1.0), on_gpu=on_gpu)]
-    counted = [CountedMemory(0, "every rank", 900 << 20)]
-    result = slice_result(options, config, facts, ranks, counted, CLOCKS if on_gpu else None)
-    return result, calibration_of(result, facts, ranks[0])
+    result = slice_result(options, config, facts, ranks, [REPORT], "")
+    calibration = calibration_of(result, facts, ranks[0])
+    assert calibration is not None
+    return result, calibration

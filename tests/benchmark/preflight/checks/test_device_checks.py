@@ -10,32 +10,35 @@ import pytest
 import torch
 
 from benchmark.machine.gpus import DeviceReading
-from benchmark.preflight import device_checks
-from tests.benchmark.preflight.places import alone, large
+from benchmark.preflight.checks import device_checks
+from tests.benchmark.preflight.checks.places import alone, large
 
-H100: dict[str, Any] = {"names": ["NVIDIA H100 80GB HBM3"] * 8, "memory_gb": [85.0] * 8}
+H100 = ("NVIDIA H100 80GB HBM3", 85.0)
+
+
+def seen(machine: str, *devices: tuple[str, float], first: int = 0) -> tuple[str, dict[str, tuple[str, float]]]:
+    return machine, {f"{machine} {number}": device for number, device in enumerate(devices, first)}
 
 
 @pytest.mark.parametrize(
-    ("machines", "outcome", "phrase"),
+    ("found", "outcome", "phrase"),
     [
-        ([H100, H100], "ok", "8 x NVIDIA H100 80GB HBM3 on each of 2 machines"),
+        ([seen("node0", *[H100] * 8), seen("node1", *[H100] * 8)], "ok", "8 x NVIDIA H100 80GB HBM3 on each of 2"),
+        ([seen("node0", *[H100] * 8)] * 8, "ok", "8 x NVIDIA H100 80GB HBM3"),
+        ([seen(f"node{one // 8}", H100, first=one) for one in range(16)], "ok", "on each of 2 machines"),
         (
-            [H100, {"names": H100["names"][:7], "memory_gb": [85.0] * 7}],
+            [seen(f"node{one // 8}", H100, first=one) for one in range(15)],
             "FAILED",
-            "node1: 7 GPUs; system dgxh100_n64 has 8",
+            "node1: 7 GPUs; system dgxh100",
         ),
-        ([{"names": [], "memory_gb": []}], "FAILED", "node0: 0 GPUs"),
-        ([H100, {"names": ["NVIDIA A100-SXM4-80GB"] * 8, "memory_gb": [85.0] * 8}], "FAILED", "different models"),
-        ([{"names": ["NVIDIA H200"] * 8, "memory_gb": [150.0] * 8}], "warning", "but the system's is H100"),
-        ([{"names": H100["names"] * 2, "memory_gb": [85.0] * 16}], "warning", "of which 8 would be used"),
+        ([seen("node0")], "FAILED", "node0: 0 GPUs"),
+        ([seen("node0", *[H100] * 8), seen("node1", *[("A100", 85.0)] * 8)], "FAILED", "different models"),
+        ([seen("node0", *[("NVIDIA H200", 150.0)] * 8)], "warning", "but the system's is H100"),
     ],
 )
-def test_devices(machines: Sequence[Any], outcome: str, phrase: str) -> None:
+def test_devices(found: Sequence[Any], outcome: str, phrase: str) -> None:
     place = dataclasses.replace(alone(large(Path("run"))), kind="cuda")
-    finding = device_checks.as_the_system_says(
-        place, [(f"node{number}", found) for number, found in enumerate(machines)]
-    )
+    finding = device_checks.as_the_system_says(place, [(f"rank {rank}", one) for rank, one in enumerate(found)])
     assert (finding.outcome, phrase in finding.found) == (outcome, True), finding
 
 
@@ -72,20 +75,3 @@ def test_one_wrong_number_in_a_product_is_found(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", wrong)
     assert device_checks.right_products(alone(None)).outcome == "FAILED"
-
-
-def test_a_gpu_for_each_process_is_counted_by_machine() -> None:
-    def seen(machine: str, names: list[str], *, own: bool) -> dict[str, Any]:
-        return {"names": names, "memory_gb": [80.0] * len(names), "machine": machine, "own": own}
-
-    config = large(Path("run"))
-    place = dataclasses.replace(alone(config), kind="cuda")
-    h100 = "NVIDIA H100 80GB HBM3"
-    own = [(f"node{rank // 8} rank {rank}", seen(f"node{rank // 8}", [h100], own=True)) for rank in range(16)]
-    everyone = [(f"node0 rank {rank}", seen("node0", [h100] * 8, own=False)) for rank in range(8)]
-    for measured, machines in ((own, " on each of 2 machines"), (everyone, "")):
-        finding = device_checks.as_the_system_says(place, measured)
-        assert (finding.outcome, finding.found) == ("ok", f"8 x {h100}{machines}")
-    finding = device_checks.as_the_system_says(place, own[:15])
-    assert finding.outcome == "FAILED"
-    assert "node1 rank 8: 7 GPUs; system dgxh100_n64 has 8" in finding.found

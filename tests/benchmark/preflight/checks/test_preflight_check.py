@@ -1,7 +1,7 @@
 """Findings of several processes become one."""
 
-from benchmark.preflight.preflight_check import CheckResult, worst
-from tests.benchmark.preflight.places import alone
+from benchmark.preflight.checks.preflight_check import CheckResult, worst
+from tests.benchmark.preflight.checks.places import alone
 
 
 def test_the_worst_of_several_is_named() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from benchmark.config.systems import SYSTEMS
-from benchmark.preflight import run_checks, world_checks
-from benchmark.preflight.preflight_check import CheckResult, Place, PreflightCheck
+from benchmark.preflight.checks import run_checks, world_checks
+from benchmark.preflight.checks.preflight_check import CheckResult, Place, PreflightCheck
 from benchmark.training.engine.distributed import joined_world, read_environment
 from stage.child_processes import reserved_port
 from stage.errors import InputError
-from tests.benchmark.preflight.places import alone
+from tests.benchmark.preflight.checks.places import alone
 from tests.benchmark.tiny import Inputs, in_processes
 
 PAIR = SYSTEMS["cpu_p2"]
@@ -46,15 +46,15 @@ def _rows(inputs: Inputs, run_dir: Path) -> dict[str, Any]:
                 raise ValueError("no such thing")
             return CheckResult("ok", "fine")
 
-        rows["raises"] = run_checks._row(PreflightCheck("raises", "", "process", measure), place)
+        rows["raises"] = run_checks.row_of(PreflightCheck("raises", "", "process", measure), place)
         for name in ("all-reduce", "ring", "shared folder", "clocks"):
-            rows[name] = run_checks._row(next(check for check in run_checks.CHECKS if check.name == name), place)
+            rows[name] = run_checks.row_of(next(check for check in run_checks.CHECKS if check.name == name), place)
         world_checks.PATIENCE_S = 0.5
         own = run_dir / str(place.environment.rank)
         own.mkdir(parents=True)
         apart = dataclasses.replace(place, config=dataclasses.replace(config, run_dir=own))
-        rows["apart"] = run_checks._row(PreflightCheck("apart", "", "process", world_checks.shared_folder), apart)
-    return {name: row and dataclasses.asdict(row) for name, row in rows.items()}
+        rows["apart"] = run_checks.row_of(PreflightCheck("apart", "", "process", world_checks.shared_folder), apart)
+    return rows
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
+"""How many layers the devices hold, and which devices there are."""
+
 from collections.abc import Callable
 
 import pytest
+import torch
 
-from benchmark.slice_run import fitting_layers as module
-from benchmark.slice_run.device_facts import DeviceFacts
-from benchmark.slice_run.fitting_layers import budget_bytes, chosen_layers, counted_memory, largest_fitting
-from benchmark.slice_run.slice_config import SliceOptions
+from benchmark.preflight.slice_run import fitting_layers as module
+from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.preflight.slice_run.fitting_layers import budget_bytes, chosen_layers, counted_memory, largest_fitting
+from benchmark.preflight.slice_run.slice_config import SliceOptions
 from stage.errors import InputError
 
 GPU = DeviceFacts("NVIDIA H100 80GB HBM3", 8, 80_000_000_000)
@@ -63,8 +66,17 @@ def test_what_does_not_fit_is_refused_with_what_does(counted: Counted) -> None:
         chosen_layers(SliceOptions("gpt3_175b", device="cpu"), GPU)
 
 
-def test_processes_on_a_cpu_share_its_memory() -> None:
+def test_devices_of_this_machine() -> None:
     assert budget_bytes(SliceOptions("rehearsal", device="cpu", tensor_parallel=2), GPU) == 36_000_000_000
+    assert 1 << 20 < device_facts("cpu").memory_bytes < 1 << 50
+    names = ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "Some other device")
+    assert [DeviceFacts(name, 8, 0).accelerator for name in names] == ["H100 SXM", "H200", ""]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_one_line_says_so_and_what_to_do() -> None:
+    with pytest.raises(InputError, match=r"^device cuda: PyTorch .*CPU: --device cpu --width 7$"):
+        device_facts("cuda", "--device cpu --width 7")
 
 
 @pytest.mark.slow

@@ -1,13 +1,15 @@
+"""The parts of a first contact, and its result file."""
+
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmark.slice_run.device_facts import DeviceFacts
-from benchmark.slice_run.first_contact import contact_parts
-from benchmark.slice_run.first_contact.contact_parts import CommandPart, first_contact, parts
-from benchmark.slice_run.first_contact.contact_result import FeatureResult, PartResult
+from benchmark.preflight.first_contact import first_contact as module
+from benchmark.preflight.first_contact.features import FeatureResult
+from benchmark.preflight.first_contact.first_contact import CommandPart, PartResult, first_contact, parts
+from benchmark.preflight.slice_run.device_facts import DeviceFacts
 from stage.errors import InputError
 
 ONE, EIGHT = DeviceFacts("NVIDIA H200", 1, 140 << 30), DeviceFacts("NVIDIA H200", 8, 140 << 30)
@@ -26,26 +28,27 @@ def script(folder: Path, text: str) -> tuple[str, ...]:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, limit_s: float = 60.0) -> PartResult:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     part = CommandPart("a part", script(tmp_path, text), limit_s, "result.json", told)
-    return contact_parts._run(part, tmp_path, limit_s)
+    return module._run(part, tmp_path, limit_s)
 
 
 WRITES = "import json, sys\nopen(sys.argv[1], 'w').write(json.dumps({'said': 'well'}))\n"
 
 
-def test_a_part_tells_of_what_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = run(tmp_path, monkeypatch, WRITES)
-    assert (found.outcome, found.found, found.details) == ("ok", "well", {"said": "well"})
-
-
-def test_a_part_that_fails_keeps_what_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = run(tmp_path, monkeypatch, WRITES + "print('no plan')\nraise SystemExit(1)")
-    assert (found.outcome, found.found, found.details) == ("failed", "status 1: well; no plan", {"said": "well"})
-
-
-def test_a_part_that_leaves_nothing_is_told_by_its_last_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "outcome", "said"),
+    [
+        (WRITES, "ok", "well"),
+        (WRITES + "print('no plan')\nraise SystemExit(1)", "failed", "status 1: well; no plan"),
+        ("import sys\nsys.exit('error: no such kernel')", "failed", "status 1: error: no such kernel"),
+    ],
+)
+def test_a_part_tells_of_what_it_left(
+    text: str, outcome: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "result.json").write_text('{"said": "of an earlier contact"}')
-    found = run(tmp_path, monkeypatch, "import sys\nsys.exit('error: no such kernel')")
-    assert (found.outcome, found.found) == ("failed", "status 1: error: no such kernel")
+    found = run(tmp_path, monkeypatch, text)
+    assert (found.outcome, found.found) == (outcome, said)
+    assert found.details == ({"said": "well"} if "well" in said else None)
 
 
 def test_a_part_that_takes_too_long_is_ended_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,12 +73,12 @@ def test_a_part_that_fails_costs_no_other_and_time_ends(
         FeatureResult("products", "ok", "errors: 0", "", 1.0),
         FeatureResult("profiler", "failed", "CUPTI", "no traces", 1.0),
     ]
-    monkeypatch.setattr(contact_parts, "device_facts", lambda _: ONE)
-    monkeypatch.setattr(contact_parts, "FEATURES", rows)
-    monkeypatch.setattr(contact_parts, "try_feature", lambda one, *_: one)
+    monkeypatch.setattr(module, "device_facts", lambda _: ONE)
+    monkeypatch.setattr(module, "FEATURES", rows)
+    monkeypatch.setattr(module, "try_feature", lambda one, *_: one)
     bad = CommandPart("bad", script(tmp_path, "raise SystemExit('broken')"), 60.0, "result.json", told)
     good = CommandPart("good", ("json.tool", "--help"), 60.0, "", told)
-    monkeypatch.setattr(contact_parts, "parts", lambda *_: [bad, good])
+    monkeypatch.setattr(module, "parts", lambda *_: [bad, good])
     output = tmp_path / "out"
     found = first_contact("cuda", output, 10.0)
     assert [(one.name, one.outcome) for one in found.parts] == [
@@ -88,20 +91,12 @@ def test_a_part_that_fails_costs_no_other_and_time_ends(
     written = json.loads((output / "contact.json").read_text())
     assert [part["name"] for part in written["parts"]] == ["features", "bad", "good"]
     assert "status 1: broken" in capsys.readouterr().out
+    assert (written["format"], written["passed"], written["device"]) == (1, False, "1 x NVIDIA H200")
+    rows.append(FeatureResult("adam", "failed", "no kernel", "", 1.0))
     late = first_contact("cuda", output, 0.01)
+    assert late.parts[0].found.endswith("profiler (then no traces), adam (NEEDED)")
+    assert late.parts[0].outcome == "failed"
     assert {one.outcome for one in late.parts[1:]} == {"left out"}
-
-
-def test_a_feature_that_a_run_cannot_do_without_fails_the_contact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [FeatureResult("adam", "failed", "no kernel", "", 1.0)]
-    monkeypatch.setattr(contact_parts, "device_facts", lambda _: ONE)
-    monkeypatch.setattr(contact_parts, "FEATURES", rows)
-    monkeypatch.setattr(contact_parts, "try_feature", lambda one, *_: one)
-    monkeypatch.setattr(contact_parts, "parts", lambda *_: [])
-    found = first_contact("cuda", tmp_path / "out", 10.0)
-    assert (found.passed, found.parts[0].found) == (False, "0 of 1 work; failed: adam (NEEDED)")
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

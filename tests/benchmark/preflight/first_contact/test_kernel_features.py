@@ -1,0 +1,36 @@
+"""Kernels are found right, and broken ones wrong."""
+
+import pytest
+import torch
+
+from benchmark.preflight.first_contact import kernel_features
+from benchmark.preflight.first_contact.features import FEATURES, DeviceFeature
+from benchmark.preflight.first_contact.kernel_features import FeatureWrong
+from tests.benchmark.tiny import in_processes
+
+CPU = torch.device("cpu")
+ON_CPU = [feature for feature in FEATURES if feature.on_cpu and "training" not in feature.name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("feature", ON_CPU, ids=lambda feature: feature.name)
+def test_the_cpus_kernels_are_found_right(feature: DeviceFeature) -> None:
+    (found,) = in_processes(1, feature.attempt, CPU)
+    assert "error" in found or found == "the same bits twice"
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("gelu", torch.relu),
+        ("gelu_backward", lambda gradient, x: gradient),
+        ("add_product", lambda sums, left, right: None),
+        ("put_product", lambda sums, left, right: sums.zero_()),
+        ("put_product", lambda sums, left, right: None),  # it stays NaN
+    ],
+)
+def test_a_kernel_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch, name: str, broken: object) -> None:
+    monkeypatch.setattr(kernel_features, name, broken)
+    tried = {"gelu": kernel_features.gelus, "add_product": kernel_features.weight_gradients}
+    with pytest.raises(FeatureWrong, match=r"relative error .* is due"):
+        tried.get(name.removesuffix("_backward"), kernel_features.products)(CPU)
