@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
-from itertools import combinations
 from typing import Any
 
 from stage.errors import InputError
@@ -27,10 +26,6 @@ POWER_CAP = 0x04
 MOST_LINKS = 18
 LINK_SPEED = 90
 """NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: of each NVLink, in MB/s."""
-P2P_NVLINK = 2
-"""NVML_P2P_CAPS_INDEX_NVLINK."""
-ANCESTORS = {0: "one board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-"""NVML's levels of what two GPUs have in common on PCIe, as nvidia-smi calls them."""
 UNKNOWN = math.nan
 
 
@@ -139,13 +134,6 @@ class Gpu:
     def name(self) -> str:
         return str(self._ask("nvmlDeviceGetName") or "unknown")
 
-    def connection(self, other: "Gpu") -> str:
-        """Return how it reaches another GPU of the machine: NVLink, or what they have in common on PCIe."""
-        if self._ask("nvmlDeviceGetP2PStatus", other._handle, P2P_NVLINK) == 0:
-            return "NVLink"
-        level = self._ask("nvmlDeviceGetTopologyCommonAncestor", other._handle)
-        return ANCESTORS.get(-1 if level is None else int(level), "unknown")
-
     def _links(self) -> list[int]:
         return [link for link in range(MOST_LINKS) if self._ask("nvmlDeviceGetNvLinkState", link)]
 
@@ -200,7 +188,6 @@ def gpu_facts() -> dict[str, Any]:
         "driver": str(_nvml().nvmlSystemGetDriverVersion()),
         "models": dict(Counter(gpu.name for gpu in gpus)),
         **gpus[0].facts(),
-        "connections_of_pairs": dict(Counter(one.connection(other) for one, other in combinations(gpus, 2))),
         "now": [gpu.read().line() for gpu in gpus],
     }
     return {name: value for name, value in found.items() if value and value == value}  # neither empty nor NaN

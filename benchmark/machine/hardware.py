@@ -22,18 +22,16 @@ from stage.git import commit_of
 
 MELLANOX = {"MT4119": "ConnectX-5", "MT4123": "ConnectX-6", "MT4129": "ConnectX-7", "MT4131": "ConnectX-8"}
 PATIENCE_S = 30
-MEMORY_KINDS = {"H100": "HBM3", "H200": "HBM3e", "B200": "HBM3e", "GB200": "HBM3e"}
-"""NVML does not tell it; the PCIe models differ."""
 NO_ACCELERATORS = {
     "accelerators_per_node": "0",
     "accelerator_model_name": "none",
-    "accelerator_host_interconnect": "",
-    "accelerator_frequency": "",
-    "accelerator_on-chip_memories": "",
-    "accelerator_memory_configuration": "",
-    "accelerator_memory_capacity": "",
-    "accelerator_interconnect": "",
-    "accelerator_interconnect_topology": "",
+    **{
+        f"accelerator_{what}": ""
+        for what in (
+            *("host_interconnect", "frequency", "on-chip_memories", "memory_configuration", "memory_capacity"),
+            *("interconnect", "interconnect_topology"),
+        )
+    },
 }
 
 
@@ -169,17 +167,13 @@ def accelerators() -> tuple[dict[str, str], dict[str, str]]:
         found["accelerator_frequency"] = f"{facts['most_clock_mhz']:.0f} MHz at most"
     if "pcie" in facts:
         found["accelerator_host_interconnect"] = facts["pcie"]
-    kind = next((MEMORY_KINDS[word] for word in re.split(r"[\s-]+", name) if word in MEMORY_KINDS), None)
-    if kind is not None and "PCIe" not in name and "NVL" not in name:
-        found["accelerator_memory_configuration"] = kind
     if "nvlinks" in facts:
         speed = facts["nvlinks"] * facts.get("gb_per_s_of_a_link", 0.0)
         each = f", {speed:.0f} GB/s in each direction" if speed else ""
         found["accelerator_interconnect"] = f"{facts['nvlinks']} NVLinks{each}"
     elif count == 1:
         found["accelerator_interconnect"] = ""
-    pairs = ", ".join(f"{number} pairs {kind}" for kind, number in facts.get("connections_of_pairs", {}).items())
-    found["accelerator_interconnect_topology"] = pairs
+        found["accelerator_interconnect_topology"] = ""
     return found, {"nvidia_driver": facts["driver"]}
 
 

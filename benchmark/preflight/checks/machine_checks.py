@@ -1,7 +1,5 @@
 """Checks of one machine: software, limits, disks, clock, inputs."""
 
-import contextlib
-import fcntl
 import os
 import platform
 import resource
@@ -25,7 +23,6 @@ from benchmark.training.checkpoints.checkpoint_folder import checkpoints_folder,
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
 from benchmark.training.inputs import input_paths, require_inputs
 from benchmark.training.run_folder import summary_path
-from stage.child_processes import require_free_port
 from stage.dependencies import missing
 from stage.errors import InputError
 from stage.git import REPOSITORY
@@ -38,7 +35,6 @@ LOG_BYTES = 1 * GIB
 """For events and logs; a run of 175B writes a few MB."""
 SHARED_MEMORY = 1 * GIB
 """Of /dev/shm, through which NCCL sends between processes of a machine; containers often have 64 MB."""
-TORCHRUN_PORT = 29500
 
 
 def packages(_: Place) -> CheckResult:
@@ -109,7 +105,12 @@ def limits(place: Place) -> CheckResult:
     """What a process may have open, after it has raised its limit as those of a run do, and lock."""
     raise_file_limit()
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    needed = _files_needed(place)
+    axes = [place.environment.world_size]
+    if place.config is not None:
+        system = place.config.system
+        shard = system.data_parallel // system.replicas
+        axes = [system.pipeline_parallel, system.replicas, shard, system.tensor_parallel]
+    needed = files_needed(axes, gpus=place.kind == "cuda")
     if files != resource.RLIM_INFINITY and files < needed:
         found = f"{files} open files allowed, rank 0 needs up to {needed}"
         return CheckResult("FAILED", found, "raise the hard limit (ulimit -Hn; LimitNOFILE of slurmd)")
@@ -124,15 +125,6 @@ def limits(place: Place) -> CheckResult:
             return CheckResult("FAILED", f"{shared / GIB:.2f} GiB free in /dev/shm", "--shm-size=8g or --ipc=host")
     allowed = "unlimited" if files == resource.RLIM_INFINITY else str(files)
     return CheckResult("ok", f"open files {allowed}, up to {needed} needed")
-
-
-def _files_needed(place: Place) -> int:
-    if place.config is None:
-        return files_needed([place.environment.world_size], gpus=place.kind == "cuda")
-    system = place.config.system
-    shard = system.data_parallel // system.replicas
-    axes = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
-    return files_needed(axes, gpus=place.kind == "cuda")
 
 
 def host_memory(place: Place) -> CheckResult:
@@ -157,28 +149,18 @@ def disk_space(place: Place) -> CheckResult:
     folder = existing(config.run_dir)
     free = shutil.disk_usage(folder).free
     found = f"{free / 1e9:,.1f} GB free at {folder}, {needed / 1e9:,.1f} GB needed for logs and {count} checkpoints"
-    if config.checkpoints.keep_every:
-        found += f", without those kept every {config.checkpoints.keep_every} steps"
     if free < needed:
         return CheckResult("FAILED", found, "another --run-dir, or fewer --keep-checkpoints")
     return CheckResult("ok", found)
 
 
 def run_folder(place: Place) -> CheckResult:
-    """Whether a run can begin or continue in ``run_dir``: files written, synced, renamed, locked."""
+    """Whether a run can begin or continue in ``run_dir``: files written, synced, renamed."""
     folder = place.run.run_dir
     if summary_path(folder).exists():
         return CheckResult("FAILED", f"{folder} holds a finished run", "choose another --run-dir")
     with tempfile.TemporaryDirectory(prefix=".preflight-", dir=existing(folder)) as scratch:
-        probe = Path(scratch, "probe")
-        write_text(probe, "written, synced, renamed")
-        with probe.open("w") as one, probe.open("w") as other:
-            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return CheckResult(
-                    "FAILED", f"{folder}: a locked file can be locked again", "use a file system with flock"
-                )
+        write_text(Path(scratch, "probe"), "written, synced, renamed")
     continues = newest_checkpoint(folder)
     return CheckResult("ok", f"{folder}: writable" + (f", continues after {continues} steps" if continues else ""))
 
@@ -199,9 +181,8 @@ def inputs(place: Place) -> CheckResult:
         require_inputs(config.data, config.benchmark.model.vocab_size, checkpoint=not continues)
     except InputError as error:
         return CheckResult("FAILED", str(error))  # which says how to mend it
-    checked = len(input_paths(config.data)) - (continues and config.data.checkpoint is not None)
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""
-    return CheckResult("ok", f"{checked} inputs are there and as their manifests say{also}")
+    return CheckResult("ok", f"the inputs are there and as their manifests say{also}")
 
 
 def manifests(place: Place) -> dict[str, str]:
@@ -229,29 +210,16 @@ def clock(_: Place) -> CheckResult:
     return CheckResult("ok", f"{time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(wall))}")
 
 
-def port(place: Place) -> CheckResult:
-    if place.world is not None:
-        return CheckResult("skipped", f"the processes have met at {place.environment.address}")
-    given = place.environment.address.rpartition(":")[2]
-    number = int(given) if given.isdigit() else TORCHRUN_PORT
-    try:
-        require_free_port(number)
-    except InputError as error:
-        return CheckResult("FAILED" if given.isdigit() else "warning", str(error), "set MASTER_PORT to a free port")
-    return CheckResult("ok", f"port {number} is free")
-
-
 MACHINE_CHECKS = (
     PreflightCheck("packages", "an import error after hours in the queue", "node", packages),
     PreflightCheck("versions", "nodes with different images or drivers", "node", versions, same_versions),
     PreflightCheck("variables", "messages that wait behind products", "process", variables, needs=RUN | GPU),
     PreflightCheck("host name", "gloo waiting where nobody comes", "node", host_name, needs=RUN),
-    PreflightCheck("port", "processes that cannot meet", "job", port),
     PreflightCheck("limits", "NCCL or data loading failing at the start", "node", limits),
     PreflightCheck("clock", "logs that no checker accepts", "node", clock),
     PreflightCheck("host memory", "being killed at the first checkpoint", "node", host_memory, needs=RUN),
     PreflightCheck("disk space", "a disk that is full before the end", "node", disk_space, needs=RUN),
-    PreflightCheck("run folder", "a run that cannot write, lock or begin there", "node", run_folder, needs=RUN),
+    PreflightCheck("run folder", "a run that cannot write or begin there", "node", run_folder, needs=RUN),
     PreflightCheck("inputs", "data or a checkpoint that train refuses", "job", inputs, needs=RUN),
     PreflightCheck("same inputs", "nodes with different copies", "node", manifests, same_manifests, needs=RUN | WORLD),
 )

@@ -28,13 +28,11 @@ class DeviceFeature:
 
 FEATURES = {
     "products": DeviceFeature(kernel_features.products),
-    "weight gradients": DeviceFeature(kernel_features.weight_gradients),
     "layer norms": DeviceFeature(kernel_features.layer_norms),
     "gelu": DeviceFeature(kernel_features.gelus),
     "cudnn attention": DeviceFeature(kernel_features.cudnn_attention, "FlashAttention", on_cpu=False),
     "flash attention": DeviceFeature(kernel_features.flash_attention),
     "efficient attention": DeviceFeature(kernel_features.efficient_attention, on_cpu=False),
-    "losses": DeviceFeature(kernel_features.losses),
     "adam": DeviceFeature(kernel_features.adams),
     "training in FP32": DeviceFeature(training_match.training_in_fp32),
     "training in BF16": DeviceFeature(training_match.training_in_bf16),

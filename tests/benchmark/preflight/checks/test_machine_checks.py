@@ -2,16 +2,13 @@
 
 import resource
 import shutil
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
 from benchmark.preflight.checks import machine_checks
-from benchmark.preflight.checks.preflight_check import Place
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes
-from benchmark.training.engine.distributed import Environment
 from tests.benchmark.preflight.checks.places import alone, large
 from tests.benchmark.tiny import Inputs
 
@@ -72,16 +69,6 @@ def test_a_clock_in_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1e9)
     finding = machine_checks.clock(alone(None))
     assert (finding.outcome, "2001" in finding.found) == ("FAILED", True)
-
-
-def test_a_port_in_use() -> None:
-    with socket.socket(socket.AF_INET6) as taken:
-        taken.bind(("", 0))
-        taken.listen()
-        number = taken.getsockname()[1]
-        place = Place(None, Environment(0, 1, 0, f"localhost:{number}"), None, "cpu")
-        assert machine_checks.port(place).outcome == "FAILED"
-    assert machine_checks.port(place).outcome == "ok"
 
 
 def test_software_and_manifests_that_differ() -> None:
