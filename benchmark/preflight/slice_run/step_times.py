@@ -88,7 +88,8 @@ def gpu_times(events: Iterable[Any]) -> StepTimes:
     kernels, calls = [], []
     for event in events:
         if event.device_type == DeviceType.CPU:
-            calls.append((event.time_range.start, event.time_range.end))
+            if event.name.startswith("cu"):  # not the profiler's own work
+                calls.append((event.time_range.start, event.time_range.end))
         elif not event.is_user_annotation:  # a range around kernels
             kernels.append((event.name, (event.time_range.start, event.time_range.end)))
     if not kernels:

@@ -1,8 +1,6 @@
 """Checks of several processes find what they are for."""
 
 import dataclasses
-import os
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,6 @@ import pytest
 from benchmark.config.systems import SYSTEMS
 from benchmark.preflight.checks import run_checks, world_checks
 from benchmark.preflight.checks.preflight_check import CheckResult, Place, PreflightCheck
-from benchmark.training.engine.distributed import joined_world, read_environment
-from stage.child_processes import reserved_port
-from stage.errors import InputError
 from tests.benchmark.preflight.checks.places import alone
 from tests.benchmark.tiny import Inputs, in_processes
 
@@ -68,21 +63,3 @@ def test_two_processes(inputs: Inputs, tmp_path: Path) -> None:
     assert rows["apart"]["outcome"] == "FAILED"
     assert "is another folder than rank 0's" in rows["apart"]["found"]
     assert not list(tmp_path.rglob(".preflight-*"))
-
-
-def _waiting_alone(port: int) -> str:
-    place = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    os.environ.update(place)
-    try:
-        with joined_world(PAIR, read_environment(), timedelta(seconds=3)):
-            return "met"
-    except InputError as error:
-        return str(error)
-
-
-@pytest.mark.slow
-def test_a_process_that_does_not_come() -> None:
-    """In a process of its own, whose number of threads is set."""
-    with reserved_port() as port:
-        (told,) = in_processes(1, _waiting_alone, port)
-    assert "not all 2 processes came to localhost" in told

@@ -41,18 +41,13 @@ def test_as_many_fit_as_the_memory_holds(counted: Counted) -> None:
     assert largest_fitting(TWO_STAGES, GPU, 24) == 4  # 56 GB; 6 would be 74
     assert largest_fitting(TWO_STAGES, GPU, 2) == 2
     assert chosen_layers(TWO_STAGES, GPU) == 4
+    assert chosen_layers(SliceOptions("gpt3_175b", layers=3), GPU) == 3
 
 
 def test_a_guess_that_was_too_high_is_counted_down(counted: Counted) -> None:
     asked = counted(lambda layers: 10 if layers <= 4 else 100)
     assert largest_fitting(TWO_STAGES, GPU, 8) == 4
     assert asked == [2, 4, 8, 6, 4]
-
-
-def test_what_is_asked_for_is_counted_once(counted: Counted) -> None:
-    asked = counted(lambda layers: 10)
-    assert chosen_layers(SliceOptions("gpt3_175b", layers=3), GPU) == 3
-    assert asked == [3]
 
 
 def test_what_does_not_fit_is_refused_with_what_does(counted: Counted) -> None:

@@ -51,6 +51,7 @@ def test_the_host_s_time_leaves_out_calls_that_wait() -> None:
         call("cudaLaunchKernel", 20, 30),
         call("cudaLaunchKernelExC", 40, 1_000_000),  # the queue was full
         call("cudaStreamSynchronize", 1_000_010, 2_000_000),
+        call("Activity Buffer Request", 2_000_000, 2_000_030),
     ]
     assert gpu_times([event("nvjet_a", 0, 2_000_000), *calls]).host_s == pytest.approx(50e-6)
 
