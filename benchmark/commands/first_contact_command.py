@@ -10,9 +10,9 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class FirstContactCommand:
-    """Everything that only a GPU can tell, in half an hour of one: each kernel and service by itself against the CPU,
-    steps of the benchmark's layers, rates, memory, profiles, preflight. A part that fails costs no other, and the
-    result file is written anew after each.
+    """Everything that only a GPU can tell, in half an hour of one: each kernel by itself and a small training against
+    the CPU, steps of the benchmark's layers, rates, memory, profiles, preflight. A part that fails costs no other, and
+    the result file is written anew after each.
 
     Example: python -m benchmark preflight --first-contact --output first_contact
 
