@@ -4,16 +4,13 @@ Every few steps each rank times some of its blocks (engine/own_compute.py) and s
 of itself, to all (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. Nothing waits for it.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-
-import torch
+from collections.abc import Sequence
 
 from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
-from benchmark.machine.gpu_health import DeviceHealth, turned_bad
-from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
+from benchmark.machine.gpu_health import turned_bad, watch_device
+from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
 from benchmark.training.engine.own_compute import OwnCompute
@@ -175,15 +172,3 @@ class SpeedWatch(Observer):
     def _device(self, rank: int) -> int | None:
         """Number of its GPU among those of its machine; None on a CPU."""
         return rank % self._devices_per_node if self._world.device.type == "cuda" else None
-
-
-def watch_device(device: torch.device) -> DeviceHealth | None:
-    """The health of this process's GPU; None for a CPU."""
-    if device.type != "cuda":
-        return None
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return DeviceHealth(partial(_connected, None if uuid is None else str(uuid), device.index))
-
-
-def _connected(uuid: str | None, number: int) -> Callable[[], DeviceReading]:
-    return gpu_of(uuid, number).read
