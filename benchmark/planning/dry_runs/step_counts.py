@@ -12,12 +12,12 @@ import math
 import multiprocessing
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 
 from benchmark.config.run_config import RunConfig
@@ -202,7 +202,7 @@ def examine(config: RunConfig, kind: str, rank: int) -> RankCounts:
         tracker = Tracker(
             {world.mesh[axis].get_group().group_name: axis for axis in world.mesh.mesh_dim_names or ()}, gpu
         )
-        fake = fake_tensors() if gpu is None else gpu.tensors
+        fake = fake_tensors() if gpu is None else nullcontext()
         state = empty_state(config, world, starting_progress(config.benchmark, 0), within=_counted(tracker, fake))
         with _counted(tracker, fake):
             sizes = _sizes(state)
@@ -269,7 +269,7 @@ def _batch(state: TrainState, tracker: Tracker) -> MicroBatch:
 
 
 @contextmanager
-def _counted(tracker: Tracker, fake: FakeTensorMode) -> Iterator[None]:
+def _counted(tracker: Tracker, fake: AbstractContextManager[Any]) -> Iterator[None]:
     """``fake`` is one for the whole examination: tensors of another would be copied, and counted twice."""
     with fake, tracker:
         yield

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from benchmark.planning.fake.fake_gpu import replaced
+from unittest.mock import patch
 
 
 class _Works:
@@ -47,5 +47,5 @@ def messages_of_many_tensors() -> Iterator[None]:
     """They can be sent while it lasts."""
     with ExitStack() as stack:
         for attribute in _OF_MANY_TENSORS.keys() & set(dir(dist.ProcessGroup)):
-            stack.enter_context(replaced(dist.ProcessGroup, attribute, _OF_MANY_TENSORS[attribute]))
+            stack.enter_context(patch.object(dist.ProcessGroup, attribute, _OF_MANY_TENSORS[attribute]))
         yield

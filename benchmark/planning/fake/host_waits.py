@@ -20,9 +20,6 @@ from torch import Tensor
 
 _aten: Any = torch.ops.aten
 GPU = torch.device("cuda", 0)
-AS_SEEN_BY_CPP = torch.device("meta", 1)
-"""What PyTorch's C++ code is told instead (fake_gpu.py)."""
-
 OUR_FOLDER = Path(__file__).parents[3]
 NOT_OURS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
 """Within it: the dry run itself, and PyTorch where it is installed beside us."""
@@ -164,7 +161,7 @@ class DeviceRules:
         else:
             source = args[0]
             target, non_blocking = kwargs.get("device") or source.device, kwargs.get("non_blocking", False)
-            target = GPU if target == AS_SEEN_BY_CPP else target
+            target = GPU if target.type == "meta" else target
             host_side = [source] if source.device.type == "cpu" else []
         if "cuda" not in (source.device.type, target.type) or source.device.type == target.type:
             return
