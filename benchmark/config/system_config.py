@@ -90,5 +90,10 @@ class System:
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
 
     @property
+    def memory_gb(self) -> float | None:
+        """Of one device, 10^9 bytes; None where it is not in the table."""
+        return ACCELERATORS[self.accelerator].memory_gb if self.accelerator else None
+
+    @property
     def num_pipeline_stages(self) -> int:
         return self.pipeline_parallel * self.pipeline_chunks

@@ -147,11 +147,11 @@ class Tracker(TorchDispatchMode):
             return value
         result = gpu.run(function, args, kwargs)
         cost = self._count(function, args, kwargs, given, result)
-        if question is not None and len(gpu.waits.found) == waits:  # otherwise the next call waits, too
-            if function not in COPIES or len({tensor.device for tensor in given}) == 1:  # pinned memory is looked for
-                again = remembered((*args, *kwargs.values()), result)
-                if again is not None:
-                    self._known[question] = again, cost
+        # the host's waits are looked for each time, and so is the pinned memory of copies between devices
+        alike = len(gpu.waits.found) == waits and (function not in COPIES or len({each.device for each in given}) == 1)
+        again = remembered((*args, *kwargs.values()), result) if alike and question is not None else None
+        if question is not None and again is not None:
+            self._known[question] = again, cost
         return result
 
     def _count(

@@ -1,4 +1,4 @@
-"""A GPU that is not there: tensors without memory that say ``cuda``, and the parts of ``torch.cuda`` that training uses.
+"""A GPU that is not there: tensors without memory that say ``cuda``, and what of ``torch.cuda`` training uses.
 
 Tensors of the device are PyTorch's meta tensors, which have shapes and no values and need no driver. Python code writes
 and reads ``cuda`` all the same: a function mode renames devices on their way into PyTorch, properties of tensors rename
@@ -32,9 +32,9 @@ PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
     _aten.addmm.dtype_out: (1, 2),
 }
 """Matrix products that only CUDA has; the arguments that are multiplied."""
-is_on_meta: Callable[[Tensor], bool] = torch._C.TensorBase.is_meta.__get__
+is_on_meta: Callable[[Tensor], bool] = vars(torch._C.TensorBase)["is_meta"].__get__
 """What C++ knows, whatever Python code is told."""
-_cpp_device: Callable[[Tensor], torch.device] = torch._C.TensorBase.device.__get__
+_cpp_device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].__get__
 
 
 def _renamed(argument: Any) -> Any:
@@ -187,7 +187,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         waits.add(".tolist()")
         return torch.ones(tensor.shape).tolist()
 
-    in_cuda = {
+    in_cuda: dict[str, Any] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "is_bf16_supported": lambda *_: capability >= (8, 0),
@@ -213,7 +213,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         "set_stream": order.set_current,
         "stream": stream,
     }
-    in_tensors = {
+    in_tensors: dict[str, Any] = {
         "device": property(gpu.device),
         "is_cuda": property(lambda tensor: gpu.device(tensor).type == "cuda"),
         "is_meta": property(lambda tensor: gpu.device(tensor).type == "meta"),

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch.distributed as dist
-
-from unittest.mock import patch
 
 
 class _Works:

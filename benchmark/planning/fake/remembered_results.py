@@ -77,8 +77,8 @@ class RememberedResult:
 
 
 def remembered(given: Sequence[Any], result: Any) -> RememberedResult | None:
-    """``given``: all arguments; ``result``: of an operator that makes the same whenever it is asked the same. None where it has values, as on
-    the host, a gradient, or is a view."""
+    """``given``: all arguments; ``result``: of an operator that makes the same whenever it is asked the same. None
+    where it has values, as on the host, a gradient, or is a view."""
     kind = type(result) if type(result) in (tuple, list) else None
     results = [result] if kind is None else result
     tensors = [each for each in results if isinstance(each, Tensor)]
@@ -92,10 +92,9 @@ def remembered(given: Sequence[Any], result: Any) -> RememberedResult | None:
             parts.append(places[id(each)])
         elif each is None or type(each) is int:
             parts.append((each,))
-        elif not isinstance(each, Tensor) or each.requires_grad or each.is_inference() or each.is_conj():
-            return None
-        elif each.untyped_storage()._cdata in storages:
-            return None
         else:
+            special = not isinstance(each, Tensor) or each.requires_grad or each.is_inference() or each.is_conj()
+            if special or each.untyped_storage()._cdata in storages:
+                return None
             parts.append(RememberedTensor(tuple(each.shape), tuple(each.stride()), each.dtype))
     return RememberedResult(kind, tuple(parts))

@@ -1,9 +1,12 @@
-"""OperatorCounts of operations as records: what one micro-batch takes, and what comes once."""
+"""What was counted of a kind of rank, as records: what one micro-batch takes, what comes once a step, memory."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmark.planning.dry_runs.tracker import OperatorCounts
+from benchmark.planning.fake.host_waits import HostWait
 from benchmark.planning.fake.operator_costs import KINDS, AttentionShape, Kind, MatmulShape
 
 
@@ -63,6 +66,77 @@ class WorkCounts:
         """Of matrix products and attention, recomputation included."""
         products = sum(one.calls * one.shape.flops for one in self.matmuls)
         return products + sum(one.calls * one.shape.flops for one in self.attention)
+
+
+@dataclass(frozen=True)
+class AxisTraffic:
+    """Messages of one kind along one axis of the mesh, in a whole step of the benchmark's global batch."""
+
+    kind: str
+    axis: str
+    calls: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankReport:
+    """One kind of rank; bytes on the device at the peak of a step with the run's number of micro-batches."""
+
+    kind: str
+    rank: int
+    layers: int
+    counted: tuple[int, int]
+    """Micro-batches of the two steps that were run."""
+    parameter_bytes: int
+    """FP32 shards."""
+    optimizer_bytes: int
+    """Adam's moments."""
+    gathered_bytes: int
+    """Parameters gathered for use, in the precision of the computation."""
+    gradient_bytes: int
+    """FP32 gradients before they are reduced."""
+    activation_bytes: int
+    """The rest of the peak: activations of the micro-batches under way, and what operations need for the moment."""
+    peak_bytes: int
+    after_step_bytes: int
+    after_evaluation_bytes: int
+    """Less what a step leaves: what an evaluation leaves besides."""
+    peak_bytes_per_micro_batch: int
+    """How much more each further micro-batch adds: 0 where their number does not matter."""
+    after_step_bytes_per_micro_batch: int
+    flops_per_micro_batch: int
+    """Counted, recomputation included."""
+    formula_flops_per_micro_batch: float
+    """By model/flops.py for this rank's part, padding columns of the output included, recomputation not."""
+    traffic: list[AxisTraffic]
+    per_micro_batch: WorkCounts
+    per_step: WorkCounts
+    """What comes once, the filling and draining of a pipeline included."""
+    host_waits: list[HostWait]
+    """Of a step; in an evaluation there may be none."""
+
+
+def messages_of_step(
+    per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int
+) -> Iterator[tuple[tuple[str, str], MessageCount]]:
+    """Every message of a step of so many micro-batches, by kind and axis; sums over its calls."""
+    for times, counts in ((micro_batches, per_micro_batch), (1, per_step)):
+        for one in counts.messages:
+            calls = times * one.calls
+            yield (
+                (one.kind, one.axis),
+                dataclasses.replace(one, calls=calls, alone=times * one.alone, flops_beside=times * one.flops_beside),
+            )
+
+
+def traffic_of_step(per_micro_batch: WorkCounts, per_step: WorkCounts, micro_batches: int) -> list[AxisTraffic]:
+    """By kind and axis. What is received was sent by another rank."""
+    calls: Counter[tuple[str, str]] = Counter()
+    sizes: Counter[tuple[str, str]] = Counter()
+    for key, one in messages_of_step(per_micro_batch, per_step, micro_batches):
+        calls[key] += one.calls
+        sizes[key] += one.calls * one.bytes
+    return [AxisTraffic(*key, calls[key], sizes[key]) for key in sorted(calls) if key[0] != "receive"]
 
 
 def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -> tuple[WorkCounts, WorkCounts]:
