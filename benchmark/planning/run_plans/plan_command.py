@@ -28,8 +28,6 @@ def print_plan(
     Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
     """
     require_possible(config, options)  # complains before the seconds of the dry run
-    if calibration is not None and options.tflops is not None:
-        raise InputError("--calibration has the rates of a simulated step: leave out --tflops, or it")
     constants = _constants(config, calibration)
     examined = None
     if options.stack == "ours":
@@ -57,8 +55,6 @@ def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, cali
     """Raises InputError where no layout can run, or the device is not known."""
     if config.precision == "fp32":
         raise InputError("--search: there are no constants of matrix products in FP32; --precision may be bf16 or fp8")
-    if options.tflops is not None:
-        raise InputError("--search finds the speed of each layout: leave out --tflops")
     memory_of_device_gb(config)
     runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
     if runnable is not None:

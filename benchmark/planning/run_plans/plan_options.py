@@ -1,6 +1,5 @@
 """What a plan can be asked besides the run's configuration, and what of it cannot be."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -31,8 +30,6 @@ class PlanOptions:
     """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
     network_gbit_s: float | None = None
     """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
-    tflops: float | None = None
-    """Model TFLOP/s per device to count with instead of the simulated step, such as a run of yours printed."""
 
 
 def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
@@ -42,26 +39,22 @@ def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
 
 def require_possible(config: RunConfig, options: PlanOptions) -> None:
     """Raise InputError for what cannot be planned, before anything long begins."""
-    (low, high), gbit_s, simulated = NETWORK_GBIT_S, options.network_gbit_s, options.tflops is None
+    (low, high), gbit_s = NETWORK_GBIT_S, options.network_gbit_s
     if gbit_s is not None and not low <= gbit_s <= high:
         raise InputError(f"--network-gbit-s {gbit_s:g}: expected {low:g} to {high:,.0f}, of each device's card")
-    if options.tflops is not None:
-        _require_speed(config, options.tflops, options.precision)
-    if options.what_if and not simulated:
-        raise InputError("--what-if changes the simulated step: leave out --tflops, or --what-if")
     work, constants = planned_workload(config, options), committed_constants()
     accelerator, known = config.system.accelerator, names_in(constants, "accelerators")
     if config.system.device == "cpu" and accelerator:
         raise InputError(
             f"--device cpu: system {config.system.name} has {accelerator}; leave --device out, or choose cpu_p2"
         )
-    if config.precision == "fp32" and options.stack != "ours" and simulated:
+    if config.precision == "fp32" and options.stack != "ours":
         having = " or ".join(STACKS[options.stack].precisions)
-        raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision, or give --tflops")
-    if accelerator not in known and simulated and (options.stack != "ours" or options.what_if):
+        raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision")
+    if accelerator not in known and (options.stack != "ours" or options.what_if):
         raise InputError(
             f"--stack {options.stack}, --what-if: there are no constants of {accelerator or 'a CPU'}; --accelerator "
-            f"may be {', '.join(known)}, or give --tflops"
+            f"may be {', '.join(known)}"
         )
     work.require_precision()
     if options.precision == "fp8" and accelerator in known:  # in the table the rate in FP8 of what has none is BF16's
@@ -71,12 +64,3 @@ def require_possible(config: RunConfig, options: PlanOptions) -> None:
             raise InputError(f"--precision fp8: {accelerator} has no products in FP8; --accelerator may be {having}")
     if accelerator in known:
         apply_what_if(options.what_if, work, constants)
-
-
-def _require_speed(config: RunConfig, tflops: float, precision: Number) -> None:
-    """A speed that is given is one that the device can have."""
-    peak = config.system.peak_tflops
-    most = math.inf if peak is None else peak * (2 if precision == "fp8" else 1)
-    if not 0 < tflops <= most or math.isinf(tflops):
-        peak_of = f" and at most {config.system.accelerator}'s peak of {most:g}" if peak is not None else ""
-        raise InputError(f"--tflops {tflops:g}: expected more than 0{peak_of}")

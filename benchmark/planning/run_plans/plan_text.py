@@ -71,7 +71,7 @@ def _score(plan: RunPlan, config: RunConfig) -> Iterator[str]:
         yield f"no benchmark: model, target or start are not those of {config.benchmark.name}, so there is no score"
         return
     if plan.run_s is None:
-        yield f"{'would score':<18}not known: {plan.assumptions[0] if plan.step_s is None else plan.assumptions[1]}"
+        yield f"{'would score':<18}not known{'' if plan.step_s is None else f': {plan.assumptions[1]}'}"
     else:
         yield f"{'would score':<18}{plan.run_s / 60:,.1f} min{_interval(plan, 'run_s', 1 / 60)}"
     published = _published(config)

@@ -1,6 +1,6 @@
 """What a run would need and take: memory and messages, the step in parts, the time to the target, each with its doubt.
 
-The step is simulated (step_model/) unless a speed is given. Memory and messages of this repository's own code are those
+The step is simulated (step_model/). Memory and messages of this repository's own code are those
 of the dry run, other stacks' memory is computed by formula.
 """
 
@@ -24,14 +24,11 @@ from benchmark.planning.step_model.machine_constants import Constant, committed_
 from benchmark.planning.step_model.memory_formula import memory_need
 from benchmark.planning.step_model.simulated_step import StepParts, simulate_evaluation
 from benchmark.planning.step_model.stacks import STACKS
-from benchmark.planning.step_model.step_interval import Influence, predict_step
+from benchmark.planning.step_model.step_interval import Influence, StepInterval, predict_step
 from benchmark.planning.step_model.what_if import apply_what_if
 from model.flops import train_flops_per_token
 from stage.errors import InputError
 
-FORWARD_SHARE = 1 / 3
-"""Of an evaluated token's FLOPs in a trained one's: no backward pass, which takes twice the forward's. Used where the
-speed is given."""
 LEFT_OUT = (
     "left out of the run: the pause at each checkpoint, restarts, audits, and the time before run_start (untimed)"
 )
@@ -61,7 +58,7 @@ class RunPlan:
     tokens_per_s: float | None = None
     tokens_per_s_per_device: float | None = None
     bubble_s: float | None = None
-    """Waiting within the pipeline; None where the speed is given."""
+    """Waiting within the pipeline."""
     evaluation_s: float | None = None
     """Of one evaluation; None where the size of the validation set is not known."""
     run_s: float | None = None
@@ -75,7 +72,7 @@ class RunPlan:
     intervals: dict[str, Interval] = dataclasses.field(default_factory=dict)
     """By the names above."""
     parts: StepParts | None = None
-    """Seconds of the step; None where the speed is given."""
+    """Seconds of the step."""
     influences: tuple[Influence, ...] = ()
     """Where the step's interval mostly comes from, besides the backtest's error."""
     reference_runs: tuple[ReferenceRun, ...] = ()
@@ -97,18 +94,6 @@ class RunPlan:
         if self.dry_run is not None:
             return self.dry_run.complaint
         return None if self.memory_fits is not False else self.assumptions[-1]
-
-
-@dataclass(frozen=True)
-class _StepTime:
-    """A step and an evaluation, simulated or given."""
-
-    step_s: float
-    interval: Interval
-    evaluation_s: float | None
-    why: str
-    parts: StepParts | None = None
-    influences: tuple[Influence, ...] = ()
 
 
 def make_plan(
@@ -137,42 +122,45 @@ def make_plan(
         assumptions=(),
         dry_run=examined,
     )
-    why = _why_no_time(config, options, constants)
+    why = _why_no_time(config, constants)
     if why is not None:
         return dataclasses.replace(without_time, assumptions=tuple(filter(None, (why, memory_why))))
-    if options.tflops is None:
-        time = _simulated(config, options, constants, tokens)
-    else:
-        time = _by_speed(config, options.tflops, flops, tokens)
+    step, evaluation_s = _simulated(config, options, constants, tokens)
     goals, goal_source = tokens_to_target(config.benchmark)
     lengths: tuple[RunLength, ...] = ()
     run_s = None
-    if goals and time.evaluation_s is not None:
+    if goals and evaluation_s is not None:
         expected, *ends = (
-            run_length(config, goal, time.step_s, time.evaluation_s)
+            run_length(config, goal, step.step_s, evaluation_s)
             for goal in (config.benchmark.expected_steps * config.tokens_per_step, *goals)
         )
         lengths = tuple(dict.fromkeys(ends))
         run_s = min(max(expected.seconds, lengths[0].seconds), lengths[-1].seconds)
-    tflops, tokens_per_s = flops / (time.step_s * system.num_devices * 1e12), config.tokens_per_step / time.step_s
+    tflops, tokens_per_s = flops / (step.step_s * system.num_devices * 1e12), config.tokens_per_step / step.step_s
+    stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
+    simulated = (
+        f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, {error:.1%} "
+        f"for nine of ten published steps not used for fitting, and {len(step.influences)} constants without "
+        "published steps behind them"
+    )
     made = dataclasses.replace(
         without_time,
-        step_s=time.step_s,
+        step_s=step.step_s,
         mfu=None if system.peak_tflops is None else tflops / system.peak_tflops,
         tflops_per_device=tflops,
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_device=tokens_per_s / system.num_devices,
-        bubble_s=None if time.parts is None else time.parts.bubble,
-        evaluation_s=time.evaluation_s,
+        bubble_s=step.parts.bubble,
+        evaluation_s=evaluation_s,
         run_s=run_s,
         lengths=lengths,
-        parts=time.parts,
-        influences=time.influences[:MOST_INFLUENCES],
-        reference_runs=() if time.parts is None else _references(config, options, constants),
-        assumptions=tuple(filter(None, (time.why, goal_source, counted, LEFT_OUT, memory_why))),
+        parts=step.parts,
+        influences=step.influences[:MOST_INFLUENCES],
+        reference_runs=_references(config, options, constants),
+        assumptions=tuple(filter(None, (simulated, goal_source, counted, LEFT_OUT, memory_why))),
     )
-    intervals = _intervals(made, time)
-    costs = run_costs(config, step_s=time.step_s, run_s=run_s, run_interval_s=intervals.get("run_s"))
+    intervals = _intervals(made, step)
+    costs = run_costs(config, step_s=step.step_s, run_s=run_s, run_interval_s=intervals.get("run_s"))
     return dataclasses.replace(made, intervals=intervals, costs=costs)
 
 
@@ -196,50 +184,32 @@ def _memory(
     return need, fits, told if fits else f"{told}, of which {RESERVE:.0%} stay free{advice}"
 
 
-def _why_no_time(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> str | None:
-    """None where the step is simulated or its speed given."""
+def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | None:
+    """None where the step can be simulated."""
     known, system = names_in(constants, "accelerators"), config.system
-    if options.tflops is not None:
-        return None
     if config.precision == "fp32":
-        return "no time estimated: there are no constants of matrix products in FP32; give --tflops"
+        return "no time estimated: there are no constants of matrix products in FP32"
     if system.accelerator not in known:
-        told = f"no constants of {system.accelerator or system.device}, only of {', '.join(known)}"
-        return f"no time estimated: {told}; give --tflops"
+        return f"no time estimated: no constants of {system.accelerator or system.device}, only of {', '.join(known)}"
     return None
-
-
-def _by_speed(config: RunConfig, tflops: float, step_flops: float, validation_tokens: int | None) -> _StepTime:
-    step_s, evaluation_s = step_flops / (tflops * 1e12 * config.system.num_devices), None
-    if validation_tokens is not None:
-        model = config.benchmark.model
-        tokens = math.ceil(validation_tokens / model.seq_length) * model.seq_length
-        evaluation_s = tokens * train_flops_per_token(model) * FORWARD_SHARE / step_flops * step_s
-    return _StepTime(step_s, (step_s, step_s), evaluation_s, f"{tflops:g} TFLOP/s per device, as given")
 
 
 def _simulated(
     config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], validation_tokens: int | None
-) -> _StepTime:
+) -> tuple[StepInterval, float | None]:
+    """A step, and seconds of an evaluation where its size is known."""
     work, constants = apply_what_if(options.what_if, planned_workload(config, options), constants)
-    predicted, evaluation_s = predict_step(work, constants), None
-    if validation_tokens is not None:
-        sequences = math.ceil(validation_tokens / config.benchmark.model.seq_length)
-        evaluation_s = simulate_evaluation(work, values_of(constants), sequences)
-    stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
-    why = (
-        f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, {error:.1%} "
-        f"for nine of ten published steps not used for fitting, and {len(predicted.influences)} constants without "
-        "published steps behind them"
-    )
-    interval = predicted.low_s, predicted.high_s
-    return _StepTime(predicted.step_s, interval, evaluation_s, why, predicted.parts, predicted.influences)
+    step = predict_step(work, constants)
+    if validation_tokens is None:
+        return step, None
+    sequences = math.ceil(validation_tokens / config.benchmark.model.seq_length)
+    return step, simulate_evaluation(work, values_of(constants), sequences)
 
 
-def _intervals(made: RunPlan, time: _StepTime) -> dict[str, Interval]:
+def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
     """Everything that goes by the step's time has the step's doubt; a run has that of its tokens besides."""
-    low, high = time.interval[0] / time.step_s, time.interval[1] / time.step_s
-    found = {"step_s": time.interval}
+    low, high = step.low_s / step.step_s, step.high_s / step.step_s
+    found = {"step_s": (step.low_s, step.high_s)}
     for name in ("evaluation_s", "bubble_s"):
         seconds = getattr(made, name)
         if seconds is not None:
@@ -264,10 +234,10 @@ def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str,
             other.require_fit()
         except InputError:
             continue
-        time = _simulated(other, options, constants, validation_tokens(other)[0])
-        if time.evaluation_s is None:
+        step, evaluation_s = _simulated(other, options, constants, validation_tokens(other)[0])
+        if evaluation_s is None:
             continue
-        length = run_length(other, benchmark.expected_steps * other.tokens_per_step, time.step_s, time.evaluation_s)
-        low, high = (length.seconds * end / time.step_s for end in time.interval)
-        found.append(ReferenceRun(size, length.steps, time.step_s, length.seconds, (low, high)))
+        length = run_length(other, benchmark.expected_steps * other.tokens_per_step, step.step_s, evaluation_s)
+        low, high = (length.seconds * end / step.step_s for end in (step.low_s, step.high_s))
+        found.append(ReferenceRun(size, length.steps, step.step_s, length.seconds, (low, high)))
     return tuple(found)
