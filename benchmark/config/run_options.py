@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ import tyro
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
+from benchmark.config.system_file import system_called
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
 from stage.cli import one_line_usage_error
 from stage.errors import InputError
@@ -47,11 +48,12 @@ def parse_run(
             print(f"{description}\n\nThe overrides are listed by: {prog} {next(iter(BENCHMARKS))} --help")
             raise SystemExit(0)
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
-    name, overrides = _known(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
-    system = _known(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")
-    layout = SYSTEMS[system] if on_devices else _one_device_each(SYSTEMS[system])
+    name, overrides = _benchmark(arguments[0]), list(arguments[1:])
+    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
+    layout = system if on_devices else _one_device_each(system)
     default = command(RunConfig(benchmark=BENCHMARKS[name], system=layout))
-    text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system})."
+    text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system.name}), or "
+    text += "a TOML file of yours."
     parsed = one_line_usage_error(
         lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
     )
@@ -73,16 +75,15 @@ def _take_flag(arguments: list[str]) -> str | None:
             return argument.removeprefix(f"{FLAG}=")
         if argument == FLAG:
             if place + 1 == len(arguments):
-                raise InputError(f"{FLAG}: expected a name, one of {', '.join(SYSTEMS)}")
+                raise InputError(f"{FLAG}: expected a name, one of {', '.join(SYSTEMS)}, or a TOML file")
             del arguments[place]
             return arguments.pop(place)
     return None
 
 
-def _known(name: str, table: Iterable[str], kind: str) -> str:
-    known = list(table)
-    if name in known:
+def _benchmark(name: str) -> str:
+    if name in BENCHMARKS:
         return name
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, BENCHMARKS, 1)
     hint = f"did you mean {close[0]}? There are" if close else "there are"
-    raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(known)}")
+    raise InputError(f"unknown benchmark {name!r}; {hint} {', '.join(BENCHMARKS)}")
