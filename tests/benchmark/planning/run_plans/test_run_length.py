@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
+from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.run_plans.run_length import run_length, tokens_to_target, validation_tokens
@@ -12,7 +12,6 @@ from benchmark.planning.run_plans.run_length import run_length, tokens_to_target
 
 def test_run_length_is_known_for_the_benchmark_alone() -> None:
     assert tokens_to_target(GPT3_175B)[0] == (1_157_627_904, 1_459_617_792)
-    assert tokens_to_target(REHEARSAL)[0] == (425_984, 458_752)
     shallow = dataclasses.replace(GPT3_175B, model=dataclasses.replace(GPT3_175B.model, num_layers=4))
     changed = dataclasses.replace(GPT3_175B, target_log_perplexity=2.5)
     large = dataclasses.replace(GPT3_175B, global_batch_size=12288)

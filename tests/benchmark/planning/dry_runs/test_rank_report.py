@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from benchmark.planning.dry_runs.rank_report import KernelCount, MatmulCount, MessageCount, split, work_counts
 from benchmark.planning.dry_runs.tracker import Message, OperatorCounts
-from benchmark.planning.dry_runs.work_counts import KernelCount, MatmulCount, MessageCount, split, work_counts
 from benchmark.planning.fake.operator_costs import MatmulShape
 
 SHAPE = MatmulShape(2, 3, 5, 1, "bfloat16", "float32")
