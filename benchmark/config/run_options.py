@@ -11,8 +11,7 @@ import tyro
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.config.system_file import system_called
-from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from stage.cli import one_line_usage_error
 from stage.errors import InputError
 

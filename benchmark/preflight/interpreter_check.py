@@ -27,8 +27,7 @@ def complaint(benchmark: str, system: str) -> str:
     try:
         import torch
 
-        from benchmark.config.system_file import system_called
-        from benchmark.config.systems import DEFAULT_SYSTEM
+        from benchmark.config.systems import DEFAULT_SYSTEM, system_called
         from stage.errors import InputError
     except Exception as error:  # a broken installation can fail in any way
         return f"{found}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"

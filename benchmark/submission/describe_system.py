@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.config.accelerators import accelerator_named
-from benchmark.config.system_file import SUFFIX
+from benchmark.config.system_config import SUFFIX
 from benchmark.machine import hardware
 from benchmark.machine.gpu_query import accelerators
 from benchmark.submission.system_fields import FIELDS, marked_fields

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.config.system_config import System
-from benchmark.config.system_file import read_system, system_called
-from benchmark.config.systems import SYSTEMS
+from benchmark.config.system_config import System, read_system
+from benchmark.config.systems import SYSTEMS, system_called
 from benchmark.submission.describe_system import describe_system
 from stage.errors import InputError
 from tests.benchmark.config.test_run_options import parsed

@@ -29,5 +29,5 @@ def test_rates_of_other_machines() -> None:
     assert usual.network_gb_s == pytest.approx(50 * usual.common.network_share)
     assert other.network_gb_s == pytest.approx(usual.network_gb_s / 2)
     assert other.device == usual.device
-    with pytest.raises(InputError, match="no constants of accelerators 'TPU'; there are A100-80GB, A100, H100"):
+    with pytest.raises(InputError, match="no constants of accelerators 'TPU'; there are A100-80GB, H100"):
         rates(VALUES, "TPU", "nemo")
