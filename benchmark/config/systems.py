@@ -1,7 +1,8 @@
-"""The systems: data, and one of them by its name. ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold.
+"""The systems as data, and one of them by its name.
 
-Topologies are the fastest that fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a
-percent of it with memory to spare. None was measured on its devices yet.
+``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold. Topologies are the fastest that
+fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a percent of it with memory to
+spare. None was measured on its devices yet.
 """
 
 import difflib
