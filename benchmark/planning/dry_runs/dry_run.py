@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.examine_rank import examine, layers_of_rank
 from benchmark.planning.dry_runs.rank_report import RankReport
-from benchmark.planning.fake.host_waits import DeviceFault
+from benchmark.planning.fake.device_rules import DeviceFault
 from stage.errors import InputError
 
 RESERVE = 0.1
@@ -39,7 +39,7 @@ class DryRun:
 def dry_run(config: RunConfig) -> DryRun:
     """Examine one rank of each kind of a run whose model and batch can be dealt out (``RunConfig.require_fit``).
 
-    Raises DeviceFault when the code does what the device would not forgive (fake/host_waits.py).
+    Raises DeviceFault when the code does what the device would not forgive (fake/device_rules.py).
     """
     if config.system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below

@@ -19,8 +19,8 @@ from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.fake_world import fake_gpu_of, fake_tensors, fake_world
 from benchmark.planning.dry_runs.rank_report import RankReport, split, traffic_of_step
 from benchmark.planning.dry_runs.tracker import OperatorCounts, Tracker
+from benchmark.planning.fake.device_rules import HostWait
 from benchmark.planning.fake.fake_gpu import FakeGpu
-from benchmark.planning.fake.host_waits import HostWait
 from benchmark.training.engine.micro_batches import MicroBatch
 from benchmark.training.engine.pipeline_order import PipelineShape, most_in_flight
 from benchmark.training.engine.run_progress import starting_progress
@@ -67,7 +67,7 @@ class _Stepped:
 def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     """One rank, in a process that has no world yet.
 
-    Raises DeviceFault when the code does what the device would not forgive (fake/host_waits.py).
+    Raises DeviceFault when the code does what the device would not forgive (fake/device_rules.py).
     """
     torch.set_num_threads(1)
     gc.disable()  # as in training: it is collected between steps
@@ -162,9 +162,10 @@ def _noted(gpu: FakeGpu | None, *, strict: bool, may_wait: tuple[str, ...]) -> I
     if gpu is None:
         yield waits
         return
-    gpu.waits.found, gpu.waits.allowed, gpu.waits.strict = waits, may_wait, strict
+    rules = gpu.rules
+    rules.found, rules.allowed, rules.strict = waits, may_wait, strict
     yield waits
-    gpu.waits.found, gpu.waits.strict = [], False
+    rules.found, rules.strict = [], False
 
 
 def _sizes(state: TrainState) -> tuple[int, int]:

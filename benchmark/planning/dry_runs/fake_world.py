@@ -15,23 +15,13 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.system_config import System
+from benchmark.planning.fake.device_rules import GPU
 from benchmark.planning.fake.fake_gpu import Capability, FakeGpu, fake_gpu
-from benchmark.planning.fake.host_waits import GPU
 from benchmark.training.engine.distributed import World, build_mesh
 
-CAPABILITIES: dict[str, Capability] = {
-    "A100-80GB": (8, 0),
-    "A100": (8, 0),
-    "H100 PCIe": (9, 0),
-    "H100 SXM": (9, 0),
-    "H100 NVL": (9, 0),
-    "H200": (9, 0),
-    "H200 NVL": (9, 0),
-    "GH200": (9, 0),
-    "B200": (10, 0),
-    "GB200": (10, 0),
-}
-"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory)."""
+CAPABILITIES: dict[str, Capability] = {"A100-80GB": (8, 0), "A100": (8, 0), "B200": (10, 0), "GB200": (10, 0)}
+"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory); 9.0 of
+all Hopper devices, and of what is not known."""
 
 
 class _Works:

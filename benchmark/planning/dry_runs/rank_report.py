@@ -6,23 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmark.planning.dry_runs.tracker import OperatorCounts
-from benchmark.planning.fake.host_waits import HostWait
+from benchmark.planning.fake.device_rules import HostWait
 from benchmark.planning.fake.operator_costs import KINDS, AttentionShape, Kind, MatmulShape
 
 
 @dataclass(frozen=True)
-class MatmulCount:
-    """Products of one shape."""
+class ShapeCount:
+    """Products of one shape, or passes of attention."""
 
-    shape: MatmulShape
-    calls: int
-
-
-@dataclass(frozen=True)
-class AttentionCount:
-    """Passes of attention of one shape."""
-
-    shape: AttentionShape
+    shape: MatmulShape | AttentionShape
     calls: int
 
 
@@ -56,16 +48,15 @@ class MessageCount:
 class WorkCounts:
     """Of some part of a step."""
 
-    matmuls: list[MatmulCount]
-    attention: list[AttentionCount]
+    matmuls: list[ShapeCount]
+    attention: list[ShapeCount]
     kernels: list[KernelCount]
     messages: list[MessageCount]
 
     @property
     def flops(self) -> int:
         """Of matrix products and attention, recomputation included."""
-        products = sum(one.calls * one.shape.flops for one in self.matmuls)
-        return products + sum(one.calls * one.shape.flops for one in self.attention)
+        return sum(one.calls * one.shape.flops for one in (*self.matmuls, *self.attention))
 
 
 @dataclass(frozen=True)
@@ -153,8 +144,8 @@ def split(small: OperatorCounts, large: OperatorCounts, first: int, more: int) -
 def work_counts(counts: OperatorCounts) -> WorkCounts:
     """As records, without those of no calls."""
     return WorkCounts(
-        matmuls=[MatmulCount(shape, calls) for shape, calls in counts.matmuls.items() if calls],
-        attention=[AttentionCount(shape, calls) for shape, calls in counts.attention.items() if calls],
+        matmuls=[ShapeCount(shape, calls) for shape, calls in counts.matmuls.items() if calls],
+        attention=[ShapeCount(shape, calls) for shape, calls in counts.attention.items() if calls],
         kernels=[
             KernelCount(kind, counts.launches[kind], counts.bytes[kind]) for kind in KINDS if counts.launches[kind]
         ],

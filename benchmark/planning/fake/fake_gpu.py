@@ -18,8 +18,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import FakeWork
 from torch.overrides import TorchFunctionMode
 
+from benchmark.planning.fake.device_rules import GPU, DeviceRules
 from benchmark.planning.fake.fake_streams import FakeEvent, FakeStream, StreamOrder
-from benchmark.planning.fake.host_waits import GPU, DeviceRules, HostWaits
 
 Capability = tuple[int, int]
 """CUDA's compute capability."""
@@ -102,13 +102,12 @@ class DeviceNames(TorchFunctionMode):
 
 
 class FakeGpu:
-    """One device. ``waits``: the host's for it; ``order``: its streams; ``rules``: what it would not forgive."""
+    """One device. ``order``: its streams; ``rules``: what it would not forgive."""
 
     def __init__(self) -> None:
-        self.waits = HostWaits()
-        self.order = StreamOrder(self.waits.add)
         self.names = DeviceNames()
-        self.rules = DeviceRules(self.waits, self.names.pinned)
+        self.rules = DeviceRules(self.names.pinned)
+        self.order = StreamOrder(self.rules.add_wait)
         self._in_operator = False
 
     def device(self, tensor: Tensor) -> torch.device:
@@ -172,7 +171,7 @@ def _waiting(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., An
 def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: str) -> Iterator[FakeGpu]:
     """``torch.cuda`` says that there are ``devices`` of the kind, and its streams and events remember their order."""
     gpu = FakeGpu()
-    order, waits, to_list = gpu.order, gpu.waits, Tensor.tolist
+    order, wait, to_list = gpu.order, gpu.rules.add_wait, Tensor.tolist
     properties = SimpleNamespace(
         name=name, major=capability[0], minor=capability[1], total_memory=memory_bytes, multi_processor_count=0
     )
@@ -184,7 +183,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         """Ones; the device is waited for once."""
         if not is_on_meta(tensor):
             return to_list(tensor)
-        waits.add(".tolist()")
+        wait(".tolist()")
         return torch.ones(tensor.shape).tolist()
 
     in_cuda: dict[str, Any] = {
@@ -198,7 +197,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         "get_device_name": lambda *_: name,
         "get_device_capability": lambda *_: capability,
         "get_device_properties": lambda *_: properties,
-        "synchronize": lambda *_: waits.add("torch.cuda.synchronize"),
+        "synchronize": lambda *_: wait("torch.cuda.synchronize"),
         "empty_cache": lambda: None,
         "max_memory_allocated": lambda *_: 0,
         "memory_allocated": lambda *_: 0,

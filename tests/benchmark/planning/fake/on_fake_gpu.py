@@ -13,5 +13,5 @@ def on_fake_gpu(capability: Capability = (9, 0), *, strict: bool = False) -> Ite
     with fake_gpu(devices=8, capability=capability, memory_bytes=80 * 10**9, name="a GPU") as gpu:
         tracker = Tracker({}, gpu)
         with tracker:
-            gpu.waits.strict = strict
+            gpu.rules.strict = strict
             yield tracker
