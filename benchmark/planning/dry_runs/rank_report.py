@@ -4,17 +4,20 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from benchmark.planning.dry_runs.tracker import OperatorCounts
 from benchmark.planning.fake.device_rules import HostWait
 from benchmark.planning.fake.operator_costs import KINDS, AttentionShape, Kind, MatmulShape
 
+Shape = TypeVar("Shape", MatmulShape, AttentionShape)
+
 
 @dataclass(frozen=True)
-class ShapeCount:
+class ShapeCount(Generic[Shape]):
     """Products of one shape, or passes of attention."""
 
-    shape: MatmulShape | AttentionShape
+    shape: Shape
     calls: int
 
 
@@ -48,15 +51,15 @@ class MessageCount:
 class WorkCounts:
     """Of some part of a step."""
 
-    matmuls: list[ShapeCount]
-    attention: list[ShapeCount]
+    matmuls: list[ShapeCount[MatmulShape]]
+    attention: list[ShapeCount[AttentionShape]]
     kernels: list[KernelCount]
     messages: list[MessageCount]
 
     @property
     def flops(self) -> int:
         """Of matrix products and attention, recomputation included."""
-        return sum(one.calls * one.shape.flops for one in (*self.matmuls, *self.attention))
+        return sum(one.calls * one.shape.flops for some in (self.matmuls, self.attention) for one in some)
 
 
 @dataclass(frozen=True)
