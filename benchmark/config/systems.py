@@ -5,11 +5,10 @@ fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or wi
 spare. None was measured on its devices yet.
 """
 
-import difflib
 from pathlib import Path
 
 from benchmark.config.system_config import SUFFIX, System, read_system
-from stage.errors import InputError
+from stage.cli import choose
 
 
 def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology: object) -> System:
@@ -68,10 +67,4 @@ DEFAULT_SYSTEM = {"gpt3_175b": "dgxh100_n64", "rehearsal": "cpu_p2"}
 
 def system_called(name: str) -> System:
     """The shipped system of that name, or that of a TOML file. Raises InputError where there is none."""
-    if name.endswith(SUFFIX):
-        return read_system(Path(name))
-    if name in SYSTEMS:
-        return SYSTEMS[name]
-    close = difflib.get_close_matches(name, SYSTEMS, 1)
-    hint = f"did you mean {close[0]}? There are" if close else "there are"
-    raise InputError(f"unknown system {name!r}; {hint} {', '.join(SYSTEMS)}, or a TOML file of yours")
+    return read_system(Path(name)) if name.endswith(SUFFIX) else SYSTEMS[choose(name, SYSTEMS, "system")]
