@@ -10,13 +10,15 @@ from stage.errors import run_command
 
 def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
-    from benchmark.commands.command_table import COMMANDS, parse
+    from benchmark.commands.command_table import COMMANDS, help_of, parse
 
     status = told_of_program("benchmark", __doc__, {name: line for name, (_, line) in COMMANDS.items()}, arguments)
     if status is not None:
         return status
-    command = parse(arguments)
-    return 0 if command is None else command.run()
+    if (told := help_of(arguments)) is not None:
+        print(told)
+        return 0
+    return parse(arguments).run()
 
 
 def console() -> NoReturn:

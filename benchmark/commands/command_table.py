@@ -83,28 +83,40 @@ SHOWN: Mapping[str, Collection[str]] = {
 """Sections of a run whose options ``--help`` lists, by command; ``--help-all`` lists the others, too."""
 
 
-def parse(arguments: Sequence[str]) -> Command | None:
-    """Return the command that ``arguments`` name, with its options; None where they ask for its help, which is printed.
-
-    Raises InputError for anything unknown.
-    """
-    name, options = choose(arguments[0], COMMANDS, "command"), arguments[1:]
-    command: Any = COMMANDS[name][0]
-    if command is PreflightCommand and "--first-contact" in options:
-        command = FirstContactCommand
-    elif command is PreflightCommand and (not options or options[0].startswith("--json")):
-        command = MachinePreflightCommand
-    prog = f"python -m benchmark {name}"
-    about_run = "config" in {field.name for field in dataclasses.fields(command)}
-    if wants_help(options):
-        shown = None if HELP_ALL in options else SHOWN.get(name)
-        print(run_help(prog, options, command, shown) if about_run else help_text(prog, command))
-        return None
-    if about_run:
-        made: Command = parse_run(prog, options, command, on_devices=_on_devices(command, options))
+def parse(arguments: Sequence[str]) -> Command:
+    """Return the command that ``arguments`` name, with its options. Raises InputError for anything unknown."""
+    command, options = _named(arguments)
+    prog = f"python -m benchmark {arguments[0]}"
+    made: Command
+    if _about_run(command):
+        made = parse_run(prog, options, command, on_devices=_on_devices(command, options))
     else:
         made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))
     return made
+
+
+def help_of(arguments: Sequence[str]) -> str | None:
+    """Return the help of the command that ``arguments`` name; None where they do not ask for it."""
+    command, options = _named(arguments)
+    if not wants_help(options):
+        return None
+    prog = f"python -m benchmark {arguments[0]}"
+    shown = None if HELP_ALL in options else SHOWN.get(arguments[0])
+    return run_help(prog, options, command, shown) if _about_run(command) else help_text(prog, command)
+
+
+def _named(arguments: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """The class of the command, and its options."""
+    command, options = COMMANDS[choose(arguments[0], COMMANDS, "command")][0], arguments[1:]
+    if command is PreflightCommand and "--first-contact" in options:
+        return FirstContactCommand, options
+    if command is PreflightCommand and (not options or options[0].startswith("--json")):
+        return MachinePreflightCommand, options
+    return command, options
+
+
+def _about_run(command: Any) -> bool:
+    return "config" in {field.name for field in dataclasses.fields(command)}
 
 
 def _on_devices(command: type[Command], options: Sequence[str]) -> bool:

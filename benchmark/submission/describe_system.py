@@ -38,7 +38,7 @@ def describe_system(output: Path | None = None) -> str:
 
 def hardware_toml() -> str:
     """One machine like this as a system: its accelerators, and nothing of the layout."""
-    gpu, _ = accelerators()
+    gpu, _ = hardware.accelerators()
     name, count = gpu.get("accelerator_model_name", ""), gpu.get("accelerators_per_node", "")
     known = accelerator_named(name)
     lines = ["nodes = 1", f"devices_per_node = {max(1, int(count)) if count.isdecimal() else 1}"]

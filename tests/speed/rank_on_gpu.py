@@ -146,7 +146,8 @@ def main() -> None:
                 _fill(one.value, matrix=one.value.dim() > 1)
         rows = model.seq_length // system.tensor_parallel * system.micro_batch_size
         hidden = torch.randn(rows, model.hidden_size, device=world.device).bfloat16()
-        state.pipeline._exchange._empty = lambda: hidden
+        for way in (state.pipeline._exchange._on, state.pipeline._exchange._back):
+            way._empty = lambda: hidden
         tokens = torch.randint(model.vocab_size, (system.micro_batch_size, model.seq_length))
         batch = MicroBatch(tokens, tokens.roll(-1, 1), torch.ones(tokens.shape)).pinned()
 

@@ -2,7 +2,8 @@
 
 from functools import cache
 
-from benchmark.planning.dry_runs.dry_run import RESERVE, RankReport, dry_run
+from benchmark.planning.dry_runs.dry_run import RESERVE, dry_run
+from benchmark.planning.dry_runs.rank_report import RankReport
 from benchmark.preflight.slice_run.device_facts import DeviceFacts
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from stage.errors import InputError

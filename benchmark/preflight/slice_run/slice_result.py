@@ -10,7 +10,7 @@ import torch
 
 from benchmark.config.run_config import RunConfig
 from benchmark.machine.gpus import DeviceReading
-from benchmark.planning.dry_runs.dry_run import RankReport
+from benchmark.planning.dry_runs.rank_report import RankReport
 from benchmark.planning.run_plans.calibration import FORMAT, Calibration, SliceStep
 from benchmark.preflight.slice_run.device_facts import DeviceFacts
 from benchmark.preflight.slice_run.rank_measurement import RankMeasurement

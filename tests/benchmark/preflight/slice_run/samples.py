@@ -1,9 +1,9 @@
 """Measurements that are made up, for what is computed from them."""
 
+import dataclasses
 from typing import Any
 
 from benchmark.machine.gpus import DeviceReading
-from benchmark.planning.dry_runs.dry_run import RankReport
 from benchmark.planning.run_plans.calibration import (
     AttentionTime,
     Calibration,
@@ -18,6 +18,7 @@ from benchmark.preflight.slice_run.rank_measurement import RankMeasurement
 from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
 from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
 from benchmark.preflight.slice_run.step_times import StepTimes
+from tests.benchmark.planning.run_plans.test_run_plan import RANK
 
 RATES = MeasuredRates(
     matmuls=(
@@ -37,7 +38,7 @@ TIMES = StepTimes(
     host_s=0.8,
     unknown_kernels=("mystery_kernel",),
 )
-REPORT = RankReport("every rank", 0, 2, 0, 0, 0, 0, 0, 900 << 20, 0, 0.0, [])
+REPORT = dataclasses.replace(RANK, kind="every rank", rank=0, layers=2, peak_bytes=900 << 20)
 READINGS = (DeviceReading(98, 1755, 1980, 690.0, 700, 61), DeviceReading(98, 1500, 1980, 600.0, 700, 65))
 
 
