@@ -37,7 +37,7 @@ class ReviewCommand:
 
     def run(self) -> int:
         from benchmark.results.convergence import ReferenceChoice
-        from benchmark.review.review_and_print import review_and_print
+        from benchmark.review.review_screen import review_and_print
 
         page = None
         if self.html is not None:

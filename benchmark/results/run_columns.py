@@ -5,12 +5,16 @@ Names are stable: columns are added, never renamed. docs/results.md lists them a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import RunScore, Score
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
+
+PUBLISHED_RUNS = Path(__file__).with_name("published_runs.csv")
+"""The table of runs of rounds 3.0 to 4.1, as ``python -m benchmark.results.write_published`` makes it."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,14 @@ RUN_COLUMNS = (
     Column("division", "string", "of the system description, else of the log",
            lambda run: run.described.get("division") or run.summary.division),
     Column("availability", "string", "status of the system description, else of the log",
-           lambda run: run.described.get("status") or run.summary.status_class),
+           lambda run: run.described.get("status") or run.summary.log.text("submission_status")),
     Column("accelerator_model_name", "string", "by the description or config.json", lambda run: run.system.accelerator),
     Column("accelerators_count", "Int64", "accelerators of all nodes", lambda run: run.system.accelerators),
     Column("framework", "string", "of the system description", lambda run: run.described.get("framework")),
     Column("submission_benchmark", "string", "gpt3 or gpt3_rehearsal", lambda run: run.summary.benchmark),
     Column("seed", "Int64", "of the log", lambda run: run.scored.seed),
+    Column("submission_org", "string", "of the log", lambda run: run.summary.org),
+    Column("submission_platform", "string", "of the log", lambda run: run.summary.platform),
     Column("global_batch_size", "Int64", "samples of a step", lambda run: run.summary.global_batch_size),
     Column("run_started", TIME, "run_start, UTC", lambda run: run.summary.run_start_ms),
     Column("status", "string", "of run_stop: success or aborted", lambda run: run.summary.status),
@@ -82,6 +88,8 @@ RUN_COLUMNS = (
            lambda run: _series([one.tokens for one in run.summary.evaluations])),
     Column("evaluation_values", "string", "log perplexity at each evaluation, separated by spaces",
            lambda run: _series([one.log_perplexity for one in run.summary.evaluations])),
+    Column("evaluation_ms", "string", "milliseconds from run_start to each evaluation, separated by spaces",
+           lambda run: _series([one.time_ms - (run.summary.run_start_ms or 0) for one in run.summary.evaluations])),
     Column("last_log_perplexity", "Float64", "nats per token", lambda run: run.scored.last_log_perplexity),
     Column("tokens_per_s_per_accelerator", "Float64", "over the whole run",
            lambda run: run.tokens_per_s_per_accelerator),

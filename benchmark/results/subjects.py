@@ -15,7 +15,7 @@ from benchmark.results.convergence import USUAL_REFERENCES, Convergence, Referen
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.mllog import read_log
 from benchmark.results.result_log import as_number
-from benchmark.results.run_summary import RunSummary, summarize
+from benchmark.results.run_summary import RunSummary
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError
 from stage.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
@@ -61,7 +61,14 @@ class ResultSet:
 
     @cached_property
     def runs(self) -> Sequence[RunSummary]:
-        return tuple(summarize(read_log(path)) for path in self.files)
+        return tuple(RunSummary(read_log(path)) for path in self.files)
+
+    @property
+    def path(self) -> Path:
+        """The file of a single run, the folder of runs that lie together, else that in which all of them lie."""
+        if len(self.files) == 1:
+            return self.files[0]
+        return self.folder or Path(os.path.commonpath(self.files or [Path(self.name)]))
 
     @property
     def judged(self) -> Judged:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
-from benchmark.results.judged import GPT3
 from benchmark.review.findings import Deviation, Run
 
 CURVES = REFERENCE_CURVES["gpt3_175b"]
@@ -56,7 +55,7 @@ def envelope(run: Run) -> Iterator[Deviation]:
 def features(run: Run) -> Iterator[tuple[Feature, int, float, str]]:
     """Feature, line, distance in nats, and the value in words."""
     size = run.global_batch_size
-    if size is None or run.division == "open" or not (run.judged or GPT3).official:
+    if size is None or run.division == "open" or not run.rules.official:
         return
     known = [
         (one.line, one.log_perplexity, one.log_perplexity - expected(size, one.tokens))
@@ -111,7 +110,7 @@ def sudden(run: Run) -> Iterator[Deviation]:
         if value is None:
             continue
         most = MOST_FALL[number > EARLY_EVALUATIONS]
-        if (run.judged or GPT3).official and best is not None and value < best - most:
+        if run.rules.official and best is not None and value < best - most:
             found = f"eval_accuracy {value}: {best - value:.4f} below the best before"
             yield Deviation(run.log.path, one.line, found, f"at most {most}")
         line, tokens = seen.setdefault(value, (one.line, one.tokens))

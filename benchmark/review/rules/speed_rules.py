@@ -9,8 +9,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmark.results.judged import GPT3
-from benchmark.results.run_summary import VALIDATION_TIMING, tracked
+from benchmark.results.run_summary import VALIDATION_TIMING
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet
 from benchmark.review.findings import Deviation, Run
@@ -99,38 +98,36 @@ def usual_tokens_per_s(run: Run) -> float | None:
 
 
 def peak(one: ResultSet) -> Iterator[Deviation]:
-    """Blocks against the peak of the described devices, in the fastest format that they can train in."""
+    """Blocks against the peak of the described devices, in the fastest format that they can train in. Of devices whose
+    peak is not known here little is said to be impossible."""
     found = score(one)
+    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
+        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
+        place = one.system.path, one.system.line("accelerator_model_name")
+        yield Deviation(*place, words, "one of benchmark/config/accelerators.py", "note")
     for run in one.runs if one.judged.official else ():
-        usual = usual_tokens_per_s(run)
+        usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
+        line = None if stop is None else stop.line
         if usual is None:
             continue
         if not found.accelerators or not found.peak_tflops:
             if usual > FASTEST_SYSTEM:
                 due = f"at most {FASTEST_SYSTEM:,.0f}; the fastest published system has 6.0e6"
-                yield _at_stop(run, f"{usual:,.0f} tokens/s of a system that is not known here", due, asked=True)
+                words = f"{usual:,.0f} tokens/s of a system that is not known here"
+                yield Deviation(run.log.path, line, words, due, "warning")
             continue
         most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.benchmark.model)
+        of = f"of the BF16 peak of {found.accelerators:,} devices"
         due = f"at most {EIGHT_BIT:.0%}: the peak of 8-bit numbers, the fastest they can train in"
         over = [block for block in blocks(run) if block.tokens > EIGHT_BIT * most * max(block.seconds, 1e-3)]
         if usual > EIGHT_BIT * most:
-            yield _at_stop(run, f"{usual / most:.0%} of the BF16 peak of {found.accelerators:,} devices", due)
+            yield Deviation(run.log.path, line, f"{usual / most:.0%} {of}", due)
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
-            words = f"a block at {share:.0%} of the BF16 peak of {found.accelerators:,} devices"
-            yield Deviation(run.log.path, over[0].line, words, due)
+            yield Deviation(run.log.path, over[0].line, f"a block at {share:.0%} {of}", due)
         elif usual < LOWEST_MFU * most:
-            words = f"{usual / most:.1%} of the BF16 peak of {found.accelerators:,} devices"
-            yield _at_stop(run, words, f"at least {LOWEST_MFU:.0%}; published results have 42 % and more", asked=True)
-
-
-def unknown_device(one: ResultSet) -> Iterator[Deviation]:
-    """Of an accelerator without a peak in our table nothing is said to be impossible."""
-    found = score(one)
-    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
-        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
-        line = one.system.line("accelerator_model_name")
-        yield Deviation(one.system.path, line, words, "one of benchmark/config/accelerators.py")
+            due = f"at least {LOWEST_MFU:.0%}; published results have 42 % and more"
+            yield Deviation(run.log.path, line, f"{usual / most:.1%} {of}", due, "warning")
 
 
 def fast_block(run: Run) -> Iterator[Deviation]:
@@ -183,7 +180,7 @@ def throughput(run: Run) -> Iterator[Deviation]:
 
 def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     """The whole validation subset takes its time, and its steps."""
-    judged = run.judged or GPT3
+    judged = run.rules
     usual, size = usual_tokens_per_s(run), run.global_batch_size
     timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
     if not judged.official or not timed or not usual or not size:
@@ -193,7 +190,7 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     if ratio > HASTY_EVALUATION:
         found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
         yield Deviation(run.log.path, timed[0].line, found, "about 3 times: a forward pass alone")
-    steps = [step.line for step in tracked(run.log, VALIDATION_TIMING)]
+    steps = [step.line for step in run.tracked(VALIDATION_TIMING)]
     due = judged.steps(judged.validation_sequences, size)
     if steps and len(steps) < due * len(run.evaluations):
         found = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
@@ -201,45 +198,33 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
         yield Deviation(run.log.path, steps[0], found, words)
 
 
-def runs_apart(runs: Sequence[Run]) -> Iterator[Deviation]:
+def runs_apart(one: ResultSet) -> Iterator[Deviation]:
     """A run far faster than another of the same system; rehearsals share their machine with other work."""
-    timed = [(one.seconds, run) for run in runs if (one := usual_block(run)) and (run.judged or GPT3).official]
+    timed = [(block.seconds, run) for run in one.runs if (block := usual_block(run)) and run.rules.official]
+    timed.sort(key=lambda each: each[0])
     if len(timed) > 1:
-        (fast, run), (slow, other) = min(timed, key=_first), max(timed, key=_first)
+        (fast, run), (slow, other) = timed[0], timed[-1]
         if slow > SPEEDS_APART * fast and fast >= SHORTEST_BLOCK_S:
             found = f"{fast:,.1f} s between evaluations, in {other.log.path.name} {slow:,.1f} s"
-            line = run.evaluations[0].line
-            yield Deviation(run.log.path, line, found, "runs of one system, about equally fast")
+            due = "runs of one system, about equally fast"
+            yield Deviation(run.log.path, run.evaluations[0].line, found, due)
 
 
-def lost_time(runs: Sequence[Run]) -> Iterator[Deviation]:
+def lost_time(one: ResultSet) -> Iterator[Deviation]:
     """Restarts, stalls and evaluations that were made again, of all runs in one question: the clock ran on, so that
     they cost the submitter."""
-    words, first = [], None
-    for run in runs:
+    words, places = [], []
+    for run in one.runs:
         usual = usual_block(run)
-        slow = [] if usual is None else [block for block in blocks(run) if _is_slow(block, usual.seconds)]
-        restarts = len(run.restarts)
-        if slow or restarts:
-            lost = sum(block.seconds - (usual.seconds if usual else 0) for block in slow)
-            told = [f"{restarts} restart{'s' * (restarts > 1)} logged"] if restarts else []
-            told += [f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual"] if slow else []
+        seconds = 0.0 if usual is None else usual.seconds
+        most = max(SLOW_BLOCK * seconds, seconds + SHORTEST_BLOCK_S)
+        slow = [block for block in blocks(run) if usual and (block.restarted or block.seconds > most)]
+        told = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
+        if slow:
+            lost = sum(block.seconds - seconds for block in slow)
+            told.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
+        if told:
             words.append(f"{run.log.path.name}: {', '.join(told)}")
-            first = first or (run, run.restarts[0].line if restarts else slow[0].line)
-    if first is not None:
-        run, line = first
-        yield Deviation(run.log.path, line, "; ".join(words), "blocks of equal length, in one piece")
-
-
-def _is_slow(block: TimedBlock, usual: float) -> bool:
-    return block.restarted or block.seconds > max(SLOW_BLOCK * usual, usual + SHORTEST_BLOCK_S)
-
-
-def _first(timed: tuple[float, Run]) -> float:
-    return timed[0]
-
-
-def _at_stop(run: Run, found: str, due: str, asked: bool = False) -> Deviation:
-    stop = run.log.first("run_stop")
-    line = None if stop is None else stop.line
-    return Deviation(run.log.path, line, found, due, severity="warning" if asked else None)
+            places.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))
+    if places:
+        yield Deviation(*places[0], "; ".join(words), "blocks of equal length, in one piece")

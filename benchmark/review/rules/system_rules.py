@@ -3,9 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.results.subjects import ResultSet
 from benchmark.results.system_description import SystemDescription, as_count
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.naming_rules import NOT_FILLED_IN, SAYS_NOTHING
@@ -42,76 +42,69 @@ SINCE = "4.1.0"
 """Ruleset from which a status is one of them; round 4.0 accepted the short words of the rounds before."""
 
 
-@dataclass(frozen=True)
-class Described:
-    """A description and the ruleset it is checked by."""
-
-    description: SystemDescription
-    ruleset: str
-
-
-def readable(subject: Described) -> Iterator[Deviation]:
-    description = subject.description
-    if description.problem is not None:
-        yield Deviation(description.path, 1, description.problem, "a JSON object")
-    for name in description.repeated:
-        line, found = description.line(name), f"field {name!r} twice"
-        yield Deviation(description.path, line, found, "every field once", severity="warning")
+def readable(one: ResultSet) -> Iterator[Deviation]:
+    for system in _described(one):
+        if system.problem is not None:
+            yield Deviation(system.path, 1, system.problem, "a JSON object")
+        for name in system.repeated:
+            yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "warning")
 
 
-def fields(subject: Described) -> Iterator[Deviation]:
-    """Mandatory fields, of the types that the official tools take."""
-    content = subject.description.content
-    for name in REQUIRED if subject.description.problem is None else ():
-        if name not in content:
-            yield Deviation(subject.description.path, 1, f"no {name}", f"all of {len(REQUIRED)} fields")
-    for name in STRINGS:
-        value = content.get(name, "")
-        if not isinstance(value, str):
-            yield _wrong(subject, name, value, "a string, in quotes")
-        elif any(unicodedata.category(letter) in UNFIT for letter in value):
-            yield _wrong(subject, name, value, "one line of text: the tools print it as it is")
-    for name in COUNTS:
-        count = as_count(content.get(name))
-        if name in content and (count is None or (count < 1 and name in DEVICES)):
-            yield _wrong(subject, name, content[name], "a whole number, in quotes")
+def fields(one: ResultSet) -> Iterator[Deviation]:
+    """Mandatory fields, of the types and values that the official tools take."""
+    for system in _described(one):
+        content = system.content
+        for name in REQUIRED if system.problem is None else ():
+            if name not in content:
+                yield Deviation(system.path, 1, f"no {name}", f"all of {len(REQUIRED)} fields")
+        for name in STRINGS:
+            value = content.get(name, "")
+            if not isinstance(value, str):
+                yield _wrong(system, name, value, "a string, in quotes")
+            elif any(unicodedata.category(letter) in UNFIT for letter in value):
+                yield _wrong(system, name, value, "one line of text: the tools print it as it is")
+        for name in COUNTS:
+            count = as_count(content.get(name))
+            if name in content and (count is None or (count < 1 and name in DEVICES)):
+                yield _wrong(system, name, content[name], "a whole number, in quotes")
+        status, division = system.string("status"), system.string("division")
+        if one.ruleset >= SINCE and status is not None and status not in STATUSES:
+            yield _wrong(system, "status", status, " | ".join(STATUSES))
+        if division not in (None, "closed", "open"):
+            yield _wrong(system, "division", division, "'closed' or 'open'")
 
 
-def status(subject: Described) -> Iterator[Deviation]:
-    value = subject.description.content.get("status")
-    if subject.ruleset >= SINCE and isinstance(value, str) and value not in STATUSES:
-        yield _wrong(subject, "status", value, " | ".join(STATUSES))
+def filled_in(one: ResultSet) -> Iterator[Deviation]:
+    for system in _described(one):
+        for name, value in system.content.items():
+            found = next((text for text in _texts(value) if NOT_FILLED_IN.search(text)), None)
+            if found is not None:
+                yield _wrong(system, name, found, "a value, or an empty string")
+            elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
+                yield _wrong(system, name, value, "a name")
 
 
-def division(subject: Described) -> Iterator[Deviation]:
-    value = subject.description.content.get("division")
-    if isinstance(value, str) and value not in ("closed", "open"):
-        yield _wrong(subject, "division", value, "'closed' or 'open'")
-
-
-def filled_in(subject: Described) -> Iterator[Deviation]:
-    for name, value in subject.description.content.items():
-        found = next((text for text in _texts(value) if NOT_FILLED_IN.search(text)), None)
-        if found is not None:
-            yield _wrong(subject, name, found, "a value, or an empty string")
-        elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
-            yield _wrong(subject, name, value, "a name")
-
-
-def memory(subject: Described) -> Iterator[Deviation]:
+def memory(one: ResultSet) -> Iterator[Deviation]:
     """The memory of a device that its maker does not sell with so much."""
-    model = accelerator_named(subject.description.string("accelerator_model_name") or "")
-    due = None if model is None else ACCELERATORS[model].memory_gb
-    text = subject.description.string("accelerator_memory_capacity") or ""
-    found = MEMORY.fullmatch(text.strip())
-    if due is not None and found is not None:
-        size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
-        if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
-            yield _wrong(subject, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
+    for system in _described(one):
+        model = accelerator_named(system.string("accelerator_model_name") or "")
+        due = None if model is None else ACCELERATORS[model].memory_gb
+        text = system.string("accelerator_memory_capacity") or ""
+        found = MEMORY.fullmatch(text.strip())
+        if due is not None and found is not None:
+            size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
+            if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
+                yield _wrong(system, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
+
+
+def _described(one: ResultSet) -> Iterator[SystemDescription]:
+    """The description that lies in a package, or beside runs of one; a file that is missing is told by its own rule."""
+    if one.system is not None:
+        yield one.system
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every string in a value, names of nested fields included; parsed JSON is never deep enough to matter."""
+    """Yield every string in a value, names of nested fields included; parsed JSON is never deep enough to matter."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -123,6 +116,5 @@ def _texts(value: object) -> Iterator[str]:
             waiting += one
 
 
-def _wrong(subject: Described, name: str, value: object, due: str) -> Deviation:
-    description = subject.description
-    return Deviation(description.path, description.line(name), f"{name} {value!r:.80}", due)
+def _wrong(system: SystemDescription, name: str, value: object, due: str) -> Deviation:
+    return Deviation(system.path, system.line(name), f"{name} {value!r:.80}", due)

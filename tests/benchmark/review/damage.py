@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmark.review.rules.key_rules import CONFIGURATION
+from benchmark.results.judged import CONFIGURATION
 from tests.benchmark.review.fixture import SEEDS, SYSTEM, Record, as_text, records, write_package
 
 RESULTS = f"results/{SYSTEM}/gpt3"

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.results.mllog import parse_log
-from benchmark.results.run_summary import RunSummary, summarize
+from benchmark.results.run_summary import RunSummary
 
 Record = dict[str, Any]
 START_MS = 1_728_500_000_000
@@ -144,7 +144,7 @@ def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -
 
 def summary_of(run: list[Record], path: Path = Path("result_0.txt")) -> RunSummary:
     """What is read of such records."""
-    return summarize(parse_log(path, as_text(run).encode()))
+    return RunSummary(parse_log(path, as_text(run).encode()))
 
 
 def write_run(folder: Path, run: list[Record]) -> Path:

@@ -8,27 +8,25 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmark.results.mllog import parse_log
-from benchmark.results.run_summary import summarize
+from benchmark.results.run_summary import RunSummary
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet
-from benchmark.results.system_description import read_system
 from benchmark.review.findings import STOPPED, Finding, apply
 from benchmark.review.review_json import review_as_json
 from benchmark.review.review_screen import print_review
-from benchmark.review.rules.rule_table import SYSTEM_RULES
-from benchmark.review.rules.system_rules import Described
+from benchmark.review.rules.rule_table import SET_RULES
 from benchmark.review.verdict import Review, SubjectReview, own_findings
 from tests.benchmark.review.fixture import as_text, records
 from tests.benchmark.review.reviews import verdict
 
 MOST_SHOWN = 3000
 """Characters of a finding's texts together."""
-HONEST = [summarize(parse_log(Path(f"result_{number}.txt"), as_text(records(number)).encode())) for number in (5, 6)]
+HONEST = [RunSummary(parse_log(Path(f"result_{number}.txt"), as_text(records(number)).encode())) for number in (5, 6)]
 
 
 def review_log(content: bytes) -> Review:
     """Our rules, scores, screen and JSON for a set of runs of which one has this log; no official tool, no file."""
-    run = summarize(parse_log(Path("result_0.txt"), content))
+    run = RunSummary(parse_log(Path("result_0.txt"), content))
     runs = (run, *HONEST)
     one = ResultSet("x", "4.1.0", [one.log.path for one in runs], None)
     one.__dict__["runs"] = runs
@@ -57,9 +55,7 @@ def assert_findings_are_sound(findings: Sequence[Finding]) -> None:
 
 
 def review_description(path: Path, ruleset: str) -> list[Finding]:
-    description = read_system(path)
-    found = list(apply(SYSTEM_RULES, Described(description, ruleset), path))
-    one = ResultSet("x", ruleset, [], None, path)
+    one = ResultSet("x", ruleset, [run.log.path for run in HONEST], None, path)
     one.__dict__["runs"] = tuple(HONEST)
     score(one)
-    return found
+    return list(apply(SET_RULES, one, path))

@@ -78,7 +78,7 @@ def test_huge_logs_take_little_time_and_memory(name: str) -> None:
 def test_whatever_lies_in_a_package_the_next_one_is_reviewed(
     name: str, due: str, spoil: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects: [[verdict()] for _ in subjects])
+    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects, done: [[verdict()] for _ in subjects])
     spoilt, fine = write_package(tmp_path / "1"), write_package(tmp_path / "2")
     spoil(spoilt)
     found = review([spoilt, fine], "4.1.0")

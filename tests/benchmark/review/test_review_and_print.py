@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.review.review_and_print import review_and_print
+from benchmark.review.review_screen import review_and_print
 from stage.errors import InputError
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records, write_run

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.review.published.published_traces import published_traces
+from benchmark.review.rules.copy_rules import published_runs
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records
 from tests.benchmark.review.trials.log_changes import (
@@ -73,8 +73,8 @@ def _twins(one: SubmissionOnTrial) -> None:
 
 def _published(one: SubmissionOnTrial) -> None:
     """The values of a published run, moved and scaled."""
-    published = next(run for run in published_traces() if run.system.startswith("eos_n64") and run.round == "4.1")
-    raw(one.logs[0], [2.69 + 1.02 * (value - 2.69) - 2e-5 for value in published.log_perplexities])
+    published = next(run for run in published_runs() if run.name.startswith("v4.1 NVIDIA/eos_n64"))
+    raw(one.logs[0], [2.69 + 1.02 * (value - 2.69) - 2e-5 for value in published.trace.values])
 
 
 def _copied_times(one: SubmissionOnTrial) -> None:
@@ -166,7 +166,7 @@ MISTAKES = (
     Mistake("half of the nodes measured", "?power.energy", _power(6500, nodes=32)),
     Mistake(
         "seeds one after the other",
-        "?runs.seed_sequence",
+        "?runs.seeds",
         lambda one: [log.set("seed", 7 + number) for number, log in enumerate(one.logs)],
     ),
     Mistake("init_start logged when all is loaded", "?init.time", lambda one: one.each(_late_start)),
@@ -177,11 +177,11 @@ MISTAKES = (
     ),
     Mistake("caches not cleared", "cache.clear", _each("cache_clear", False)),
     Mistake(
-        "another model", "value.model", lambda one: one.each(lambda log: insert(log, "init_stop", "num_layers", 88))
+        "another model", "value.fixed", lambda one: one.each(lambda log: insert(log, "init_stop", "num_layers", 88))
     ),
     Mistake(
         "accumulation differs between runs",
-        "?runs.names",
+        "?runs.settings",
         lambda one: one.logs[1].set("gradient_accumulation_steps", 8),
     ),
 )
