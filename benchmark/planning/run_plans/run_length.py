@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B
 from benchmark.config.run_config import Benchmark, RunConfig
-from benchmark.results.convergence import points_in
+from benchmark.results.convergence import read_points
 from benchmark.results.judged import REHEARSAL_POINTS
 from benchmark.training.inputs import count_validation_tokens
 
@@ -49,7 +49,7 @@ def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
         low, high = PUBLISHED_BATCH_SIZES
         tokens, source = PUBLISHED_TOKENS, "the published results (docs/facts/peers.md 1.1)"
     else:
-        (point,) = points_in(REHEARSAL_POINTS)
+        (point,) = read_points(REHEARSAL_POINTS.read_text())
         low = high = round(point.batch_size)
         tokens, source = (point.tokens[0], point.tokens[-1]), "benchmark/results/rehearsal_points.json"
     if not low <= size <= high:

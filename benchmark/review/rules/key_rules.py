@@ -43,8 +43,7 @@ KINDS = {
 def readable(run: Run) -> Iterator[Deviation]:
     """What the official tools cannot read, or lose; a question where a person reads another thing than they do."""
     for one in run.log.problems:
-        if not one.harmless:
-            yield Deviation(run.log.path, one.line, one.found, one.expected, None if one.fatal else "warning")
+        yield Deviation(run.log.path, one.line, one.found, one.expected, None if one.fatal else "warning")
 
 
 def two_runs(run: Run) -> Iterator[Deviation]:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmark.commands.command_table import parse
 from benchmark.report.write_report import ReportOptions, write_report
-from benchmark.review import review_and_print
+from benchmark.review import review_screen
 from stage.errors import InputError
 from tests.benchmark.report.made_pages import own_review, write_made
 from tests.benchmark.report.runs import write_run
@@ -235,7 +235,7 @@ def test_hover_does_not_round_across_the_target(browser: Browser, tmp_path: Path
 
 
 def test_review_of_a_round_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(review_and_print, "review", own_review)
+    monkeypatch.setattr(review_screen, "review", own_review)
     folder = tmp_path / "training_results_v4.1"
     folder.mkdir()
     write_package(tmp_path).rename(folder / "A")

@@ -121,7 +121,7 @@ def all_damages() -> list[Damage]:
 
 
 def missing_keys() -> Iterator[Damage]:
-    once = (*CONFIGURATION, "init_stop", "run_start", "run_stop", "train_samples", "cache_clear", "init_start")
+    once = (*CONFIGURATION[::6], "init_stop", "train_samples", "cache_clear")
 
     def remove(key: str) -> Callable[[Path], int | None]:
         return in_log(lambda log: log.without(key))
