@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmark.machine import hardware
 from benchmark.machine.gpu_query import accelerators
-from benchmark.submission.system_fields import FIELDS, marked_fields
+from benchmark.results.system_description import FIELDS, marked_fields
 from stage.errors import InputError
 from stage.outputs.publish import write_text
 

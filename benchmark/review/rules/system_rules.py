@@ -6,21 +6,10 @@ from collections.abc import Iterator
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_named
 from benchmark.results.subjects import ResultSet
-from benchmark.results.system_description import SystemDescription, as_count
+from benchmark.results.system_description import FIELDS, STATUSES, SystemDescription, as_count, texts_in
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.naming_rules import NOT_FILLED_IN, SAYS_NOTHING
 
-REQUIRED = (
-    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
-    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count", "host_processor_frequency",
-    "host_processor_caches", "host_processor_interconnect", "host_memory_capacity", "host_storage_type",
-    "host_storage_capacity", "host_networking", "host_networking_topology", "host_memory_configuration",
-    "accelerators_per_node", "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
-    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
-    "accelerator_interconnect", "accelerator_interconnect_topology", "cooling", "hw_notes", "framework",
-    "other_software_stack", "operating_system", "sw_notes",
-)  # fmt: skip
-"""Presence is enough for the checker; the hyphen in on-chip is its own."""
 STRINGS = (
     "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
     "accelerators_per_node", "framework", "division", "status",
@@ -37,13 +26,12 @@ MEMORY = re.compile(r"(?i)([\d.,]{1,12})\s*(GB|GiB|MB|MiB|TB)")
 BYTES = {"GB": 1e9, "GIB": 2**30, "MB": 1e6, "MIB": 2**20, "TB": 1e12}
 MEMORY_OFF = (0.85, 1.2)
 """Of what the model is sold with; published: at most 1.07, since drivers count in binary units."""
-STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
 SINCE = "4.1.0"
 """Ruleset from which a status is one of them; round 4.0 accepted the short words of the rounds before."""
 
 
 def readable(one: ResultSet) -> Iterator[Deviation]:
-    for system in _described(one):
+    for system in filter(None, [one.system]):
         if system.problem is not None:
             yield Deviation(system.path, 1, system.problem, "a JSON object")
         for name in system.repeated:
@@ -52,11 +40,11 @@ def readable(one: ResultSet) -> Iterator[Deviation]:
 
 def fields(one: ResultSet) -> Iterator[Deviation]:
     """Mandatory fields, of the types and values that the official tools take."""
-    for system in _described(one):
+    for system in filter(None, [one.system]):
         content = system.content
-        for name in REQUIRED if system.problem is None else ():
+        for name in (field.name for field in FIELDS) if system.problem is None else ():
             if name not in content:
-                yield Deviation(system.path, 1, f"no {name}", f"all of {len(REQUIRED)} fields")
+                yield Deviation(system.path, 1, f"no {name}", f"all of {len(FIELDS)} fields")
         for name in STRINGS:
             value = content.get(name, "")
             if not isinstance(value, str):
@@ -75,9 +63,9 @@ def fields(one: ResultSet) -> Iterator[Deviation]:
 
 
 def filled_in(one: ResultSet) -> Iterator[Deviation]:
-    for system in _described(one):
+    for system in filter(None, [one.system]):
         for name, value in system.content.items():
-            found = next((text for text in _texts(value) if NOT_FILLED_IN.search(text)), None)
+            found = next((text for _, text in texts_in({name: value}) if NOT_FILLED_IN.search(text)), None)
             if found is not None:
                 yield _wrong(system, name, found, "a value, or an empty string")
             elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
@@ -86,7 +74,7 @@ def filled_in(one: ResultSet) -> Iterator[Deviation]:
 
 def memory(one: ResultSet) -> Iterator[Deviation]:
     """The memory of a device that its maker does not sell with so much."""
-    for system in _described(one):
+    for system in filter(None, [one.system]):
         model = accelerator_named(system.string("accelerator_model_name") or "")
         due = None if model is None else ACCELERATORS[model].memory_gb
         text = system.string("accelerator_memory_capacity") or ""
@@ -95,25 +83,6 @@ def memory(one: ResultSet) -> Iterator[Deviation]:
             size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
             if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
                 yield _wrong(system, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
-
-
-def _described(one: ResultSet) -> Iterator[SystemDescription]:
-    """The description that lies in a package, or beside runs of one; a file that is missing is told by its own rule."""
-    if one.system is not None:
-        yield one.system
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield every string in a value, names of nested fields included; parsed JSON is never deep enough to matter."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            waiting += one
 
 
 def _wrong(system: SystemDescription, name: str, value: object, due: str) -> Deviation:

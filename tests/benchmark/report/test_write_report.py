@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmark.commands.command_table import parse
-from benchmark.report.write_report import ReportOptions, write_report
+from benchmark.report.write_report import write_report
 from benchmark.review import review_screen
 from stage.errors import InputError
 from tests.benchmark.report.made_pages import own_review, write_made
@@ -290,5 +290,5 @@ def test_bad_usage_is_one_line(tmp_path: Path) -> None:
         ([run], output, "5.0.0", r"--ruleset 5\.0\.0: gpt3 is in 3\.0\.0, 3\.1\.0, 4\.0\.0, 4\.1\.0 only"),
     ):
         with pytest.raises(InputError, match=complaint):
-            write_report(paths, file, ReportOptions(ruleset))
+            write_report(paths, file, ruleset)
     assert not output.exists()

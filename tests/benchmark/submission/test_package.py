@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from benchmark.results.recorded_run import read_recorded_run
+from benchmark.results.system_description import MARK
 from benchmark.submission.package import make_package
 from benchmark.submission.package_inputs import require_same_submitter
-from benchmark.submission.system_fields import MARK
 from stage.errors import InputError
 from stage.git import commit_of
 from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, Record, as_text, records, system_description
