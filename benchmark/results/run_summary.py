@@ -185,11 +185,6 @@ class RunSummary:
         return sum(seconds) if seconds and len(seconds) == len(self.evaluations) else None
 
     @cached_property
-    def throughput(self) -> Sequence[Tracked]:
-        """Tokens per second of the whole system."""
-        return self.tracked(("throughput",))
-
-    @cached_property
     def step_seconds(self) -> Sequence[Tracked]:
         return self.tracked(STEP_TIMING)
 

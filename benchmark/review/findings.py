@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from benchmark.results.printable import shortened
-from benchmark.results.result_log import LogEvent
 from benchmark.results.run_summary import RunSummary
 from benchmark.review.public_rules import public_rules
 
@@ -33,9 +32,16 @@ class Deviation:
     """Where it is less than the rule's."""
 
 
-def at(run: Run, event: LogEvent, found: str, due: str, severity: Severity | None = None) -> Deviation:
-    """A deviation in the line of one record."""
-    return Deviation(run.log.path, event.line, found, due, severity=severity)
+class InLine(Protocol):
+    """A record of a log, or what was read from one."""
+
+    @property
+    def line(self) -> int: ...
+
+
+def at(run: Run, where: InLine | None, found: str, due: str, severity: Severity | None = None) -> Deviation:
+    """Return a deviation in a line of a log; None: in the whole file."""
+    return Deviation(run.log.path, None if where is None else where.line, found, due, severity)
 
 
 @dataclass(frozen=True)

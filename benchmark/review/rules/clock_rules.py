@@ -114,7 +114,7 @@ def stopped_before_target(run: Run) -> Iterator[Deviation]:
     if later:
         found = f"{len(later)} more evaluation{'s' if len(later) > 1 else ''} after the target was met"
         due = f"run_stop after line {reached.line}"
-        yield Deviation(run.log.path, later[0].line, found, due, "warning")
+        yield at(run, later[0], found, due, "warning")
 
 
 def _seconds(milliseconds: float) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.subjects import ResultSet, SubmissionPackage
-from benchmark.review.findings import Deviation, Run, Severity
+from benchmark.review.findings import Deviation, Run, Severity, at
 from benchmark.review.rules.naming_rules import like_name
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -160,9 +160,7 @@ def _published_run(row: dict[str, str]) -> PublishedRun:
 
 
 def _deviation(run: Run, words: str, name: str, severity: Severity | None = None) -> Deviation:
-    event = run.log.first("eval_accuracy")
-    line = None if event is None else event.line
-    return Deviation(run.log.path, line, f"{words}, as {name}", "a run of its own", severity)
+    return at(run, run.log.first("eval_accuracy"), f"{words}, as {name}", "a run of its own", severity)
 
 
 def of_run(run: Run) -> Trace:

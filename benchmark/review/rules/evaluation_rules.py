@@ -40,7 +40,7 @@ def cadence(run: Run) -> Iterator[Deviation]:
             continue
         if one.tokens % interval or one.tokens > last + interval or one.tokens <= 0:
             due = f"{last + interval:,.0f}: {judged.eval_interval(size)} steps of {size:g} sequences after the last"
-            yield Deviation(run.log.path, one.line, f"an evaluation at {one.tokens:,.0f} tokens", due)
+            yield at(run, one, f"an evaluation at {one.tokens:,.0f} tokens", due)
             return  # the ones after it follow from this one
         last = max(last, one.tokens)
 
@@ -58,21 +58,6 @@ def stop_status(run: Run) -> Iterator[Deviation]:
     elif status == "aborted" and run.reached is not None:
         found = f"status aborted, though line {run.reached.line} met the target"
         yield at(run, stop, found, "success", "warning")
-
-
-def trained_tokens(run: Run) -> Iterator[Deviation]:
-    """train_samples and trained_samples are the tokens at the stop, or their sequences; those of an aborted run may be
-    within a block that it did not finish."""
-    last, size, judged = run.trained_tokens if run.evaluations else None, run.global_batch_size, run.rules
-    unfinished = judged.tokens_per_evaluation(size) if size and run.was_aborted else 0
-    for key in ("train_samples", "trained_samples"):
-        event = run.log.first(key)
-        if event is None or event.number is None or last is None:
-            continue
-        counted = (event.number, event.number * (run.sequence_length or 0))
-        if not any(last <= tokens <= last + unfinished for tokens in counted):
-            due = f"{last:,.0f}, the tokens at the last evaluation"
-            yield at(run, event, f"{key} {event.number:,.0f}", due)
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:

@@ -121,10 +121,6 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         question="Why did the run go on after it had met the target?",
     ),
     Rule(
-        "tokens.logged", "warning", "6.4; train_samples", evaluation_rules.trained_tokens,
-        question="How much was trained, by the code's own counter, and in which unit is this number?",
-    ),
-    Rule(
         "curve.envelope", "warning", "6.9, 7.2; accuracy curves", curve_rules.envelope,
         question="From which checkpoint, on which data, was this trained? Please send loss curves.",
     ),
@@ -139,10 +135,6 @@ LOG_RULES: tuple[Rule[Run], ...] = (
     Rule(
         "speed.steps", "warning", "6.11, 7.3; statistics of steps", speed_rules.steps_and_blocks,
         question="Are these the steps of this run, as the code timed them? Please send the job's own output.",
-    ),
-    Rule(
-        "speed.throughput", "warning", "6.3; statistics", speed_rules.throughput,
-        question="Over which time, and of which devices, was this figure computed?",
     ),
 )  # fmt: skip
 
@@ -164,10 +156,6 @@ SET_RULES: tuple[Rule[ResultSet], ...] = (
         "runs.failed", "error", "4.3, 7.9; runs and scoring", set_rules.failed,
         mend="a result has at most one failed run, which counts as the slowest",
         question="Why did this run fail, and which others were made?",
-    ),
-    Rule(
-        "runs.speed", "warning", "6.6, 7.9; one system", speed_rules.runs_apart,
-        question="Which machines did each run have, and why was one of them slower?",
     ),
     Rule(
         "runs.lost_time", "warning", "6.6, 7.3; no pausing", speed_rules.lost_time,

@@ -69,8 +69,7 @@ def failed(one: ResultSet) -> Iterator[Deviation]:
         early = f" at {tokens:,.0f} tokens, before the {met:,.0f} of another run" if tokens < met else ""
         stop = run.log.last("run_stop") or (run.log.events[-1] if run.log.events else None)
         found = f"did not converge{early}" if legal else f"did not converge, one of {len(lost)}"
-        line = None if stop is None else stop.line
-        yield Deviation(run.log.path, line, found, "at most one of three", "warning" if legal else None)
+        yield at(run, stop, found, "at most one of three", "warning" if legal else None)
 
 
 def convergence(one: ResultSet) -> Iterator[Deviation]:

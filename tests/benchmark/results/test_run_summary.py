@@ -56,4 +56,3 @@ def test_restarts_and_tracked_stats() -> None:
     assert [(one.value, one.metadata["step"]) for one in run.restarts] == [(1, 6 * T)]
     assert [one.value for one in run.step_seconds] == [9.5]
     assert [one.value for one in run.losses] == [2.7]
-    assert [one.value for one in run.throughput] == [4e5]

@@ -11,9 +11,7 @@ from tests.benchmark.review.trials.log_changes import (
     ends,
     fields,
     insert,
-    power_log,
     raw,
-    set_steps,
     steps,
     stretch,
 )
@@ -85,15 +83,6 @@ def _copied_times(one: SubmissionOnTrial) -> None:
         record["time_ms"] = start + round(0.97 * (other["time_ms"] - first[0]["time_ms"]))
 
 
-def _power(watts: float, until: float = 1.0, nodes: int = 64) -> Change:
-    def change(one: SubmissionOnTrial) -> None:
-        for number, log in enumerate(one.logs):
-            for node in range(nodes):
-                one.file(f"{one.results}/power/result_{number}/node_{node}.txt", power_log(log, watts, until))
-
-    return change
-
-
 def _each(key: str, value: object) -> Change:
     return lambda one: one.each(lambda log: log.set(key, value))
 
@@ -114,11 +103,6 @@ def _late_start(log: Log) -> None:
     log.records[log.place("init_start")]["time_ms"] = log.records[log.place("init_stop")]["time_ms"] - 900
 
 
-def _slower_run(one: SubmissionOnTrial) -> None:
-    stretch(one.logs[1], 1.2)
-    set_steps(one.logs[1], lambda value: value * 1.2)
-
-
 MISTAKES = (
     Mistake("fewer validation steps than the subset takes", "?eval.time", _fewer_validation_steps),
     Mistake("evaluations ten times too short", "?eval.time", lambda one: one.each(_short_evaluations)),
@@ -127,19 +111,9 @@ MISTAKES = (
     Mistake("half of a block cut out", "?speed.block", lambda one: _cut_out(one.logs[0])),
     Mistake("stamps 15 % shorter, step times as they were", "?speed.steps", lambda one: stretch(one.logs[2], 0.85)),
     Mistake(
-        "throughput of another run",
-        "?speed.throughput",
-        lambda one: insert(one.logs[0], "run_stop", "tracked_stats", {"throughput": 560_000.0}),
-    ),
-    Mistake(
         "ten times as fast as the devices can be", "speed.peak", lambda one: one.each(lambda log: stretch(log, 0.1))
     ),
     Mistake("a tenth of the nodes that are described", "?speed.peak", fields(number_of_nodes="640", system_name="x")),
-    Mistake(
-        "one run a fifth slower all along",
-        "?runs.speed",
-        _slower_run,
-    ),
     Mistake("the same system handed in twice", "?package.twins", _twins),
     Mistake("a run among another benchmark's results", "?package.stray_run", _run("results/{0}/bert/result_3.txt")),
     Mistake("a fourth run beside the three", "?package.stray_run", _run("results/{0}/gpt3/run_3.log")),
@@ -160,10 +134,6 @@ MISTAKES = (
     Mistake("no code", "?package.code", _no_code),
     Mistake("the curve of a published run, scaled", "published.copy", _published),
     Mistake("the times of one run on another's values", "runs.copy", _copied_times),
-    Mistake("readings in kilowatts", "power.energy", _power(6.5)),
-    Mistake("readings in milliwatts", "?power.energy", _power(6.5e6)),
-    Mistake("half of the run measured", "?power.energy", _power(6500, 0.5)),
-    Mistake("half of the nodes measured", "?power.energy", _power(6500, nodes=32)),
     Mistake(
         "seeds one after the other",
         "?runs.seeds",
