@@ -70,18 +70,6 @@ def test_name_that_the_tools_take_for_a_pattern_is_replaced_for_them(tmp_path: P
 
 
 @pytest.mark.slow
-def test_skipped_benchmark_and_crash_are_no_success(tmp_path: Path) -> None:
-    package = write_package(tmp_path)
-    (package / "results" / SYSTEM / "gpt3").rename(package / "results" / SYSTEM / "gpt-3")
-    (subject,) = review([package], "4.1.0").subjects
-    outcomes = {check.tool: (check.outcome, " ".join(check.complaints)) for check in subject.checks}
-    assert outcomes["package"][0] == "failed"
-    assert "Skipping benchmark" in outcomes["package"][1]
-    assert outcomes["summarizer"][0] == "did not run"
-    assert "AssertionError" in outcomes["summarizer"][1]
-
-
-@pytest.mark.slow
 def test_one_aborted_run_of_three_is_accepted_and_two_are_not(tmp_path: Path) -> None:
     """The package checker accepts it under olympic scoring; the score is then the slower of the others."""
     package = write_package(tmp_path)

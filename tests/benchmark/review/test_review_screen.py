@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
-from benchmark.review.review_screen import NARROWEST, print_review, review_console
+from benchmark.review.review_screen import NARROWEST, print_review
 from benchmark.review.verdict import Review
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import SEEDS, SYSTEM, as_text, records, write_package, write_run
@@ -68,9 +67,17 @@ def test_only_the_first_findings_of_a_rule_are_shown(tmp_path: Path) -> None:
     assert "  convergence: not tested, 1 run: the test takes 3" in lines
 
 
-def test_several_results_begin_with_how_many_pass(tmp_path: Path) -> None:
+def test_several_results_begin_with_a_leaderboard_and_the_reference_points(tmp_path: Path) -> None:
+    slow = write_package(tmp_path / "a", lambda seed: records(seed, evaluations=26)) / "results" / SYSTEM / "gpt3"
+    fast = write_package(tmp_path / "b") / "results" / SYSTEM / "gpt3"
+    lines = [line.split() for line in printed(review_of([slow, fast])) if line]
+    assert lines[0] == ["ACCEPTABLE", "of", "2", "results", "2", "acceptable,", "in", "1.2", "s"]
+    assert lines[1] == ["rank", "system", "devices", "minutes", "verdict"]
+    devices = ["512", "x", "NVIDIA", "H100-SXM5-80GB"]
+    assert lines[2:4] == [[f"{n}", SYSTEM, *devices, m, "acceptable"] for n, m in ((1, "52.00"), (2, "56.33"))]
+    assert lines[4] == ["reference", "points", "batch", "size", "mean", "tokens", "least", "median"]
+    assert [line[0] for line in lines[5:11]] == ["4.1.0"] * 6
     paths = [write_run(tmp_path / str(size), records(1, batch_size=size)) for size in (1536, 2048)]
-    assert printed(review_of(paths))[0] == "ACCEPTABLE  of 2 results 2 acceptable, in 1.2 s"
     assert printed(review_of(paths, verdict("no")))[0] == "REJECTED  of 2 results 2 rejected, in 1.2 s"
 
 
@@ -81,8 +88,3 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -
     assert "[31mgpt3[bold]" in text
     assert "?[31mred" in text
     assert not {"\x1b", "\x07"} & set(text)
-
-
-def test_lines_are_wide_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    assert review_console().width == NARROWEST
