@@ -89,13 +89,14 @@ def records_of(content: bytes) -> bytes:
 
 
 def safe_name(name: str) -> str:
-    """Return the name, or one that no tool takes for a pattern; two names stay two: a digest tells them apart."""
+    """Return the name, or one that no tool takes for a pattern; two names stay two: a digest tells them apart. A
+    description keeps the name of its system's folder."""
     if not UNSAFE.search(name):
         return name
-    stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
-    digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:6]
-    plain, end = (re.sub(r"[^A-Za-z0-9_+-]", "_", text[:MOST_NAME]) for text in (stem, suffix))
-    return f"_{plain}_{digest}{dot}{end}"
+    suffix = name[-5:] if name.endswith(".json") else name[-4:] if name.endswith(".txt") else ""
+    stem = name.removesuffix(suffix)
+    digest = hashlib.sha256(os.fsencode(stem)).hexdigest()[:6]
+    return f"_{re.sub(r'[^A-Za-z0-9_+-]', '_', stem[:MOST_NAME])}_{digest}{suffix}"
 
 
 def _status_of_today(found: re.Match[bytes]) -> bytes:

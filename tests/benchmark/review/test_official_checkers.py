@@ -65,7 +65,7 @@ def test_name_that_the_tools_take_for_a_pattern_is_replaced_for_them(tmp_path: P
     (package / "systems" / f"{SYSTEM}.json").rename(package / "systems" / f"{name}.json")
     (subject,) = review([package], "4.1.0").subjects
     assert all(check.passed for check in subject.checks), subject.checks
-    assert [finding.rule for finding in subject.of("error")] == ["package.files"]
+    assert [finding.rule for finding in subject.of("error")] == ["package.files", "package.files"]
     assert any(name in note for check in subject.checks for note in check.notes)
 
 

@@ -38,4 +38,5 @@ def test_safe_names() -> None:
     odd = ["a[1]", "a{1}", "-x.txt", ".hidden", "a b", "ä" * 120]
     names = [safe_name(one) for one in odd]
     assert len(set(names)) == len(odd)
+    assert safe_name("a.b[1].json") == f"{safe_name('a.b[1]')}.json"
     assert all(name.isascii() and name[0] == "_" and len(name) < 100 and safe_name(name) == name for name in names)
