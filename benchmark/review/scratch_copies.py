@@ -70,6 +70,9 @@ class ScratchCopies:
             if parts[0] not in ("systems", "results") or (len(parts) > 2 and parts[2] in others):
                 continue
             target = self.folder.joinpath(*map(safe_name, parts))
+            if target.name != entry.path.name:
+                told = f"{entry.path.name!r} went to the tools as {target.name}: they take its characters for a pattern"
+                self.notes[told] = None
             if entry.kind == "folder":
                 target.mkdir(parents=True, exist_ok=True)
                 self.renamed[str(target)] = str(entry.path)

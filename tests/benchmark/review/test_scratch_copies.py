@@ -28,7 +28,8 @@ def test_package_is_copied_with_plain_names_records_only_and_statuses_of_today(t
     assert not (there / "bert").exists()
     assert copies.renamed[str(there / "gpt3" / safe_name("a[1].txt"))] == str(results / "a[1].txt")
     assert json.loads((tmp_path / "scratch/systems" / f"{SYSTEM}.json").read_text())["status"] == "Available on-premise"
-    empty, statuses = sorted(copies.notes)
+    pattern, empty, statuses = sorted(copies.notes)
+    assert pattern.startswith("'a[1].txt' went to the tools as _a_1__")
     assert empty.startswith("'result_1.txt' went to the tools empty: ")
     assert statuses == "statuses of round 4.0 went to the tools as today's"
 
