@@ -115,7 +115,7 @@ def test_interrupted_run_continues_where_it_was(
 def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, seed=None)
     tmp_path.joinpath("run").mkdir()
-    begun = {"seed": 99, "benchmark": {}, "precision": "", "train_data_path": [], "valid_data_path": []}
+    begun = {"benchmark": {}, "precision": "", "data": {"seed": 99}}
     (tmp_path / "run" / "config.json").write_text(json.dumps(begun))
     (tmp_path / "run" / "result_0.txt").write_text("half a li")
     assert in_processes(1, train, config) == ["success"]
