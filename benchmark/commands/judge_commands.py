@@ -37,13 +37,13 @@ class ReviewCommand:
 
     def run(self) -> int:
         from benchmark.results.convergence import ReferenceChoice
-        from benchmark.review.review_and_print import review_and_print
+        from benchmark.review.review_screen import review_and_print
 
         page = None
         if self.html is not None:
-            from benchmark.report.write_report import ReportOptions, review_page
+            from benchmark.report.write_report import page_writer
 
-            page = review_page(self.html, ReportOptions(self.ruleset, self.previous))
+            page = page_writer(self.html, self.ruleset, self.previous)
         elif self.previous is not None:
             raise InputError("--previous is told on the page that --html writes: give both, or neither")
         references = ReferenceChoice(self.custom_rcps, not self.full_rcps)
@@ -71,9 +71,9 @@ class ReportCommand:
     """What plan --json printed: put it beside what the run measured. By default plan.json in the run's folder."""
 
     def run(self) -> int:
-        from benchmark.report.write_report import ReportOptions, write_report
+        from benchmark.report.write_report import write_report
 
-        print(write_report(self.paths, self.output, ReportOptions(self.ruleset, self.previous, self.plan)))
+        print(write_report(self.paths, self.output, self.ruleset, self.previous, self.plan))
         return 0
 
 
@@ -143,8 +143,16 @@ class PackageCommand:
     """Other code than this repository's made the results; the package says so."""
 
     def run(self) -> int:
-        from benchmark.submission.package import PackageOptions, make_package
+        from benchmark.submission.package import make_package
 
-        options = PackageOptions(self.ruleset, self.precision, self.other_code)
-        print(make_package(self.org, self.system_json, self.results, self.output, options))
+        made = make_package(
+            self.org,
+            self.system_json,
+            self.results,
+            self.output,
+            ruleset=self.ruleset,
+            precision=self.precision,
+            other_code=self.other_code,
+        )
+        print(made)
         return 0

@@ -90,7 +90,7 @@ def _of_log(run: ReportedRun) -> Told:
         "platform": summary.platform,
         "benchmark": summary.benchmark,
         "division": summary.division,
-        "status": summary.status_class,
+        "status": log.text("submission_status"),
         "seeds": ", ".join(map(str, summary.seeds)),
     }
 

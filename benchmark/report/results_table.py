@@ -30,15 +30,15 @@ SHOWN = (
     ("warnings", "questions", "{}"),
 )
 """Column, title, and the form of its value on the screen."""
-REVIEW_COLUMNS = {
-    "path": ("string", "the result file as found; for a package that could not be reviewed, the package"),
-    "verdict": ("string", "of its system: acceptable, acceptable with questions, or rejected, also with its package"),
-    "errors": ("Int64", "of its system: reasons to reject"),
-    "warnings": ("Int64", "of its system: questions that a reviewer will ask"),
-    "problem": ("string", "why a package could not be reviewed at all"),
+TYPES = {
+    **RUN_TYPES,
+    "path": "string",
+    "verdict": "string",
+    "errors": "Int64",
+    "warnings": "Int64",
+    "problem": "string",
 }
-"""Pandas type and meaning of the columns that a review adds to those of the runs."""
-TYPES = {**RUN_TYPES, **{name: dtype for name, (dtype, _) in REVIEW_COLUMNS.items()}}
+"""Pandas type of each column: what a review adds stands behind those of the runs."""
 
 
 def results_frame(paths: Sequence[Path | str], ruleset: str | None = None) -> pandas.DataFrame:

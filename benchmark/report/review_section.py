@@ -35,7 +35,7 @@ def review_section(judgement: Judgement, runs: Sequence[ReportedRun]) -> Section
     """Return what the official tools said, and each finding once with all its places."""
     near = _nearer(judgement, runs)
     _, _, word, sentence = verdict_of(judgement)
-    unchecked = sorted({tool for subject in judgement.subjects for tool in subject.not_applicable})
+    unchecked = sorted({tool for subject in judgement.subjects for tool in subject.declined})
     text = f"{word} {sentence}"
     if unchecked:
         text += f" Without anything to check here: {', '.join(unchecked)}."

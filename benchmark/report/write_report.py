@@ -7,7 +7,7 @@ element, and a content security policy lets no script and no style run but the o
 import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -25,50 +25,38 @@ HERE = Path(__file__).parent
 PAGE, VENDOR = HERE / "template", HERE / "vendor"
 
 
-@dataclass(frozen=True)
-class ReportOptions:
-    """What ``report`` is asked for besides results and output."""
-
-    ruleset: str | None = None
-    previous: Path | None = None
-    """A round, or an earlier version of this one, to tell changes from."""
-    plan: Path | None = None
-    """JSON of a plan, to put beside what one run measured."""
-
-
-USUAL = ReportOptions()
-
-
-def write_report(paths: Sequence[Path], output: Path, options: ReportOptions = USUAL) -> str:
+def write_report(
+    paths: Sequence[Path],
+    output: Path,
+    ruleset: str | None = None,
+    previous: Path | None = None,
+    plan: Path | None = None,
+) -> str:
     """Write the page about runs, packages or rounds; returns what it says in a line.
 
     Raises InputError where there is nothing to report on, or ``output`` is a folder.
     """
-    write = page_writer(output, options)
-    return write(judge(paths, options.ruleset))
+    write = page_writer(output, ruleset, previous, plan)
+    return write(judge(paths, ruleset))
 
 
-def review_page(output: Path, options: ReportOptions) -> Callable[[Review], str]:
-    """Return what writes the page of a review that is made elsewhere, afterwards. Raises InputError likewise."""
-    write = page_writer(output, options)
-    return lambda found: write(Judgement(found.subjects))
+def page_writer(
+    output: Path, ruleset: str | None = None, previous: Path | None = None, plan: Path | None = None
+) -> Callable[[Review | Judgement], str]:
+    """Return what writes the page of a review.
 
-
-def page_writer(output: Path, options: ReportOptions) -> Callable[[Judgement], str]:
-    """Return what writes the page of a judgement.
-
-    Raises InputError for an ``output`` that is a folder, and for a previous round without results.
+    ``previous``: a round, or an earlier version of this one, to tell changes from. ``plan``: JSON of a plan, to put
+    beside what one run measured. Raises InputError for an ``output`` that is a folder, and for a previous round without
+    results.
     """
     if output.is_dir():
         raise InputError(f"{output}: a folder; give the HTML file to write")
-    before = None
-    if options.previous is not None:
-        before = judge([options.previous], options.ruleset, official=False).systems
+    before = None if previous is None else judge([previous], ruleset, official=False).systems
 
-    def write(judgement: Judgement) -> str:
-        packaged = any(subject.kind == "package" for subject in judgement.subjects)
+    def write(found: Review | Judgement) -> str:
+        packaged = any(subject.kind == "package" for subject in found.subjects)
         beside = output.absolute().parent if packaged else None
-        page = make_page(judgement, before, options.plan, beside)
+        page = make_page(Judgement(found.subjects), before, plan, beside)
         text = render(page)
         write_text(output, text)
         return f"{output}: {page.headline}; {page.verdict[2].lower()}; {len(text.encode()) / 1000:,.0f} kB"

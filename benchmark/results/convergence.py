@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from benchmark.results.judged import Judged
 from benchmark.results.result_log import as_number
@@ -79,12 +79,6 @@ class Convergence:
     """How it stands when the outliers are left out."""
 
 
-def official_points(ruleset: str) -> tuple[ReferencePoint, ...]:
-    """The reference points that the official tools bring for gpt3."""
-    content = (files("mlperf_logging.rcp_checker") / f"training_{ruleset}" / "rcps_gpt3.json").read_text()
-    return read_points(json.loads(content))
-
-
 @dataclass(frozen=True)
 class ReferenceChoice:
     """Which reference points a result is tested against; by default the ruleset's, pruned, as in a submission."""
@@ -99,27 +93,22 @@ USUAL_REFERENCES = ReferenceChoice()
 
 
 def points_for(judged: Judged, ruleset: str, choice: ReferenceChoice = USUAL_REFERENCES) -> tuple[ReferencePoint, ...]:
+    """Return the points of a user's file, of the benchmark, or those that the official tools bring for the ruleset."""
     if choice.custom is not None:
         return custom_points(choice.custom)
-    if judged.points is None:
-        return official_points(ruleset)
-    return points_in(judged.points)
+    official = files("mlperf_logging.rcp_checker") / f"training_{ruleset}" / f"rcps_{judged.name}.json"
+    return read_points((judged.points or official).read_text(encoding="utf-8"))
 
 
 def custom_points(path: Path) -> tuple[ReferencePoint, ...]:
-    """Reference points of a user's file. Raises InputError for a file that has none."""
+    """Return the reference points of a user's file. Raises InputError for a file that has none."""
+    due = "--custom-rcps takes records with BS and 'Epochs to converge', as rcps_gpt3.json has them"
     try:
-        content = json.loads(read_regular(path, MOST_POINT_BYTES))
-        points = read_points(content)
+        points = read_points(read_regular(path, MOST_POINT_BYTES).decode())
     except OSError as error:
-        raise InputError(
-            f"{path}: {error.strerror or error}; --custom-rcps takes a file such as rcps_gpt3.json"
-        ) from error
+        raise InputError(f"{path}: {error.strerror or error}; {due}") from error
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise InputError(
-            f"{path}: no reference points ({type(error).__name__}: {error}); --custom-rcps takes records with BS and "
-            "'Epochs to converge', as rcps_gpt3.json has them"
-        ) from error
+        raise InputError(f"{path}: no reference points ({type(error).__name__}: {error}); {due}") from error
     for point in points:
         numbers = (point.batch_size, *point.tokens)
         if len(point.tokens) < FEWEST_REFERENCE_RUNS or not all((as_number(number) or 0) > 0 for number in numbers):
@@ -128,21 +117,17 @@ def custom_points(path: Path) -> tuple[ReferencePoint, ...]:
                 f"above 0, and at least {FEWEST_REFERENCE_RUNS} runs"
             )
     if not points:
-        raise InputError(f"{path}: no reference points; --custom-rcps takes a file such as rcps_gpt3.json")
+        raise InputError(f"{path}: no reference points; {due}")
     return points
 
 
-def points_in(path: Path) -> tuple[ReferencePoint, ...]:
-    """Reference points of a file in the official format."""
-    return read_points(json.loads(path.read_text(encoding="utf-8")))
-
-
-def read_points(content: dict[str, Any]) -> tuple[ReferencePoint, ...]:
-    found = []
-    for record in content.values():
+def read_points(text: str) -> tuple[ReferencePoint, ...]:
+    """Return the points of a file in the official format, the smallest batch size first."""
+    points = []
+    for record in json.loads(text).values():
         rate = record.get("Hyperparams", {}).get("opt_base_learning_rate")
-        found.append(make_point(record["BS"], rate, record["Epochs to converge"]))
-    return tuple(sorted(found, key=lambda point: point.batch_size))
+        points.append(make_point(record["BS"], rate, record["Epochs to converge"]))
+    return tuple(sorted(points, key=lambda point: point.batch_size))
 
 
 def make_point(batch_size: float, learning_rate: float | None, tokens: Sequence[float]) -> ReferencePoint:

@@ -19,13 +19,12 @@ from benchmark.results.printable import printable, shortened
 from benchmark.results.recorded_events import read_events
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.result_log import MOST_EXACT, ResultLog, as_number
-from benchmark.results.run_columns import RUN_COLUMNS, RUN_TYPES, TIME, RunFacts
-from benchmark.results.run_summary import summarize
-from benchmark.results.score import run_score, score
+from benchmark.results.run_columns import PUBLISHED_RUNS, RUN_TYPES, TIME, run_record
+from benchmark.results.run_summary import RunSummary
+from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet
 from stage.errors import InputError
 
-PUBLISHED_RUNS = Path(__file__).with_name("published_runs.csv")
 SYSTEM_KEYS = ("round", "package", "system_folder")
 MOST_CHARACTERS = 32_000
 """Of a cell; Excel takes 32,767."""
@@ -70,7 +69,7 @@ def evaluations_frame(path: Path | str) -> pandas.DataFrame:
 
 
 def runs_frame(sets: Iterable[ResultSet]) -> pandas.DataFrame:
-    """Return a row per run, in the columns of :data:`RUN_COLUMNS`; the index numbers the sets.
+    """Return a row per run, in the columns of :data:`RUN_TYPES`; the index numbers the sets.
 
     A set without any result file has one row, which tells what is known of its system.
     """
@@ -80,10 +79,9 @@ def runs_frame(sets: Iterable[ResultSet]) -> pandas.DataFrame:
 
 def run_records(one: ResultSet) -> list[dict[str, Any]]:
     """Return the values of the columns for each run of a set; those of an empty log for a set without files."""
-    runs = one.runs or (summarize(ResultLog(one.folder or Path(), 0, 0, (), ())),)
+    runs = one.runs or (RunSummary(ResultLog(one.folder or Path(), 0, 0, (), ())),)
     system = score(one)
-    facts = [RunFacts(one, system, run, run_score(run)) for run in runs]
-    return [{column.name: column.value(run) for column in RUN_COLUMNS} for run in facts]
+    return [run_record(one, system, run) for run in runs]
 
 
 def frame_of(

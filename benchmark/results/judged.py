@@ -36,28 +36,55 @@ class Judged:
     floor: float
     """No honest value is at or below this: the official checker's other limit."""
     learning_rates: tuple[BaseLearningRate, ...]
-    eval_samples: tuple[int, ...]
+    configuration: tuple[str, ...]
+    """Keys that a log holds once, before init_stop."""
+    fixed: tuple[tuple[str, float | str], ...]
+    """Values that the rules fix, by key; some of them published logs only say now and then."""
+    eval_samples: tuple[int, ...] = ()
     """Accepted values of that key; empty: any."""
-    points: Path | None
-    """Reference points; None: those of the official tools for the ruleset."""
-    official: bool
-    """False: four rules of the official checkers are replaced, and no package is made of it."""
     validation_sequences: int = 0
     """What the whole validation subset fills; 0: no rule asks."""
-    logged: tuple[tuple[str, float], ...] = ()
-    """What a log says of the model under the names of published logs, where it says it."""
+    runs: int = 3
+    """Runs of a result."""
+    points: Path | None = None
+    """Reference points; None: those of the official tools for the ruleset."""
+    official: bool = True
+    """False: four rules of the official checkers are replaced, and no package is made of it."""
 
     def steps(self, samples: int, batch_size: float) -> int:
-        """ceil(samples / batch size): how the rules turn reference steps into those of another batch size."""
+        """Return ceil(samples / batch size): how the rules turn reference steps into those of another batch size."""
         return math.ceil(samples / batch_size)
 
     def eval_interval(self, batch_size: float) -> int:
-        """Steps between evaluations."""
+        """Return the steps between evaluations."""
         return self.steps(self.benchmark.eval_interval_samples, batch_size)
 
     def tokens_per_evaluation(self, batch_size: float) -> float:
-        """Tokens between evaluations: whole batches."""
+        """Return the tokens between evaluations: whole batches."""
         return self.eval_interval(batch_size) * batch_size * self.benchmark.model.seq_length
+
+
+CONFIGURATION = (
+    "submission_org", "submission_platform", "submission_division", "submission_benchmark",
+    "global_batch_size", "gradient_accumulation_steps", "max_sequence_length", "eval_samples", "init_checkpoint_step",
+    "opt_name", "opt_base_learning_rate", "opt_end_learning_rate", "opt_learning_rate_warmup_steps",
+    "opt_learning_rate_decay_steps", "opt_learning_rate_decay_schedule",
+    "opt_adam_beta_1", "opt_adam_beta_2", "opt_adam_epsilon", "opt_gradient_clip_norm",
+)  # fmt: skip
+
+
+def _fixed(benchmark: Benchmark) -> tuple[tuple[str, float | str], ...]:
+    """Return the values of the closed division that the official checker compares exactly."""
+    optimizer = benchmark.optimizer
+    return (
+        ("max_sequence_length", benchmark.model.seq_length),
+        ("opt_name", "adam"),
+        ("opt_adam_beta_1", optimizer.adam_beta1),
+        ("opt_adam_beta_2", optimizer.adam_beta2),
+        ("opt_adam_epsilon", optimizer.adam_eps),
+        ("opt_gradient_clip_norm", optimizer.clip_grad),
+        ("opt_learning_rate_decay_schedule", "cosine with linear warmup"),
+    )
 
 
 GPT3 = Judged(
@@ -70,11 +97,9 @@ GPT3 = Judged(
         BaseLearningRate(3072, 4096, (2e-5, 3e-5)),
         BaseLearningRate(4095, 8193, (3e-5,)),
     ),
-    eval_samples=(11590004, 24567),
-    points=None,
-    official=True,
-    validation_sequences=5660,
-    logged=(
+    configuration=CONFIGURATION,
+    fixed=(
+        *_fixed(GPT3_175B),
         ("num_layers", 96),
         ("num_heads", 96),
         ("hidden_size", 12288),
@@ -85,6 +110,8 @@ GPT3 = Judged(
         ("attention_dropout", 0),
         ("opt_weight_decay", 0.1),
     ),
+    eval_samples=(11590004, 24567),
+    validation_sequences=5660,
 )
 
 REHEARSED = Judged(
@@ -93,7 +120,8 @@ REHEARSED = Judged(
     target=2.44,
     floor=2.2,
     learning_rates=(BaseLearningRate(0, 10**9, (1e-3,)),),
-    eval_samples=(),
+    configuration=CONFIGURATION,
+    fixed=_fixed(REHEARSAL),
     points=REHEARSAL_POINTS,
     official=False,
 )

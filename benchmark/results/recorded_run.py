@@ -10,7 +10,7 @@ from typing import Any
 from benchmark.results.mllog import read_log
 from benchmark.results.recorded_events import RecordedEvent, last_note, read_events
 from benchmark.results.result_log import as_number
-from benchmark.results.run_summary import RunSummary, summarize
+from benchmark.results.run_summary import RunSummary
 from stage.errors import InputError
 from stage.regular_files import children, is_regular, read_regular
 
@@ -64,24 +64,27 @@ def read_recorded_run(path: Path) -> RecordedRun:
     log = _log_in(path)
     config = _config_beside(log)
     return RecordedRun(
-        log, summarize(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ()
+        log, RunSummary(read_log(log)), config, read_events(log.parent / "events.jsonl") if config else ()
     )
 
 
+SETTINGS = {
+    "global batch size": "global_batch_size",
+    "gradient accumulation steps": "gradient_accumulation_steps",
+    "sequence length": "max_sequence_length",
+    "learning rate": "opt_base_learning_rate",
+    "final learning rate": "opt_end_learning_rate",
+    "warm-up steps": "opt_learning_rate_warmup_steps",
+    "decay steps": "opt_learning_rate_decay_steps",
+    "step of the initial checkpoint": "init_checkpoint_step",
+}
+"""What a log says of its configuration, and the keys for it."""
+
+
 def settings(run: RecordedRun) -> dict[str, Any]:
-    """What the run was configured with: by its log, and by its folder's config.json where there is one."""
-    summary, rate = run.summary, run.summary.learning_rate
-    found: dict[str, Any] = {
-        "global batch size": summary.global_batch_size,
-        "gradient accumulation steps": summary.gradient_accumulation_steps,
-        "sequence length": summary.sequence_length,
-        "learning rate": rate.base,
-        "final learning rate": rate.end,
-        "warm-up steps": rate.warmup_steps,
-        "decay steps": rate.decay_steps,
-        "step of the initial checkpoint": summary.init_checkpoint_step,
-        "precision": run.config.get("precision"),
-    }
+    """Return what the run was configured with: by its log, and by its folder's config.json where there is one."""
+    found: dict[str, Any] = {name: run.summary.log.number(key) for name, key in SETTINGS.items()}
+    found["precision"] = run.config.get("precision")
     system = run.config.get("system", {})
     found.update({name.replace("_", " "): value for name, value in system.items() if name not in ("name", "platform")})
     return {name: value for name, value in found.items() if value is not None}

@@ -1,8 +1,8 @@
 """A result file as data: its records, by line and by key, and what could not be read. mllog.py reads it."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,6 @@ from typing import Any
 MOST_EXACT = 1 << 53
 """Beyond it a float does not tell whole numbers apart."""
 EVENT_TYPES = ("POINT_IN_TIME", "INTERVAL_START", "INTERVAL_END")
-RAW_TEXT_KEYS = ("eval_accuracy", "eval_error", "global_batch_size", "submission_benchmark")
-"""Words that the official RCP checker looks for in the raw text of every record (docs/facts/mlperf_review.md 4.14)."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +20,8 @@ class Problem:
     """Counted from 1; None: the whole file."""
     found: str
     expected: str
-    mend: str
     fatal: bool = True
     """Whether the official tools fail, crash or lose a record by it."""
-    harmless: bool = False
-    """Whether they take it as it is: told once per file."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +37,6 @@ class LogEvent:
     event_type: str
     """POINT_IN_TIME, INTERVAL_START or INTERVAL_END, if the record is as it should be."""
     metadata: Mapping[str, Any]
-    text: str = field(repr=False)
-    """The record's JSON as it stands in the file."""
 
     @property
     def number(self) -> float | None:
@@ -110,10 +103,3 @@ def as_number(value: Any) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # an integer beyond a float's range
         return None
-
-
-def misleading_words(event: LogEvent) -> Iterator[str]:
-    """Words in a record of another key that the official RCP checker takes for that word's own record."""
-    for word in RAW_TEXT_KEYS:
-        if event.key != word and word in event.text:
-            yield word

@@ -1,105 +1,87 @@
-"""The columns of the table of runs: what a log, its system's description and its score say, as data.
+"""The table of runs: its columns, and a run's row, of what its log, its system's description and its score say.
 
-Names are stable: columns are added, never renamed. docs/results.md lists them all.
+Names are stable: columns are added, never renamed. docs/results.md says what each means.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmark.results.run_summary import RunSummary
-from benchmark.results.score import RunScore, Score
+from benchmark.results.score import Score, run_score
 from benchmark.results.subjects import ResultSet
 from model.flops import train_flops_per_token
 
-
-@dataclass(frozen=True)
-class RunFacts:
-    """One run, with the set that it belongs to."""
-
-    of: ResultSet
-    system: Score
-    summary: RunSummary
-    scored: RunScore
-
-    @property
-    def described(self) -> Mapping[str, Any]:
-        """The system description; empty where there is none."""
-        return {} if self.of.system is None else self.of.system.content
-
-    @property
-    def tokens_per_s_per_accelerator(self) -> float | None:
-        count = self.system.accelerators
-        return self.summary.tokens_per_s / count if self.summary.tokens_per_s is not None and count else None
-
-    @property
-    def mfu(self) -> float | None:
-        """Model FLOP/s of the training tokens over the whole run, as a share of the dense BF16 peak."""
-        speed, peak = self.tokens_per_s_per_accelerator, self.system.peak_tflops
-        if speed is None or not peak:
-            return None
-        return speed * train_flops_per_token(self.of.judged.benchmark.model) / 1e12 / peak
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of a table: its name, its pandas type, what it means (with the unit), and a row's value."""
-
-    name: str
-    dtype: str
-    """string, Int64, Float64 or datetime64[ms, UTC]; a value of another kind is missing."""
-    meaning: str
-    value: Callable[[RunFacts], Any]
-
-
+PUBLISHED_RUNS = Path(__file__).with_name("published_runs.csv")
+"""The table of runs of rounds 3.0 to 4.1, as ``python -m benchmark.results.write_published`` makes it."""
 TIME = "datetime64[ms, UTC]"
-RUN_COLUMNS = (
-    Column("round", "string", "whose rules judge it: 3.0, 3.1, 4.0 or 4.1",
-           lambda run: run.of.ruleset.rpartition(".")[0]),
-    Column("package", "string", "folder of the submission package", lambda run: run.of.package),
-    Column("system_folder", "string", "folder of the system's results, or what tells loose runs apart",
-           lambda run: run.of.name),
-    Column("file", "string", "name of the result file", lambda run: run.summary.log.path.name),
-    Column("submitter", "string", "of the system description, else of the log",
-           lambda run: run.described.get("submitter") or run.summary.org),
-    Column("division", "string", "of the system description, else of the log",
-           lambda run: run.described.get("division") or run.summary.division),
-    Column("availability", "string", "status of the system description, else of the log",
-           lambda run: run.described.get("status") or run.summary.status_class),
-    Column("accelerator_model_name", "string", "by the description or config.json", lambda run: run.system.accelerator),
-    Column("accelerators_count", "Int64", "accelerators of all nodes", lambda run: run.system.accelerators),
-    Column("framework", "string", "of the system description", lambda run: run.described.get("framework")),
-    Column("submission_benchmark", "string", "gpt3 or gpt3_rehearsal", lambda run: run.summary.benchmark),
-    Column("seed", "Int64", "of the log", lambda run: run.scored.seed),
-    Column("global_batch_size", "Int64", "samples of a step", lambda run: run.summary.global_batch_size),
-    Column("run_started", TIME, "run_start, UTC", lambda run: run.summary.run_start_ms),
-    Column("status", "string", "of run_stop: success or aborted", lambda run: run.summary.status),
-    Column("minutes", "Float64", "run_start to run_stop, minutes", lambda run: run.summary.minutes),
-    Column("init_s", "Float64", "first init_start to init_stop, seconds; not timed", lambda run: run.summary.init_s),
-    Column("tokens", "Float64", "trained since the initial checkpoint", lambda run: run.summary.trained_tokens),
-    Column("evaluations", "Int64", "how many", lambda run: run.scored.evaluations),
-    Column("evaluation_tokens", "string", "tokens at each evaluation, separated by spaces",
-           lambda run: _series([one.tokens for one in run.summary.evaluations])),
-    Column("evaluation_values", "string", "log perplexity at each evaluation, separated by spaces",
-           lambda run: _series([one.log_perplexity for one in run.summary.evaluations])),
-    Column("last_log_perplexity", "Float64", "nats per token", lambda run: run.scored.last_log_perplexity),
-    Column("tokens_per_s_per_accelerator", "Float64", "over the whole run",
-           lambda run: run.tokens_per_s_per_accelerator),
-    Column("mfu", "Float64", "over the whole run, of the dense BF16 peak, whatever the precision",
-           lambda run: run.mfu),
-    Column("restarts", "Int64", "from checkpoints of the run", lambda run: run.scored.restarts),
-    Column("measured_minutes", "Float64", "of the system: the middle of three times",
-           lambda run: run.system.measured_minutes),
-    Column("scaling_factor", "Float64", "of the system: of scaling.json; outside of packages by the reference points",
-           lambda run: run.system.factor),
-    Column("score_minutes", "Float64", "of the system: measured_minutes times scaling_factor",
-           lambda run: run.system.minutes),
-    Column("convergence", "string", "of the system: how it stands against the reference points",
-           lambda run: run.of.convergence.standing),
-)  # fmt: skip
-RUN_TYPES = {column.name: column.dtype for column in RUN_COLUMNS}
+RUN_TYPES = {
+    **dict.fromkeys(("round", "package", "system_folder", "file", "submitter", "division", "availability"), "string"),
+    "accelerator_model_name": "string",
+    "accelerators_count": "Int64",
+    "framework": "string",
+    "submission_benchmark": "string",
+    "seed": "Int64",
+    "submission_org": "string",
+    "submission_platform": "string",
+    "global_batch_size": "Int64",
+    "run_started": TIME,
+    "status": "string",
+    **dict.fromkeys(("minutes", "init_s", "tokens"), "Float64"),
+    "evaluations": "Int64",
+    **dict.fromkeys(("evaluation_tokens", "evaluation_values", "evaluation_ms"), "string"),
+    **dict.fromkeys(("last_log_perplexity", "tokens_per_s_per_accelerator", "mfu"), "Float64"),
+    "restarts": "Int64",
+    **dict.fromkeys(("measured_minutes", "scaling_factor", "score_minutes"), "Float64"),
+    "convergence": "string",
+}
+"""Pandas type of each column; a value of another kind is missing."""
+
+
+def run_record(one: ResultSet, system: Score, run: RunSummary) -> dict[str, Any]:
+    """Return the row of a run; ``system`` is the score of the set that it belongs to."""
+    described = {} if one.system is None else one.system.content
+    scored, start, speed, mfu = run_score(run), run.run_start_ms, None, None
+    if run.tokens_per_s is not None and system.accelerators:
+        speed = run.tokens_per_s / system.accelerators
+    if speed is not None and system.peak_tflops:
+        mfu = speed * train_flops_per_token(one.judged.benchmark.model) / 1e12 / system.peak_tflops
+    return {
+        "round": one.ruleset.rpartition(".")[0],
+        "package": one.package,
+        "system_folder": one.name,
+        "file": run.log.path.name,
+        "submitter": described.get("submitter") or run.org,
+        "division": described.get("division") or run.division,
+        "availability": described.get("status") or run.log.text("submission_status"),
+        "accelerator_model_name": system.accelerator,
+        "accelerators_count": system.accelerators,
+        "framework": described.get("framework"),
+        "submission_benchmark": run.benchmark,
+        "seed": scored.seed,
+        "submission_org": run.org,
+        "submission_platform": run.platform,
+        "global_batch_size": run.global_batch_size,
+        "run_started": start,
+        "status": run.status,
+        "minutes": run.minutes,
+        "init_s": run.init_s,
+        "tokens": run.trained_tokens,
+        "evaluations": scored.evaluations,
+        "evaluation_tokens": _series([each.tokens for each in run.evaluations]),
+        "evaluation_values": _series([each.log_perplexity for each in run.evaluations]),
+        "evaluation_ms": _series([each.time_ms - (start or 0) for each in run.evaluations]),
+        "last_log_perplexity": scored.last_log_perplexity,
+        "tokens_per_s_per_accelerator": speed,
+        "mfu": mfu,
+        "restarts": scored.restarts,
+        "measured_minutes": system.measured_minutes,
+        "scaling_factor": system.factor,
+        "score_minutes": system.minutes,
+        "convergence": one.convergence.standing,
+    }
 
 
 def _series(values: Sequence[float | None]) -> str | None:
-    """Numbers separated by spaces, with a dash for one that is not there."""
+    """Return numbers separated by spaces, with a dash for one that is not there."""
     return " ".join("-" if value is None else f"{value:.10g}" for value in values) or None

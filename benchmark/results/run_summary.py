@@ -1,10 +1,10 @@
-"""What a result file says of its run: one typed summary, on which rules, scores, package and report are built."""
+"""What a result file says of its run: a typed view of its records, on which rules, scores, package and report build."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from benchmark.results.judged import JUDGED, Judged
+from benchmark.results.judged import GPT3, JUDGED, Judged
 from benchmark.results.result_log import LogEvent, ResultLog, as_number
 
 STEP_TIMING = ("train_step_timing", "train_step_timing in s")
@@ -29,17 +29,6 @@ class LoggedEvaluation:
 
 
 @dataclass(frozen=True)
-class LearningRate:
-    """The logged schedule; None for what is not there or not a number."""
-
-    base: float | None
-    end: float | None
-    warmup_steps: float | None
-    decay_steps: float | None
-    schedule: str | None
-
-
-@dataclass(frozen=True)
 class Tracked:
     """One value of tracked_stats."""
 
@@ -51,65 +40,90 @@ class Tracked:
 
 
 @dataclass(frozen=True)
-class Restart:
-    """The run went on from a checkpoint of its own, its clock running."""
-
-    line: int
-    time_ms: int
-    number: int | None
-    tokens: float | None
-    """At which it went on."""
-
-
-@dataclass(frozen=True)
 class RunSummary:
     """One run. Times are milliseconds since the epoch; None stands for what the log does not say."""
 
     log: ResultLog
-    benchmark: str | None
-    org: str | None
-    platform: str | None
-    division: str | None
-    status_class: str | None
-    """``submission_status``: onprem, cloud, preview or research."""
-    seeds: Sequence[int]
-    global_batch_size: float | None
-    """Samples per step."""
-    gradient_accumulation_steps: float | None
-    sequence_length: float | None
-    learning_rate: LearningRate
-    init_checkpoint_step: float | None
-    eval_samples: float | None
-    evaluations: Sequence[LoggedEvaluation]
-    init_start_ms: int | None
-    """The first one."""
-    init_stop_ms: int | None
-    run_start_ms: int | None
-    run_stop_ms: int | None
-    status: str | None
-    """Of run_stop: success or aborted."""
-    logged_tokens: float | None
-    """``train_samples``."""
-    throughput: Sequence[Tracked]
-    """Tokens per second of the whole system."""
-    step_seconds: Sequence[Tracked]
-    losses: Sequence[Tracked]
-    restarts: Sequence[Restart]
+
+    @property
+    def benchmark(self) -> str | None:
+        return self.log.text("submission_benchmark")
 
     @property
     def judged(self) -> Judged | None:
-        """The benchmark it is judged as."""
+        """The benchmark it is judged as; None for an unknown one."""
         return JUDGED.get(self.benchmark or "")
+
+    @property
+    def rules(self) -> Judged:
+        """The benchmark by whose rules it is judged: its own, or gpt3 where it names none that is known."""
+        return self.judged or GPT3
+
+    @property
+    def org(self) -> str | None:
+        return self.log.text("submission_org")
+
+    @property
+    def platform(self) -> str | None:
+        return self.log.text("submission_platform")
+
+    @property
+    def division(self) -> str | None:
+        return self.log.text("submission_division")
+
+    @cached_property
+    def seeds(self) -> Sequence[int]:
+        return [event.value for event in self.log.all("seed") if type(event.value) is int]
+
+    @cached_property
+    def global_batch_size(self) -> float | None:
+        """Samples per step."""
+        return _size(self.log.number("global_batch_size"))
+
+    @property
+    def sequence_length(self) -> float | None:
+        return _size(self.log.number("max_sequence_length"))
 
     @property
     def target(self) -> float | None:
         return None if self.judged is None else self.judged.target
 
+    @cached_property
+    def evaluations(self) -> Sequence[LoggedEvaluation]:
+        """Each with the interval that it lies in: from the last eval_start before it to the next eval_stop."""
+        found: list[LoggedEvaluation] = []
+        started: LogEvent | None = None
+        waiting = 0
+        for event in self.log.events:
+            if event.key == "eval_start":
+                started, waiting = event, len(found)
+            elif event.key == "eval_accuracy":
+                found.append(LoggedEvaluation(event.line, event.tokens, event.number, event.time_ms, None))
+            elif event.key == "eval_stop" and started is not None:
+                seconds = (event.time_ms - started.time_ms) / 1000
+                found[waiting:] = [
+                    LoggedEvaluation(one.line, one.tokens, one.log_perplexity, one.time_ms, seconds)
+                    for one in found[waiting:]
+                ]
+                started, waiting = None, len(found)
+        return tuple(found)
+
+    @cached_property
+    def run_start_ms(self) -> int | None:
+        """The start that the official summarizer takes: the last before the first run_stop, or the first after it."""
+        stop, starts = self.log.first("run_stop"), self.log.all("run_start")
+        before = [event for event in starts if stop is None or event.line < stop.line]
+        return before[-1].time_ms if before else starts[0].time_ms if starts else None
+
+    @property
+    def run_stop_ms(self) -> int | None:
+        stop = self.log.first("run_stop")
+        return None if stop is None else stop.time_ms
+
     @property
     def run_ms(self) -> int | None:
-        if self.run_start_ms is None or self.run_stop_ms is None:
-            return None
-        return self.run_stop_ms - self.run_start_ms
+        start, stop = self.run_start_ms, self.run_stop_ms
+        return None if start is None or stop is None else stop - start
 
     @property
     def minutes(self) -> float | None:
@@ -119,20 +133,27 @@ class RunSummary:
     @property
     def init_s(self) -> float | None:
         """First init_start to init_stop, not timed."""
-        if self.init_start_ms is None or self.init_stop_ms is None:
-            return None
-        return (self.init_stop_ms - self.init_start_ms) / 1000
+        start, stop = (
+            min((event.time_ms for event in self.log.all("init_start")), default=None),
+            self.log.first("init_stop"),
+        )
+        return None if start is None or stop is None else (stop.time_ms - start) / 1000
+
+    @property
+    def status(self) -> str | None:
+        """Of run_stop: success or aborted."""
+        stop = self.log.first("run_stop")
+        status = None if stop is None else stop.metadata.get("status")
+        return status if isinstance(status, str) else None
 
     @cached_property
     def reached(self) -> LoggedEvaluation | None:
         """The first evaluation inside the window of the target."""
         judged = self.judged
-        if judged is None:
-            return None
-        for evaluation in self.evaluations:
-            value = evaluation.log_perplexity
-            if value is not None and judged.floor < value <= judged.target:
-                return evaluation
+        for one in self.evaluations if judged else ():
+            value = one.log_perplexity
+            if judged and value is not None and judged.floor < value <= judged.target:
+                return one
         return None
 
     @property
@@ -148,114 +169,46 @@ class RunSummary:
     @property
     def trained_tokens(self) -> float | None:
         """Since the initial checkpoint, at the last evaluation; failing that, what train_samples says."""
-        tokens = [evaluation.tokens for evaluation in self.evaluations if evaluation.tokens is not None]
-        return tokens[-1] if tokens else self.logged_tokens
+        tokens = [one.tokens for one in self.evaluations if one.tokens is not None]
+        return tokens[-1] if tokens else self.log.number("train_samples")
 
     @property
     def tokens_per_s(self) -> float | None:
         """Of the whole system over the whole run, evaluations included."""
-        if self.trained_tokens is None or not self.run_ms or self.run_ms < 0:
-            return None
-        return self.trained_tokens / (self.run_ms / 1000)
+        tokens, run_ms = self.trained_tokens, self.run_ms
+        return tokens / (run_ms / 1000) if tokens is not None and run_ms and run_ms > 0 else None
 
     @property
     def evaluation_s(self) -> float | None:
         """Seconds spent in evaluations, where all of them are logged with their start and stop."""
-        seconds = [evaluation.seconds for evaluation in self.evaluations if evaluation.seconds is not None]
+        seconds = [one.seconds for one in self.evaluations if one.seconds is not None]
         return sum(seconds) if seconds and len(seconds) == len(self.evaluations) else None
 
+    @cached_property
+    def step_seconds(self) -> Sequence[Tracked]:
+        return self.tracked(STEP_TIMING)
 
-def summarize(log: ResultLog) -> RunSummary:
-    """The summary of a log; never raises for what is in it."""
-    stop = log.first("run_stop")
-    return RunSummary(
-        log=log,
-        benchmark=log.text("submission_benchmark"),
-        org=log.text("submission_org"),
-        platform=log.text("submission_platform"),
-        division=log.text("submission_division"),
-        status_class=log.text("submission_status"),
-        seeds=[event.value for event in log.all("seed") if type(event.value) is int],
-        global_batch_size=_size(log.number("global_batch_size")),
-        gradient_accumulation_steps=log.number("gradient_accumulation_steps"),
-        sequence_length=_size(log.number("max_sequence_length")),
-        learning_rate=_learning_rate(log),
-        init_checkpoint_step=log.number("init_checkpoint_step"),
-        eval_samples=log.number("eval_samples"),
-        evaluations=tuple(_evaluations(log)),
-        init_start_ms=min((event.time_ms for event in log.all("init_start")), default=None),
-        init_stop_ms=_time(log.first("init_stop")),
-        run_start_ms=_time(_run_start(log, stop)),
-        run_stop_ms=_time(stop),
-        status=_text(None if stop is None else stop.metadata.get("status")),
-        logged_tokens=log.number("train_samples"),
-        throughput=tuple(tracked(log, ("throughput",))),
-        step_seconds=tuple(tracked(log, STEP_TIMING)),
-        losses=tuple(tracked(log, LOSS)),
-        restarts=tuple(_restart(event) for event in log.all("restart")),
-    )
+    @property
+    def losses(self) -> Sequence[Tracked]:
+        return self.tracked(LOSS)
 
+    @property
+    def restarts(self) -> Sequence[LogEvent]:
+        """Where it went on from a checkpoint of its own, its clock running."""
+        return self.log.all("restart")
 
-def _learning_rate(log: ResultLog) -> LearningRate:
-    return LearningRate(
-        base=log.number("opt_base_learning_rate"),
-        end=log.number("opt_end_learning_rate"),
-        warmup_steps=log.number("opt_learning_rate_warmup_steps"),
-        decay_steps=log.number("opt_learning_rate_decay_steps"),
-        schedule=log.text("opt_learning_rate_decay_schedule"),
-    )
+    def tracked(self, names: Sequence[str]) -> Sequence[Tracked]:
+        """Return the values of tracked_stats under the first of these names that a record has."""
+        return tuple(self._tracked(names))
 
-
-def _time(event: LogEvent | None) -> int | None:
-    return None if event is None else event.time_ms
-
-
-def _run_start(log: ResultLog, stop: LogEvent | None) -> LogEvent | None:
-    """The start that the official summarizer takes: the last one before the first run_stop, or the first after it."""
-    before = [event for event in log.all("run_start") if stop is None or event.line < stop.line]
-    return before[-1] if before else log.first("run_start")
-
-
-def _evaluations(log: ResultLog) -> Iterator[LoggedEvaluation]:
-    """Evaluations with the interval each lies in: from the last eval_start before it to the next eval_stop."""
-    started: LogEvent | None = None
-    open_ones: list[LogEvent] = []
-    for event in log.events:
-        if event.key == "eval_start":
-            yield from (_evaluation(one, None) for one in open_ones)
-            started, open_ones = event, []
-        elif event.key == "eval_accuracy":
-            open_ones.append(event)
-        elif event.key == "eval_stop":
-            seconds = None if started is None else (event.time_ms - started.time_ms) / 1000
-            yield from (_evaluation(one, seconds) for one in open_ones)
-            started, open_ones = None, []
-    yield from (_evaluation(one, None) for one in open_ones)
-
-
-def _evaluation(event: LogEvent, seconds: float | None) -> LoggedEvaluation:
-    return LoggedEvaluation(event.line, event.tokens, event.number, event.time_ms, seconds)
-
-
-def tracked(log: ResultLog, names: Sequence[str]) -> Iterator[Tracked]:
-    for event in log.all("tracked_stats"):
-        values = event.value if isinstance(event.value, dict) else {}
-        for name in names:
-            value = as_number(values.get(name))
+    def _tracked(self, names: Sequence[str]) -> Iterator[Tracked]:
+        for event in self.log.all("tracked_stats"):
+            values = event.value if isinstance(event.value, dict) else {}
+            value = next((found for name in names if (found := as_number(values.get(name))) is not None), None)
             if value is not None:
                 yield Tracked(event.line, event.time_ms, as_number(event.metadata.get("step")), value)
-                break
-
-
-def _restart(event: LogEvent) -> Restart:
-    number = event.value if type(event.value) is int else None
-    return Restart(event.line, event.time_ms, number, as_number(event.metadata.get("step")))
 
 
 def _size(value: float | None) -> float | None:
-    """A number of samples or tokens: whole, and not beyond anything that can be trained."""
+    """Return a number of samples or tokens: whole, and not beyond anything that can be trained."""
     return value if value is not None and 1 <= value <= MOST_SIZE and value == int(value) else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

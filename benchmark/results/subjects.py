@@ -15,7 +15,7 @@ from benchmark.results.convergence import USUAL_REFERENCES, Convergence, Referen
 from benchmark.results.judged import GPT3, Judged
 from benchmark.results.mllog import read_log
 from benchmark.results.result_log import as_number
-from benchmark.results.run_summary import RunSummary, summarize
+from benchmark.results.run_summary import RunSummary
 from benchmark.results.system_description import SystemDescription, read_system
 from stage.errors import InputError
 from stage.regular_files import Entry, children, is_folder, is_regular, read_regular, walk
@@ -61,7 +61,14 @@ class ResultSet:
 
     @cached_property
     def runs(self) -> Sequence[RunSummary]:
-        return tuple(summarize(read_log(path)) for path in self.files)
+        return tuple(RunSummary(read_log(path)) for path in self.files)
+
+    @property
+    def path(self) -> Path:
+        """The file of a single run, the folder of runs that lie together, else that in which all of them lie."""
+        if len(self.files) == 1:
+            return self.files[0]
+        return self.folder or Path(os.path.commonpath(self.files or [Path(self.name)]))
 
     @property
     def judged(self) -> Judged:
@@ -147,35 +154,38 @@ Subject = ResultSet | SubmissionPackage
 def find_subjects(
     paths: Sequence[Path], ruleset: str | None, references: ReferenceChoice = USUAL_REFERENCES
 ) -> list[Subject]:
-    """What to review for the paths given on the command line.
+    """Return what to review for result files, folders of them, packages, rounds and folders of rounds.
 
-    Files become sets: those of one folder, or of one benchmark, platform and batch size. Raises InputError for a path
-    with no result, and for a ruleset without gpt3.
+    Files become sets: those of one folder, or of one benchmark, platform and batch size. Packages of a round that have
+    results of other benchmarks only are left out. Raises InputError for a path with no result, and for a ruleset
+    without gpt3.
     """
-    packages: list[Subject] = []
-    loose: list[Path] = []
-    for path in paths:
-        path = path.absolute()
-        if is_package(path):
-            _require_gpt3(path, ruleset)
-            packages.append(SubmissionPackage(path, ruleset_for(path, ruleset), references))
-            continue
-        if is_folder(path):
-            below = [folder for folder in subfolders(path) if is_package(folder)]
-            ours = [folder for folder in below if not others_only(folder)]
-            for folder in ours or below:
-                _require_gpt3(folder, ruleset)
-            packages += [SubmissionPackage(folder, ruleset_for(folder, ruleset), references) for folder in ours]
-            found = [] if below else _results_below(path, DEEPEST)
-            if not found and not below:
-                raise InputError(f"{path}: no {RESULT_FILES} there; give a result file, a run folder or a package")
-            loose += found
-        elif is_regular(path):
-            loose.append(path)
-        else:
-            what = "not a regular file" if os.path.lexists(path) else "no such file or folder"
-            raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
-    return [*_sets(list(dict.fromkeys(loose)), ruleset, references), *packages]
+    packages: dict[Path, None] = {}
+    loose: dict[Path, None] = {}
+    for path in (each.absolute() for each in paths):
+        below = list(_packages_below(path, DEEPEST))
+        ours = [each for each in below if each == path or not others_only(each)]
+        for package in ours or below:
+            _require_gpt3(package, ruleset)
+            packages[package] = None
+        if not below:
+            found = [path] if is_regular(path) else _results_below(path, DEEPEST)
+            if not found:
+                missing = f"no {RESULT_FILES} there" if is_folder(path) else "not a regular file"
+                what = missing if os.path.lexists(path) else "no such file or folder"
+                raise InputError(f"{path}: {what}; give a result file, a run folder or a package")
+            loose |= dict.fromkeys(found)
+    named = [SubmissionPackage(each, ruleset_for(each, ruleset), references) for each in packages]
+    return [*_sets(list(loose), ruleset, references), *named]
+
+
+def _packages_below(path: Path, depth: int) -> Iterator[Path]:
+    """Yield the packages at and below a folder; those of a round before anything deeper."""
+    if is_package(path):
+        yield path
+    elif depth > 0 and not result_files(path):
+        for child in subfolders(path):
+            yield from _packages_below(child, depth - 1)
 
 
 def read_scaling(path: Path) -> Scaling:

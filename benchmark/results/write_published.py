@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.results.frames import PUBLISHED_RUNS, SYSTEM_KEYS, csv_text, runs_frame
+from benchmark.results.frames import SYSTEM_KEYS, csv_text, runs_frame
+from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.subjects import SubmissionPackage, is_package, ruleset_for, subfolders
 from stage.errors import InputError, run_command
 from stage.outputs.publish import write_text

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from benchmark.results.printable import shortened
-from benchmark.results.result_log import LogEvent
 from benchmark.results.run_summary import RunSummary
 from benchmark.review.public_rules import public_rules
 
@@ -17,7 +16,7 @@ Run = RunSummary
 STOPPED = "review.rule_stopped"
 FACTS = "docs/facts/mlperf_review.md"
 MOST_SHOWN = 400
-"""Characters of what was found, is due, or mends it: a stranger's values are among them."""
+"""Characters of what was found or is due: a stranger's values are among them."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +28,20 @@ class Deviation:
     """Counted from 1; None: the whole file or folder."""
     found: str
     due: str
-    mend: str = ""
-    """Where that of the rule is too general."""
     severity: Severity | None = None
     """Where it is less than the rule's."""
 
 
-def at(run: Run, event: LogEvent, found: str, due: str, severity: Severity | None = None) -> Deviation:
-    """A deviation in the line of one record."""
-    return Deviation(run.log.path, event.line, found, due, severity=severity)
+class InLine(Protocol):
+    """A record of a log, or what was read from one."""
+
+    @property
+    def line(self) -> int: ...
+
+
+def at(run: Run, where: InLine | None, found: str, due: str, severity: Severity | None = None) -> Deviation:
+    """Return a deviation in a line of a log; None: in the whole file."""
+    return Deviation(run.log.path, None if where is None else where.line, found, due, severity)
 
 
 @dataclass(frozen=True)
@@ -85,33 +89,33 @@ class Finding:
         return self.path if self.line is None else f"{self.path}:{self.line}"
 
 
-def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path = Path()) -> Iterator[Finding]:
-    """What every rule finds in ``subject``, which lies at ``place``.
+def apply(rules: Iterable[Rule[Subject]], subject: Subject, place: Path) -> Iterator[Finding]:
+    """Yield what every rule finds in ``subject``, which lies at ``place``.
 
     A rule that stops on something is a fault of ours: an error of its own, and the others are applied all the same.
     """
     for rule in rules:
         try:
             for one in rule.check(subject):
-                yield as_finding(rule, one)
+                severity = one.severity or rule.severity
+                yield Finding(
+                    rule.name,
+                    severity,
+                    f"{FACTS} {rule.source}",
+                    str(one.path),
+                    one.line,
+                    shortened(one.found, MOST_SHOWN),
+                    shortened(one.due, MOST_SHOWN),
+                    rule.mend if severity == "error" else "",
+                    question=rule.question if severity == "warning" else "",
+                    rules=public_rules(rule.source),
+                )
         except Exception as error:
-            yield stopped(f"the rule {rule.name}", error, place, rule.source)
+            yield stopped(f"the rule {rule.name}", error, place)
 
 
-def stopped(what: str, error: Exception, place: Path, source: str) -> Finding:
-    """A fault of ours, said where it shows."""
+def stopped(what: str, error: Exception, place: Path) -> Finding:
+    """Return a fault of ours as a finding, said where it shows."""
     found = shortened(f"{what} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
     mend = "report it with this file: the fault is this program's; the rest was reviewed"
-    return Finding(STOPPED, "error", source, str(place), None, found, "a review that comes to its end", mend)
-
-
-def as_finding(rule: Rule[Subject], one: Deviation) -> Finding:
-    """Of a deviation, its words printable and bounded; its line is quoted when all are known (merged_findings.py)."""
-    severity = one.severity or rule.severity
-    asked = rule.question if severity == "warning" else ""
-    mend = "" if asked else one.mend or rule.mend
-    found, due, mend = (shortened(words, MOST_SHOWN) for words in (one.found, one.due, mend))
-    return Finding(
-        rule.name, severity, f"{FACTS} {rule.source}", str(one.path), one.line, found, due, mend,
-        question=asked, rules=public_rules(rule.source),
-    )  # fmt: skip
+    return Finding(STOPPED, "error", "", str(place), None, found, "a review that comes to its end", mend)

@@ -1,7 +1,8 @@
 """Findings made fit to act on: causes without their consequences, each once per system, with the line it is about."""
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,48 +24,35 @@ def without_consequences(findings: Sequence[Finding], rules: Iterable[Rule[Any]]
     """Leave out what follows from another finding in the same file: ``Rule.explains``."""
     explaining = {rule.name: rule.explains for rule in rules if rule.explains}
     explained: dict[str, tuple[str, ...]] = {}
-    for finding in findings:
-        names = explaining.get(finding.rule)
-        if names:
-            explained[finding.path] = (*explained.get(finding.path, ()), *names)
-    return [
-        finding
-        for finding in findings
-        if finding.rule in explaining or not finding.rule.startswith(explained.get(finding.path, ()) or ("\0",))
-    ]
+    for one in findings:
+        explained[one.path] = explained.get(one.path, ()) + explaining.get(one.rule, ())
+    return [one for one in findings if one.rule in explaining or not one.rule.startswith(explained[one.path])]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding for what is the same but for numbers and places; ``also`` has the other places.
+    """Return one finding for what is the same but for numbers and places; ``also`` has the other places.
 
     To be called with the findings of one system: another system's stand for themselves.
     """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
-    for finding in findings:
-        words = NUMBER.sub("#", finding.found), NUMBER.sub("#", finding.due)
-        groups.setdefault((finding.rule, *words), []).append(finding)
-    return [_one(same) for same in groups.values()]
-
-
-def _one(same: Sequence[Finding]) -> Finding:
-    first = same[0]
-    places = dict.fromkeys(finding.place for finding in same[1:] if finding.place != first.place)
-    return replace(first, also=tuple(places)[:MOST_ALSO])
+    for one in findings:
+        groups.setdefault((one.rule, NUMBER.sub("#", one.found), NUMBER.sub("#", one.due)), []).append(one)
+    return [
+        replace(first, also=tuple(dict.fromkeys(one.place for one in rest if one.place != first.place))[:MOST_ALSO])
+        for first, *rest in groups.values()
+    ]
 
 
 def quoted(findings: Sequence[Finding]) -> list[Finding]:
-    """With the line each is about, every file read once; without it where there is none that can be read."""
+    """Return the findings with the line each is about, every file read once; without it where it cannot be read."""
     wanted: dict[str, set[int]] = {}
-    for finding in findings:
-        if finding.line is not None:
-            wanted.setdefault(finding.path, set()).add(finding.line)
-    lines = {path: _lines(Path(path), numbers) for path, numbers in wanted.items()}
-    return [replace(one, text=lines.get(one.path, {}).get(one.line or 0, "")) for one in findings]
-
-
-def _lines(path: Path, numbers: set[int]) -> Mapping[int, str]:
-    try:
-        content = read_regular(path, MOST_BYTES)
-    except OSError:
-        return {}
-    return {number: shortened(line, MOST_QUOTED) for number, line in lines_by_number(content, numbers).items()}
+    for one in findings:
+        if one.line is not None:
+            wanted.setdefault(one.path, set()).add(one.line)
+    lines: dict[str, dict[int, str]] = {}
+    for path, numbers in wanted.items():
+        with contextlib.suppress(OSError):
+            lines[path] = lines_by_number(read_regular(Path(path), MOST_BYTES), numbers)
+    return [
+        replace(one, text=shortened(lines.get(one.path, {}).get(one.line or 0, ""), MOST_QUOTED)) for one in findings
+    ]

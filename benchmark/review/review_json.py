@@ -4,15 +4,15 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from benchmark.results.convergence import Convergence, ReferencePoint
+from benchmark.results.convergence import Convergence
 from benchmark.review.findings import Finding
-from benchmark.review.verdict import Review, SubjectReview
+from benchmark.review.verdict import SEVERITIES, Review, SubjectReview
 
 FORMAT = 2
 
 
 def review_as_json(review: Review) -> dict[str, Any]:
-    """Verdict, then one entry per package or set of runs; null for what is no finite number."""
+    """Return the verdict, then one entry per package or set of runs; null for what is no finite number."""
     content: dict[str, Any] = null_for_nan(
         {
             "format": FORMAT,
@@ -26,7 +26,7 @@ def review_as_json(review: Review) -> dict[str, Any]:
 
 
 def null_for_nan(value: Any) -> Any:
-    """``value`` with None in the place of NaN and infinities, which JSON does not have."""
+    """Return ``value`` with None in the place of NaN and infinities, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -41,9 +41,9 @@ def _subject(subject: SubjectReview) -> dict[str, Any]:
         "ruleset": subject.ruleset,
         "passed": subject.passed,
         "verdict": subject.verdict,
-        "counts": {severity: len(subject.of(severity)) for severity in ("error", "warning", "note")},
+        "counts": {severity: len(subject.of(severity)) for severity in SEVERITIES},
         "official": [asdict(check) for check in subject.checks],
-        "not_applicable": list(subject.not_applicable),
+        "not_applicable": list(subject.declined),
         "findings": [_finding(subject, finding) for finding in subject.findings],
         "results": [
             {**asdict(score), "convergence": _convergence(one.convergence)}
@@ -53,25 +53,12 @@ def _subject(subject: SubjectReview) -> dict[str, Any]:
 
 
 def _finding(subject: SubjectReview, finding: Finding) -> dict[str, Any]:
-    """With paths told from the subject's folder."""
+    """Return a finding with paths told from the subject's folder."""
     near = {"path": subject.near(finding.path), "also": [subject.near(place) for place in finding.also]}
     return {**asdict(finding), **near}
 
 
 def _convergence(result: Convergence) -> dict[str, Any]:
-    return {
-        "standing": result.standing,
-        "why": result.why,
-        "batch_size": result.batch_size,
-        "tokens": list(result.tokens),
-        "median": result.median,
-        "factor": result.factor,
-        "compared_with": None if result.point is None else _point(result.point),
-        "reference_points": [_point(point) for point in result.points],
-        "void": [_point(point) for point in result.void],
-        "standing_without_void": result.repaired,
-    }
-
-
-def _point(point: ReferencePoint) -> dict[str, Any]:
-    return asdict(point)
+    content = asdict(result)
+    names = {"point": "compared_with", "points": "reference_points", "repaired": "standing_without_void"}
+    return {names.get(name, name): value for name, value in content.items()}

@@ -1,30 +1,31 @@
-"""A review for people: the verdict first, then the result, then what to mend."""
+"""``python -m benchmark review`` for people: of several results the leaderboard, then each with its verdict first."""
 
+import json
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from benchmark.results.convergence import Convergence
+from benchmark.results.convergence import USUAL_REFERENCES, Convergence, ReferenceChoice
 from benchmark.results.printable import printable, shortened
 from benchmark.results.score import RunScore, Score
 from benchmark.review.findings import Finding
-from benchmark.review.verdict import SEVERITIES, WORST_FIRST, Review, SubjectReview, Verdict
+from benchmark.review.review_json import review_as_json
+from benchmark.review.verdict import SEVERITIES, WORST_FIRST, Review, SubjectReview, review
+from stage.errors import InputError
+from stage.outputs.publish import write_text
+from stage.tables import table_text
 
-VERDICT_STYLES: Mapping[Verdict, str] = {
-    "acceptable": "bold green",
-    "acceptable with questions": "bold yellow",
-    "rejected": "bold red",
-}
+VERDICT_STYLES = {"acceptable": "bold green", "acceptable with questions": "bold yellow", "rejected": "bold red"}
 COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
-WIDTH_WITHOUT_TERMINAL, NARROWEST = 120, 120
-NARROWEST_TEXT = 40
-RUN_COLUMNS = "seed status minutes tokens evals last init_s init step_s eval restarts".split()
+NARROWEST = 120
+"""Columns: as wide as the tables, also where there is no terminal, so that lines can be searched."""
+BOARD = ("rank", "system", "devices", "minutes", "verdict")
+RUN_COLUMNS = ("run", *"seed status minutes tokens evals last init_s init step_s eval restarts".split())
 MOST_OF_A_RULE = 5
 """Findings of one rule that are shown; --json has all."""
 MOST_CELL = 30
@@ -33,30 +34,78 @@ MOST_PLACES = 4
 """Of one finding, besides the first."""
 
 
+def review_and_print(
+    paths: Sequence[Path],
+    ruleset: str | None = None,
+    json_file: Path | None = None,
+    page: Callable[[Review], str] | None = None,
+    references: ReferenceChoice = USUAL_REFERENCES,
+) -> int:
+    """Review results and packages; print it, write it to ``json_file``, and make a ``page`` of it, which tells in a
+    line what it says.
+
+    Returns the exit status, 0 if everything passed, 1 if not. Raises InputError for input that cannot be reviewed.
+    """
+    if not paths:
+        raise InputError("nothing to review; give result files, a run folder or a package (see --help)")
+    found = review(paths, ruleset, references)
+    print_review(found, review_console())
+    if json_file is not None:
+        write_text(json_file, json.dumps(review_as_json(found), indent=1) + "\n")
+    if page is not None:
+        print(page(found))
+    return 0 if found.passed else 1
+
+
 def review_console() -> Console:
-    """Standard output; wide enough for the tables, and wider where it is no terminal, so that lines can be searched."""
+    """Return standard output, at least as wide as the tables."""
     plain = Console(highlight=False)
-    width = max(plain.width, NARROWEST) if plain.is_terminal else WIDTH_WITHOUT_TERMINAL
-    return Console(highlight=False, width=width)
+    return Console(highlight=False, width=max(plain.width, NARROWEST) if plain.is_terminal else NARROWEST)
 
 
-def print_review(review: Review, out: Console) -> None:
-    """The verdict over all first."""
-    if len(review.subjects) > 1:
-        counts = Counter(subject.verdict for subject in review.subjects)
+def print_review(found: Review, out: Console) -> None:
+    if len(found.subjects) > 1:
+        counts = Counter(subject.verdict for subject in found.subjects)
         told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
-        words = f"{review.verdict.upper()}  of {len(review.subjects)} results {told}, in {review.seconds:.1f} s"
-        _say(out, words, VERDICT_STYLES[review.verdict])
-        out.print()
-    for subject in review.subjects:
+        words = f"{found.verdict.upper()}  of {len(found.subjects)} results {told}, in {found.seconds:.1f} s"
+        _say(out, words, VERDICT_STYLES[found.verdict])
+        for table in (leaderboard(found), _references(found)):
+            _print_table(out, f"\n{table}\n")
+    for subject in found.subjects:
         _print_subject(subject, out)
+
+
+def leaderboard(found: Review) -> str:
+    """Return a row per system, the best score first; those without a score have no rank."""
+    systems = [(score, subject) for subject in found.subjects for score in subject.scores]
+    systems.sort(key=lambda one: (one[0].minutes is None, one[0].minutes or 0))
+    rows = []
+    for rank, (score, subject) in enumerate(systems, 1):
+        devices = (
+            f"{score.accelerators:,} x {shortened(score.accelerator or '?', MOST_CELL)}" if score.accelerators else "-"
+        )
+        package = f"{Path(subject.path).name}/" if subject.kind == "package" else ""
+        name = shortened(f"{package}{score.name}", 2 * MOST_CELL)
+        minutes = "-" if score.minutes is None else f"{score.minutes:.2f}"
+        rows.append(("-" if score.minutes is None else f"{rank}", name, devices, minutes, subject.verdict))
+    return table_text(BOARD, rows, right=(0, 3))
+
+
+def _references(found: Review) -> str:
+    """Return the points that all results are compared with, a row for each ruleset and batch size."""
+    rows = {
+        (one.ruleset, f"{point.batch_size:,.0f}", f"{point.mean:,.0f}", f"{point.least:,.0f}"): None
+        for subject in found.subjects
+        for one in subject.sets
+        for point in one.convergence.points
+    }
+    return table_text(("reference points", "batch size", "mean tokens", "least median"), sorted(rows), right=(1, 2, 3))
 
 
 def _print_subject(subject: SubjectReview, out: Console) -> None:
     counts = ", ".join(_count(len(subject.of(kind)), kind) for kind in SEVERITIES if subject.of(kind))
-    files = sum(len(one.files) for one in subject.sets)
-    what = "package" if subject.kind == "package" else _count(files, "run")
-    heading = printable(f"{subject.verdict.upper()}  {_below_here(subject.path)}")
+    what = "package" if subject.kind == "package" else _count(sum(len(one.files) for one in subject.sets), "run")
+    heading = printable(f"{subject.verdict.upper()}  {subject.path.replace(f'{Path.cwd()}{os.sep}', '')}")
     out.print(Text(heading, VERDICT_STYLES[subject.verdict]), soft_wrap=True)  # a path is not folded
     _say(out, f"  {what}, ruleset {subject.ruleset}" + (f": {counts}" if counts else ""), "bold")
     _print_findings(subject.of("error"), subject, out)
@@ -68,62 +117,43 @@ def _print_subject(subject: SubjectReview, out: Console) -> None:
 
 
 def _print_official(subject: SubjectReview, out: Console) -> None:
+    counts: dict[str, list[bool]] = {}
     for check in subject.checks:
+        counts.setdefault(check.tool, []).append(check.outcome == "passed")
         if not check.passed:
             _say(out, f"  {check.outcome}: {check.tool}, {subject.near(check.subject)}", "red")
             for complaint in check.complaints:
                 _say(out, f"           {subject.near(complaint)}")
-    tools = dict.fromkeys(check.tool for check in subject.checks)
-    words = []
-    for tool in tools:
-        mine = [check for check in subject.checks if check.tool == tool]
-        words.append(f"{tool} {sum(check.outcome == 'passed' for check in mine)}/{len(mine)}")
-    if words:
-        _say(out, f"  official checkers that ran and passed: {', '.join(words)}")
-    for why, names in subject.declined.items():
-        _say(out, f"  nothing to check for {', '.join(names)}: {why}")
+    if counts:
+        words = ", ".join(f"{tool} {sum(passed)}/{len(passed)}" for tool, passed in counts.items())
+        _say(out, f"  official checkers that ran and passed: {words}")
+    for why in dict.fromkeys(subject.declined.values()):
+        tools = ", ".join(tool for tool, reason in subject.declined.items() if reason == why)
+        _say(out, f"  nothing to check for {tools}: {why}")
     for note in dict.fromkeys(f"{check.tool}: {note}" for check in subject.checks for note in check.notes):
         _say(out, f"  {note}", "cyan")
 
 
 def _print_score(score: Score, convergence: Convergence, out: Console) -> None:
-    _say(out, f"  {score.name}: {_score(score)}", "bold")
-    for line in (_speed(score), _convergence(convergence)):
-        if line:
-            _say(out, f"  {line}")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("  run")
-    for title in RUN_COLUMNS:
-        table.add_column(title.replace("_", " "), justify="right")
-    for run in score.runs:
-        cells = (shortened(cell, MOST_CELL) for cell in (Path(run.path).name, *_cells(run)))
-        table.add_row(*(Text(f"  {cell}" if place == 0 else cell) for place, cell in enumerate(cells)))
-    out.print(table)
-
-
-def _score(score: Score) -> str:
-    if score.minutes is None or score.measured_minutes is None:
-        return f"no score: {score.why_no_score}"
-    if score.factor == 1:
-        return f"{score.minutes:.2f} minutes"
-    return f"{score.minutes:.2f} minutes = {score.measured_minutes:.2f} measured x {score.factor:.4f}"
-
-
-def _speed(score: Score) -> str:
-    if score.tokens_per_s_per_accelerator is None:
-        return ""
-    words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
-    words += f", {score.tflops_per_accelerator:,.3g} TFLOP/s each"
-    if score.mfu is None:
-        return words
-    return f"{words}, MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
+    words = f"no score: {score.why_no_score}"
+    if score.minutes is not None and score.measured_minutes is not None:
+        scaled = f" = {score.measured_minutes:.2f} measured x {score.factor:.4f}" if score.factor != 1 else ""
+        words = f"{score.minutes:.2f} minutes{scaled}"
+    _say(out, f"  {score.name}: {words}", "bold")
+    if score.tokens_per_s_per_accelerator is not None:
+        words = f"{score.accelerators} x {score.accelerator}: {score.tokens_per_s_per_accelerator:,.0f} tokens/s"
+        mfu = "" if score.mfu is None else f", MFU {score.mfu:.1%} of {score.peak_tflops:g} (BF16, dense)"
+        _say(out, f"  {words}, {score.tflops_per_accelerator:,.3g} TFLOP/s each{mfu}")
+    _say(out, f"  convergence: {_convergence(convergence)}")
+    rows = [[shortened(cell, MOST_CELL) for cell in _cells(run)] for run in score.runs]
+    _print_table(out, textwrap.indent(table_text(RUN_COLUMNS, rows), "  "))
 
 
 def _convergence(result: Convergence) -> str:
-    """Where the result stands beside the reference point that it is compared with, in tokens."""
+    """Return where the result stands beside the reference point that it is compared with, in tokens."""
     if result.standing == "not tested":
-        return f"convergence: not tested, {result.why}"
-    words = f"convergence: {result.standing}" + (f" by {result.factor:.4f}" if result.factor > 1 else "")
+        return f"not tested, {result.why}"
+    words = result.standing + (f" by {result.factor:.4f}" if result.factor > 1 else "")
     if result.median is not None and result.point is not None:
         words += f": median {result.median:,.0f} tokens; mean {result.point.mean:,.0f}, from {result.point.least:,.0f}"
     repaired = "" if result.repaired is None else f"; without void reference data: {result.repaired}"
@@ -131,9 +161,10 @@ def _convergence(result: Convergence) -> str:
 
 
 def _cells(run: RunScore) -> Iterator[str]:
-    yield str(run.seed) if run.seed is not None else "-"
-    yield run.status or "-"
-    for value, form in (
+    values = (
+        (Path(run.path).name, "{}"),
+        (run.seed, "{}"),
+        (run.status, "{}"),
         (run.minutes, "{:.2f}"),
         (run.tokens, "{:,.0f}"),
         (run.evaluations, "{}"),
@@ -142,58 +173,49 @@ def _cells(run: RunScore) -> Iterator[str]:
         (run.init_share, "{:.1%}"),
         (run.step_s, "{:.3f}"),
         (run.evaluation_share, "{:.1%}"),
-    ):
-        yield "-" if value is None else form.format(value)
-    yield str(run.restarts)
+        (run.restarts, "{}"),
+    )
+    return ("-" if value is None or value == "" else form.format(value) for value, form in values)
 
 
 def _print_findings(findings: Sequence[Finding], subject: SubjectReview, out: Console) -> None:
-    """Each with its places, the line, what is expected, what to do or ask, and the rule; the first ones of a rule."""
-    shown: dict[str, int] = {}
-    for finding in findings:
-        count = shown[finding.rule] = shown.get(finding.rule, 0) + 1
-        if count <= MOST_OF_A_RULE:
-            _print_finding(finding, subject, out)
+    """Print each with its places, the line, what is expected, what to do or answer, and the rule; of a rule the first
+    ones."""
+    shown: Counter[str] = Counter()
+    for one in findings:
+        shown[one.rule] += 1
+        if shown[one.rule] > MOST_OF_A_RULE:
+            continue
+        places = [subject.near(place) for place in (one.place, *one.also[:MOST_PLACES])]
+        if len(one.also) > MOST_PLACES:
+            places.append(f"and {len(one.also) - MOST_PLACES} more")
+        words = f"  {one.severity:8} {', '.join(places)}: {one.found}; expected: {one.due}"
+        _say(out, words, COLOURS[one.severity], indent=11, whole_words=False)
+        rule = f"{one.rule}: {one.rules}; {one.source}"
+        for title, text in (("line", one.text), ("fix", one.mend), ("question", one.question), ("rule", rule)):
+            if text:
+                _say(out, f"           {title}: {text}", indent=13, whole_words=False)
     for rule, count in shown.items():
         if count > MOST_OF_A_RULE:
-            severity = next(finding.severity for finding in findings if finding.rule == rule)
-            _say(out, f"  {severity:8} {rule}: {count - MOST_OF_A_RULE} more; --json has all", COLOURS[severity])
+            _say(out, f"  {rule}: {count - MOST_OF_A_RULE} more findings; --json has all")
 
 
-def _print_finding(finding: Finding, subject: SubjectReview, out: Console) -> None:
-    places = [subject.near(place) for place in (finding.place, *finding.also[:MOST_PLACES])]
-    if len(finding.also) > MOST_PLACES:
-        places.append(f"and {len(finding.also) - MOST_PLACES} more")
-    told = (
-        ("", f"{', '.join(places)}: {finding.found}; expected: {finding.due}"),
-        ("line", finding.text),
-        ("to mend", finding.mend),
-        ("question", finding.question),
-        ("rule", f"{finding.rule}: {finding.rules}; {finding.source}"),
-    )
-    for title, words in told:
-        if words:
-            first = f"  {finding.severity:8} " if not title else f"           {title}: "
-            style = COLOURS[finding.severity] if not title else ""
-            _say(out, f"{first}{words}", style, indent=11 if not title else 13, whole_words=False)
+def _print_table(out: Console, table: str) -> None:
+    for line in table.splitlines():
+        out.print(Text(printable(line)), soft_wrap=True)
 
 
 def _say(out: Console, text: str, style: str = "", indent: int = 4, whole_words: bool = True) -> None:
-    """Text as it is: no markup, no control characters from a stranger's file; folded to the console's width."""
+    """Print text as it is: no markup, no control characters from a stranger's file; folded to the console's width."""
     lines = textwrap.wrap(
         printable(text),
-        max(out.width, NARROWEST_TEXT),
+        out.width,
         subsequent_indent=" " * indent,
         break_long_words=not whole_words,
         break_on_hyphens=False,
     )
     for line in lines:
         out.print(Text(line, style=style), soft_wrap=True)
-
-
-def _below_here(path: str) -> str:
-    """Paths below the current folder without it."""
-    return path.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def _count(number: int, noun: str) -> str:

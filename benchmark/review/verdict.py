@@ -1,6 +1,5 @@
 """``review``: the official checkers and the rules of our own on results and packages, and what they come to."""
 
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -12,22 +11,14 @@ from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, Subject, SubmissionPackage, find_subjects
 from benchmark.review.findings import Finding, Severity, apply, stopped
 from benchmark.review.merged_findings import merged, quoted, without_consequences
-from benchmark.review.official_checkers import COMPLIANCE, REPOSITORY, TOOLS, run_checkers
+from benchmark.review.official_checkers import COMPLIANCE, REPOSITORY, declined, run_checkers
 from benchmark.review.official_tools import ToolVerdict
-from benchmark.review.rules.rule_table import (
-    LOG_RULES,
-    PACKAGE_RULES,
-    RESULT_RULES,
-    ROUND_RULES,
-    SET_RULES,
-    SYSTEM_RULES,
-)
+from benchmark.review.rules.rule_table import LOG_RULES, PACKAGE_RULES, ROUND_RULES, SET_RULES
 from benchmark.review.rules.set_rules import RUNS
-from benchmark.review.rules.system_rules import Described
+from stage.progress import progress
 
 Verdict = Literal["acceptable", "acceptable with questions", "rejected"]
 WORST_FIRST: tuple[Verdict, ...] = ("rejected", "acceptable with questions", "acceptable")
-ONE_MAY_FAIL = "it does not comply, as one of three runs may"
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
@@ -59,34 +50,21 @@ class SubjectReview:
     @property
     def root(self) -> Path:
         """The folder that paths are told from: the package, or where all files of the runs lie."""
-        if self.kind == "package":
-            return Path(self.path)
-        folders = {str(path.parent) for one in self.sets for path in one.files}
-        return Path(os.path.commonpath(folders)) if folders else Path(self.path)
+        path = Path(self.path)
+        return path.parent if any(path in one.files for one in self.sets) else path
 
     def near(self, text: str) -> str:
-        """A path of it, or a text with such paths, without the folder that all of them share."""
+        """Return a path of it, or a text with such paths, without the folder that all of them share."""
         root = str(self.root)
-        return "." if text == root else text.replace(f"{root}{os.sep}", "")
+        return "." if text == root else text.replace(f"{root}/", "")
 
     def of(self, severity: Severity) -> list[Finding]:
         return [finding for finding in self.findings if finding.severity == severity]
 
     @property
-    def not_applicable(self) -> tuple[str, ...]:
-        """Official tools that have nothing to check here."""
-        return tuple(name for names in self.declined.values() for name in names)
-
-    @property
-    def declined(self) -> dict[str, list[str]]:
-        """Official tools that have nothing to check here, by the reason why."""
-        reasons: dict[str, list[str]] = {}
-        for one in self.sets if self.kind == "runs" else ():
-            for tool in TOOLS:
-                why = tool.declines(one)
-                if why is not None:
-                    reasons.setdefault(why, []).append(tool.name)
-        return reasons
+    def declined(self) -> dict[str, str]:
+        """Official tools that have nothing to check here, and why."""
+        return {tool: why for one in self.sets if self.kind == "runs" for tool, why in declined(one).items()}
 
 
 @dataclass(frozen=True)
@@ -117,28 +95,29 @@ def review(paths: Sequence[Path], ruleset: str | None = None, references: Refere
     if references.custom is not None:
         custom_points(references.custom)
     subjects = find_subjects(paths, ruleset, references)
-    checked = run_checkers(subjects)
-    reviews = tuple(subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True))
+    with progress("official checkers", len(subjects), "results") as done:
+        checked = run_checkers(subjects, lambda: done(1))
+    reviews = [subject_review(subject, checks) for subject, checks in zip(subjects, checked, strict=True)]
     return Review(with_copies(reviews), time.perf_counter() - started)
 
 
 def with_copies(subjects: Sequence[SubjectReview]) -> tuple[SubjectReview, ...]:
-    """The reviews, with an error for every run that another package of the same folder has, too.
+    """Return the reviews, with an error for every run that another package of the same folder has, too.
 
     Packages of other folders are other rounds, whose logs may be submitted again; loose runs may be what a package was
     made of.
     """
     runs = {one.path: [run for each in one.sets for run in each.runs] for one in subjects if one.kind == "package"}
-
-    def with_its_copies(one: SubjectReview) -> SubjectReview:
-        beside = [path for path in runs if path != one.path and Path(path).parent == Path(one.path).parent]
-        others = [run for path in beside for run in runs[path]]
-        if one.kind != "package" or not others:
-            return one
-        found = quoted(merged(apply(ROUND_RULES, (runs[one.path], others), Path(one.path))))
-        return replace(one, findings=_worst_first((*one.findings, *found)))
-
-    return tuple(map(with_its_copies, subjects))
+    reviews = []
+    for one in subjects:
+        path = Path(one.path)
+        beside = (other for other in runs if other != one.path and Path(other).parent == path.parent)
+        others = [run for other in beside for run in runs[other]]
+        if one.kind == "package" and others:
+            found = quoted(merged(apply(ROUND_RULES, (runs[one.path], others), path)))
+            one = replace(one, findings=_worst_first((*one.findings, *found)))
+        reviews.append(one)
+    return tuple(reviews)
 
 
 def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -146,95 +125,63 @@ def _worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def own_findings(subject: Subject) -> tuple[Finding, ...]:
-    """What the rules of our own say, errors first; no process is started.
+    """Return what the rules of our own say, errors first; no process is started.
 
     A finding stands once per system, without what only follows from another, and with the line it is about.
     """
     found: list[Finding] = []
     for one in _sets(subject):
         mine = [finding for run in one.runs for finding in apply(LOG_RULES, run, run.log.path)]
-        place = Path(_place(one))
-        mine += apply(SET_RULES, one.runs, place)
-        mine += apply(RESULT_RULES, one, place)
+        mine += apply(SET_RULES, one, one.path)
         found += merged(without_consequences(mine, (*LOG_RULES, *SET_RULES)))
     if isinstance(subject, SubmissionPackage):
-        names = {one.name for one in subject.sets}
-        for description in subject.descriptions:
-            told = merged(apply(SYSTEM_RULES, Described(description, subject.ruleset), description.path))
-            # those of other benchmarks' systems are the official tools' business, and no question here
-            found += [one for one in told if description.path.stem in names or one.severity == "error"]
         found += merged(apply(PACKAGE_RULES, subject, subject.path))
     return _worst_first(quoted(found))
 
 
 def subject_review(subject: Subject, checks: Sequence[ToolVerdict]) -> SubjectReview:
-    """What our own rules, the score and the checks of the official tools say of it.
+    """Return what our own rules, the score and the checks of the official tools say of it.
 
     A fault of ours in the review of one subject is an error of it, and the others are reviewed all the same.
     """
+    kind: Literal["package", "runs"] = "package" if isinstance(subject, SubmissionPackage) else "runs"
+    bare = SubjectReview(kind, str(subject.path), subject.ruleset, tuple(checks), (), (), ())
     try:
-        return _review(subject, checks)
+        sets, findings = _sets(subject), own_findings(subject)
+        scores = tuple(score(one) for one in sets)
+        return replace(bare, checks=excused(checks, sets, findings), findings=findings, sets=sets, scores=scores)
     except Exception as error:
-        package = isinstance(subject, SubmissionPackage)
-        path = str(subject.path) if isinstance(subject, SubmissionPackage) else _place(subject)
-        found = (stopped("the review", error, Path(path), ""),)
-        return SubjectReview("package" if package else "runs", path, subject.ruleset, tuple(checks), found, (), ())
+        return replace(bare, findings=(stopped("the review", error, subject.path),))
 
 
-def _review(subject: Subject, checks: Iterable[ToolVerdict]) -> SubjectReview:
-    sets, findings = _sets(subject), own_findings(subject)
-    package = isinstance(subject, SubmissionPackage)
-    return SubjectReview(
-        kind="package" if package else "runs",
-        path=str(subject.path) if isinstance(subject, SubmissionPackage) else _place(subject),
-        ruleset=subject.ruleset,
-        checks=names_excused(excused(checks, sets), findings),
-        findings=findings,
-        sets=sets,
-        scores=tuple(score(one) for one in sets),
-    )
+def excused(
+    checks: Iterable[ToolVerdict], sets: Sequence[ResultSet], findings: Sequence[Finding]
+) -> tuple[ToolVerdict, ...]:
+    """Return the checks with those excused that fail on what a round accepts.
 
-
-def excused(checks: Iterable[ToolVerdict], sets: Sequence[ResultSet]) -> tuple[ToolVerdict, ...]:
-    """The checks, with the compliance of the one run of three excused that was aborted: the official package checker
-    accepts one file that does not comply (docs/facts/mlperf_review.md 4.3), and it counts as the slowest."""
+    The one run of three that was aborted need not comply: the package checker accepts it as the slowest
+    (docs/facts/mlperf_review.md 4.3). The repository checker refuses names in the code that the round accepted, which
+    are notes of our rule about files.
+    """
     found = tuple(checks)
-    may_fail = set()
+    why = {}
     for one in sets:
-        names = {str(path) for path in one.files}
-        wrong = [
-            check for check in found if check.tool == COMPLIANCE.name and check.subject in names and not check.passed
-        ]
-        failed = {str(run.log.path) for run in one.runs if run.was_aborted}
-        if len(names) == RUNS and len(wrong) == 1 and wrong[0].outcome == "failed" and wrong[0].subject in failed:
-            may_fail.add(wrong[0].subject)
+        names = [str(path) for path in one.files]
+        wrong = [each for each in found if each.tool == COMPLIANCE and each.subject in names and not each.passed]
+        aborted = {str(run.log.path) for run in one.runs if run.was_aborted}
+        if len(names) == RUNS and len(wrong) == 1 and wrong[0].subject in aborted:
+            why[COMPLIANCE, wrong[0].subject] = (
+                f"{Path(wrong[0].subject).name}: it does not comply, as one of three runs may"
+            )
+    if {one.severity for one in findings if one.rule == "package.files"} == {"note"}:
+        why |= {(REPOSITORY, each.subject): "the round accepted the names that it refuses" for each in found}
     return tuple(
-        replace(check, outcome="excused", notes=(*check.notes, f"{Path(check.subject).name}: {ONE_MAY_FAIL}"))
-        if check.tool == COMPLIANCE.name and check.subject in may_fail
-        else check
-        for check in found
-    )
-
-
-def names_excused(checks: Iterable[ToolVerdict], findings: Sequence[Finding]) -> tuple[ToolVerdict, ...]:
-    """The checks, with the repository checker excused where all that it can complain of are names in the code that the
-    round accepted: notes of our rules, which are its own."""
-    rules = ("package.names", "package.sizes", "package.links")
-    severities = {one.severity for one in findings if one.rule in rules}
-    return tuple(
-        replace(check, outcome="excused", notes=(*check.notes, "the round accepted the names that it refuses"))
-        if check.tool == REPOSITORY.name and check.outcome == "failed" and severities == {"note"}
-        else check
-        for check in checks
+        replace(each, outcome="excused", notes=(*each.notes, why[each.tool, each.subject]))
+        if each.outcome == "failed" and (each.tool, each.subject) in why
+        else each
+        for each in found
     )
 
 
 def _sets(subject: Subject) -> tuple[ResultSet, ...]:
     return tuple(subject.sets) if isinstance(subject, SubmissionPackage) else (subject,)
-
-
-def _place(one: ResultSet) -> str:
-    """The folder of runs that lie together, the file of a single one, else all files."""
-    if len(one.files) > 1 and one.folder is not None:
-        return str(one.folder)
-    return ", ".join(str(path) for path in one.files)

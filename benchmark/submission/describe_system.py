@@ -7,7 +7,7 @@ from typing import Any
 from benchmark.config.accelerators import accelerator_named
 from benchmark.config.system_config import SUFFIX
 from benchmark.machine import hardware
-from benchmark.submission.system_fields import FIELDS, marked_fields
+from benchmark.results.system_description import FIELDS, marked_fields
 from stage.errors import InputError
 from stage.outputs.publish import write_text
 

@@ -9,7 +9,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,26 +37,21 @@ NOT_NEEDED_TO_RUN = ("tests",)
 MANIFEST = ".manifest.json"
 
 
-@dataclass(frozen=True)
-class PackageOptions:
-    """What ``package`` is told besides its input and output."""
-
-    ruleset: str = NEWEST_RULESET
-    precision: str | None = None
-    """fp32 or bf16, of logs without the folders of their runs, which tell it."""
-    other_code: bool = False
-    """Other code than this repository's made the results."""
-
-
-USUAL = PackageOptions()
-
-
 def make_package(
-    org: str, system_json: Path, results: Sequence[Path], output: Path, options: PackageOptions = USUAL
+    org: str,
+    system_json: Path,
+    results: Sequence[Path],
+    output: Path,
+    *,
+    ruleset: str = NEWEST_RULESET,
+    precision: str | None = None,
+    other_code: bool = False,
 ) -> str:
     """Make the folder ``output``; returns what review says of it, with its warnings and notes in lines of their own.
 
-    Raises InputError for input that makes no submission; nothing is left behind then.
+    ``precision``: fp32 or bf16, of logs without the folders of their runs, which tell it. ``other_code``: other code
+    than this repository's made the results. Raises InputError for input that makes no submission; nothing is left
+    behind then.
     """
     if output.exists():
         raise InputError(f"{output}: exists; choose another --output or delete it")
@@ -65,21 +59,21 @@ def make_package(
         raise InputError(f"--org {org!r}: expected letters, digits and _.+- as in a folder's name")
     description = read_description(system_json)
     runs, commit, code = read_results(results), commit_of(), tracked_files()
-    require_same_origin(runs, commit, code, other_code=options.other_code)
-    precision = precision_of(runs, options.precision)
+    require_same_origin(runs, commit, code, other_code=other_code)
+    told = precision_of(runs, precision)
     require_same_submitter(org, system_json, description, runs)
     evidence = require_evidence_holds(runs)
-    contents = Contents(org, IMPLEMENTATION, commit, description, runs, precision, options.other_code)
+    contents = Contents(org, IMPLEMENTATION, commit, description, runs, told, other_code)
     with published_folder(output) as folder:
         assemble(folder, system_json, contents, code)
         given = {**_given(folder.absolute(), system_json, runs), str(folder.absolute()): str(output)}
-        accepted, warnings = require_accepted(folder, options.ruleset, given)
+        accepted, warnings = require_accepted(folder, ruleset, given)
     files = sum(entry.kind == "file" for entry in walk(output))
     tools = ", ".join(dict.fromkeys(check.tool for check in accepted.checks))
-    told = f"{len(accepted.checks)} official checks ({tools}), ruleset {accepted.ruleset}"
-    notes = (*notes_on_origin(runs, commit, other_code=options.other_code), *evidence)
-    lines = [f"{output}: {files} files; review passed: {told}"]
-    return "\n".join([*lines, *(f"  warning: {one}" for one in warnings), *(f"  note: {one}" for one in notes)])
+    passed = f"{len(accepted.checks)} official checks ({tools}), ruleset {accepted.ruleset}"
+    lines = [f"{output}: {files} files; review passed: {passed}", *(f"  warning: {one}" for one in warnings)]
+    notes = (*notes_on_origin(runs, commit, other_code=other_code), *evidence)
+    return "\n".join([*lines, *(f"  note: {one}" for one in notes)])
 
 
 def assemble(folder: Path, system_json: Path, contents: Contents, code: Sequence[Path]) -> None:

@@ -125,9 +125,10 @@ def _run(result: RecordedRun, number: int) -> list[str]:
 
 def _variables(result: RecordedRun, contents: Contents) -> dict[str, Any]:
     """Return the environment of run_gpt3.sh for such a run."""
-    summary, rate = result.summary, result.summary.learning_rate
-    least = None if rate.base is None else rate.base / 10  # by the rules; some log the ratio instead
-    found = {"GBS": summary.global_batch_size, "LR": rate.base, "MIN_LR": least}
+    log = result.summary.log
+    rate = log.number("opt_base_learning_rate")
+    least = None if rate is None else rate / 10  # by the rules; some log the ratio instead
+    found = {"GBS": log.number("global_batch_size"), "LR": rate, "MIN_LR": least}
     variables: dict[str, Any] = {name: f"{value:.12g}" for name, value in found.items() if value is not None}
     variables["USE_BF16"] = "true" if contents.precision == "bf16" else "false"
     system = result.config.get("system", {})

@@ -9,17 +9,13 @@ from typing import Any
 from benchmark.results.judged import GPT3
 from benchmark.results.printable import shortened
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
-from benchmark.results.system_description import MOST_BYTES
-from benchmark.submission.system_fields import marked_fields
+from benchmark.results.system_description import MOST_BYTES, marked_fields
+from benchmark.review.rules.naming_rules import like_name
 from stage.errors import InputError
 from stage.regular_files import UnfitFile, read_regular
 
 IMPLEMENTATION = "pytorch"
 """Folder of the code."""
-NUMBER_OF_RESULTS = 3
-"""What the rules ask for gpt3 and the official package checker counts (docs/facts/mlperf_review.md 4.2, 7.9)."""
-SHORTEST_NAME = 3
-"""Letters of a name that may stand for a longer one."""
 MOST_SHOWN = 200
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """Neither hidden nor with spaces, which the repository checker refuses, nor a path."""
@@ -47,8 +43,8 @@ def read_description(path: Path) -> dict[str, Any]:
 
 def read_results(paths: Sequence[Path]) -> list[RecordedRun]:
     """Read three different logs of gpt3. Raises InputError for anything else."""
-    if len(paths) != NUMBER_OF_RESULTS:
-        raise InputError(f"--results: {len(paths)} given, but a submission has exactly {NUMBER_OF_RESULTS}")
+    if len(paths) != GPT3.runs:
+        raise InputError(f"--results: {len(paths)} given, but a submission has exactly {GPT3.runs}")
     results = [read_recorded_run(path) for path in paths]
     for number, result in enumerate(results):
         if not result.summary.log.events:
@@ -89,14 +85,8 @@ def require_same_submitter(
             mend = "train with --submission-org, or give that --org: a log is not edited"
             named.append((f"{result.path}:{event.line}", event.key, event.value, mend))
     for place, field, name, mend in named:
-        if not isinstance(name, str) or not _same_name(org, name):
+        if not isinstance(name, str) or not like_name(org, name):
             raise InputError(f"{place}: {field} {shortened(repr(name), MOST_SHOWN)}, but --org {org}; {mend}")
-
-
-def _same_name(left: str, right: str) -> bool:
-    words = ["".join(filter(str.isalnum, name.casefold())) for name in (left, right)]
-    short, long = sorted(words, key=len)
-    return short == long or (len(short) >= SHORTEST_NAME and short in long)
 
 
 def require_same_origin(

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from benchmark.results.judged import GPT3
 from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
 
@@ -26,8 +25,12 @@ LATER_MS = 86_400_000
 
 
 def order(run: Run) -> Iterator[Deviation]:
-    """init_start, init_stop, run_start, what is trained and evaluated, run_stop: in the file, and on the clock."""
-    log = run.log
+    """init_start, init_stop, run_start, what is trained and evaluated, run_stop: in the file, and on the clock, which
+    counts milliseconds since 1970."""
+    log, latest_ms = run.log, time.time() * 1000 + LATER_MS
+    odd = next((event for event in log.events if not EARLIEST_MS <= event.time_ms <= latest_ms), None)
+    if odd is not None:
+        yield at(run, odd, f"time_ms {odd.time_ms}", "milliseconds since 1970, between 2018 and today")
     start, stop = log.first("run_start"), log.first("run_stop")
     events = [event for event in (log.first("init_start"), log.first("init_stop"), start, stop) if event is not None]
     for earlier, later in itertools.pairwise(events):
@@ -45,14 +48,6 @@ def order(run: Run) -> Iterator[Deviation]:
         event = log.first(key)
         if start is not None and event is not None and event.line < start.line:
             yield at(run, event, f"{key} before run_start", f"run_start first (line {start.line})")
-
-
-def plausible_times(run: Run) -> Iterator[Deviation]:
-    latest_ms = time.time() * 1000 + LATER_MS
-    for event in run.log.events:
-        if not EARLIEST_MS <= event.time_ms <= latest_ms:
-            yield at(run, event, f"time_ms {event.time_ms}", "milliseconds since 1970, between 2018 and today")
-            return
 
 
 def backwards(run: Run) -> Iterator[Deviation]:
@@ -76,8 +71,8 @@ def init_time(run: Run) -> Iterator[Deviation]:
     found = f"init_stop {run.init_s:,.1f} s after the first init_start"
     if run.init_s >= limit:
         yield at(run, event, found, f"less than {limit} s")
-    elif run.init_s < SHORTEST_INIT_S and (run.judged or GPT3).official:
-        yield at(run, event, found, f"at least {SHORTEST_INIT_S} s", severity="warning")
+    elif run.init_s < SHORTEST_INIT_S and run.rules.official:
+        yield at(run, event, found, f"at least {SHORTEST_INIT_S} s", "warning")
 
 
 def untimed(run: Run) -> Iterator[Deviation]:
@@ -95,7 +90,7 @@ def untimed(run: Run) -> Iterator[Deviation]:
 def cache_clear(run: Run) -> Iterator[Deviation]:
     """Caches are cleared before the clock starts, and perhaps again by a restart; a rehearsal may leave them."""
     start, events = run.log.first("run_start"), run.log.all("cache_clear")
-    if not (run.judged or GPT3).official or start is None or not events:
+    if not run.rules.official or start is None or not events:
         return
     before = [event for event in events if event.line < start.line]
     if not before:
@@ -119,7 +114,7 @@ def stopped_before_target(run: Run) -> Iterator[Deviation]:
     if later:
         found = f"{len(later)} more evaluation{'s' if len(later) > 1 else ''} after the target was met"
         due = f"run_stop after line {reached.line}"
-        yield Deviation(run.log.path, later[0].line, found, due, severity="warning")
+        yield at(run, later[0], found, due, "warning")
 
 
 def _seconds(milliseconds: float) -> str:

@@ -7,17 +7,19 @@ none have times whose pattern agrees to less than 0.07 (docs/facts/mlperf_review
 runs, or has noise of its own, is not found.
 """
 
+import csv
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from benchmark.results.run_columns import PUBLISHED_RUNS
 from benchmark.results.subjects import ResultSet, SubmissionPackage
-from benchmark.review.findings import Deviation, Run
-from benchmark.review.published.published_traces import DECIMALS, PublishedTrace, published_traces
+from benchmark.review.findings import Deviation, Run, Severity, at
 from benchmark.review.rules.naming_rules import like_name
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -35,7 +37,8 @@ SAME_TIMES = 0.02
 """Median distance of two runs' times between evaluations, by their spread; honest runs: at least 0.07."""
 LEAST_SPREAD = 20e-3
 """Seconds, below which times say nothing: a quiet machine's are alike to the millisecond."""
-OWN_RUN = "a run of its own"
+DECIMALS = 7
+"""Of log perplexities that are compared: two honest runs differ by far more."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,25 @@ class Trace:
     """From evaluation to evaluation: without the first one, which warms up and is alike in runs of one system."""
 
 
-def in_system(runs: Sequence[Run]) -> Iterator[Deviation]:
-    for place, run in enumerate(runs):
-        yield from _copied(run, runs[:place], parts=1)
+@dataclass(frozen=True)
+class PublishedRun:
+    """One of the 126 published GPT-3 runs of rounds 3.0 to 4.1 (docs/facts/mlperf_review.md 6)."""
+
+    name: str
+    """v4.1 NVIDIA/eos_n64_ngc24.09_nemo/result_0.txt"""
+    submitter: str
+    """As the system description has it."""
+    org: str
+    platform: str
+    """``submission_org`` and ``submission_platform``, placeholders included."""
+    batch_size: float
+    started_ms: int
+    trace: Trace
+
+
+def in_system(one: ResultSet) -> Iterator[Deviation]:
+    for place, run in enumerate(one.runs):
+        yield from _copied(run, one.runs[:place], parts=1)
 
 
 def in_package(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -74,67 +93,74 @@ def _copied(run: Run, others: Iterable[Run], parts: int) -> Iterator[Deviation]:
     """The first of ``others`` that the run is, told by the last ``parts`` of its path."""
     mine = of_run(run)
     for other in others:
-        words = likeness(mine, of_run(other))
-        if words:
+        if words := likeness(mine, of_run(other)):
             yield _deviation(run, words, "/".join(other.log.path.parts[-parts:]))
             return
 
 
-def published_copy(one: ResultSet) -> Iterator[Deviation]:
-    """A published run with other times, values or names, or beside the description of another submitter."""
+def published(one: ResultSet) -> Iterator[Deviation]:
+    """A published run with other times, values or names, or beside the description of another submitter. Logs of an
+    earlier round may be submitted again with the same description, which is said once per system."""
     submitter = None if one.system is None else one.system.string("submitter")
+    again = []
     for run in one.runs:
         same = itself(run)
-        if same and (submitter is None or any(like_name(submitter, found.submitter) for found in same)):
-            continue
-        for published, words in _like_published(run):
-            yield _deviation(run, words, f"the published {published.name} of {published.submitter}")
-            break
+        if same:
+            again.append((run, same[0].name))
+        if not same or not (submitter is None or any(like_name(submitter, each.submitter) for each in same)):
+            for other, words in _like_published(run)[:1]:
+                yield _deviation(run, words, f"the published {other.name} of {other.submitter}")
+    for run, name in again[:1]:
+        found = f"all records in {len(again)} of {len(one.runs)} runs"
+        yield _deviation(run, found, f"the published {name}", "note")
 
 
-def published_itself(one: ResultSet) -> Iterator[Deviation]:
-    """Once per system: logs of an earlier round may be submitted again with the same description."""
-    found = [(run, same[0]) for run in one.runs if (same := itself(run))]
-    for run, first in found[:1]:
-        yield _deviation(run, f"all records in {len(found)} of {len(one.runs)} runs", f"the published {first.name}")
+def itself(run: Run) -> list[PublishedRun]:
+    """Return the published runs that a log is, to the millisecond: several where one log was published twice."""
+    mine = of_run(run)
+    values = tuple(float(f"{value:.10g}") for value in mine.values)  # as the table has them
+    return [
+        each
+        for each, _ in _like_published(run)
+        if (each.started_ms, each.org, each.platform) == (run.run_start_ms, run.org, run.platform)
+        and (each.batch_size, each.trace.seconds) == (run.global_batch_size, mine.seconds)
+        and each.trace.values == values
+    ]
 
 
-def itself(run: Run) -> list[PublishedTrace]:
-    """The published runs that a log is, to the millisecond: several where one log was published more than once."""
-    return [published for published, _ in _like_published(run) if _is(run, published)]
-
-
-def _like_published(run: Run) -> Iterator[tuple[PublishedTrace, str]]:
-    if run.judged is None or run.judged.official:
-        for published, words in zip(published_traces(), _published_likeness(of_run(run)), strict=True):
-            if words:
-                yield published, words
+def _like_published(run: Run) -> list[tuple[PublishedRun, str]]:
+    found = _published_likeness(of_run(run)) if run.rules.official else ()
+    return [(each, words) for each, words in zip(published_runs(), found, strict=False) if words]
 
 
 @lru_cache(maxsize=64)
 def _published_likeness(one: Trace) -> tuple[str, ...]:
-    return tuple(likeness(one, other) for other in _published())
+    return tuple(likeness(one, each.trace) for each in published_runs())
 
 
 @lru_cache(maxsize=1)
-def _published() -> tuple[Trace, ...]:
-    return tuple(of_published(run) for run in published_traces())
+def published_runs() -> tuple[PublishedRun, ...]:
+    """Return all of them, in the order of the table: round, package, system."""
+    with PUBLISHED_RUNS.open(newline="", encoding="utf-8") as file:
+        return tuple(_published_run(row) for row in csv.DictReader(file))
 
 
-def _is(run: Run, published: PublishedTrace) -> bool:
-    mine = of_run(run)
-    return (
-        run.run_start_ms == published.run_start_ms
-        and (run.org, run.platform) == (published.org, published.platform)
-        and run.global_batch_size == published.global_batch_size
-        and mine.seconds == of_published(published).seconds
-        and tuple(round(value, DECIMALS) for value in mine.values) == published.log_perplexities
+def _published_run(row: dict[str, str]) -> PublishedRun:
+    times = [int(one) for one in row["evaluation_ms"].split()]
+    seconds = tuple((after - before) / 1000 for before, after in itertools.pairwise(times))
+    return PublishedRun(
+        name=f"v{row['round']} {row['package']}/{row['system_folder']}/{row['file']}",
+        submitter=row["submitter"],
+        org=row["submission_org"],
+        platform=row["submission_platform"],
+        batch_size=float(row["global_batch_size"]),
+        started_ms=round(datetime.fromisoformat(row["run_started"]).timestamp() * 1000),
+        trace=Trace(tuple(float(value) for value in row["evaluation_values"].split()), seconds),
     )
 
 
-def _deviation(run: Run, words: str, name: str) -> Deviation:
-    event = run.log.first("eval_accuracy")
-    return Deviation(run.log.path, None if event is None else event.line, f"{words}, as {name}", OWN_RUN)
+def _deviation(run: Run, words: str, name: str, severity: Severity | None = None) -> Deviation:
+    return at(run, run.log.first("eval_accuracy"), f"{words}, as {name}", "a run of its own", severity)
 
 
 def of_run(run: Run) -> Trace:
@@ -143,10 +169,6 @@ def of_run(run: Run) -> Trace:
         tuple(np.nan if one.log_perplexity is None else float(one.log_perplexity) for one in evaluations),
         tuple((after.time_ms - before.time_ms) / 1000 for before, after in itertools.pairwise(evaluations)),
     )
-
-
-def of_published(run: PublishedTrace) -> Trace:
-    return Trace(run.log_perplexities, tuple(each / 1000 for each in run.intervals_ms[1:]))
 
 
 def likeness(one: Trace, other: Trace) -> str:

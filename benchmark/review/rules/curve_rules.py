@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmark.config.reference_curves import REFERENCE_CURVES, ReferenceCurve
-from benchmark.results.judged import GPT3
-from benchmark.review.findings import Deviation, Run
+from benchmark.review.findings import Deviation, Run, at
 
 CURVES = REFERENCE_CURVES["gpt3_175b"]
 LAST_VALUES = 6
@@ -36,47 +35,27 @@ class Feature:
 
 FIRST = Feature("the first value", 1.3e-3, 4)  # published: at most 2.5 deviations
 LEVEL = Feature("the middle of all values after the second", 6.2e-4, 5)  # 3.8
-SLOPE = Feature("the change from the second quarter to the last third", 6.7e-4, 7)  # 5.7
 LAST = Feature("the last value", 6.9e-4, 5)  # 3.1
 
 
 def envelope(run: Run) -> Iterator[Deviation]:
     """The farthest of what is far: the rest follows from it."""
-    far = [
-        (abs(distance) / feature.deviation / feature.far, feature, line, distance, words)
-        for feature, line, distance, words in features(run)
-    ]
-    if far and max(far, key=lambda one: one[0])[0] > 1:
-        _, feature, line, distance, words = max(far, key=lambda one: one[0])
-        side = f"{abs(distance) / feature.deviation:.1f} standard deviations {'below' if distance < 0 else 'above'}"
-        due = f"within {feature.far:g} of the median curve at batch size {run.global_batch_size:g}"
-        yield Deviation(run.log.path, line, f"{feature.words} {words}: {side} published runs", due)
-
-
-def features(run: Run) -> Iterator[tuple[Feature, int, float, str]]:
-    """Feature, line, distance in nats, and the value in words."""
     size = run.global_batch_size
-    if size is None or run.division == "open" or not (run.judged or GPT3).official:
+    if size is None or run.division == "open" or not run.rules.official:
         return
     known = [
-        (one.line, one.log_perplexity, one.log_perplexity - expected(size, one.tokens))
-        for one in run.evaluations
-        if one.log_perplexity is not None and one.tokens
+        (one, one.log_perplexity or 0.0) for one in run.evaluations if one.log_perplexity is not None and one.tokens
     ]
-    if not known:
-        return
-    rest = [distance for *_, distance in known]
-    line, value, distance = known[0]
-    yield FIRST, line, distance, f"{value:.4f}"
-    if len(known) < FEWEST_VALUES:
-        return
-    line, value, distance = known[-1]
-    level = statistics.median(rest[2:])
-    yield LEVEL, line, level, f"{level:+.4f} from the curve"
-    count = len(rest)
-    slope = statistics.median(rest[-count // 3 :]) - statistics.median(rest[count // 4 : count // 2])
-    yield SLOPE, line, slope, f"{slope:+.4f} beside the curve's"
-    yield LAST, line, distance, f"{value:.4f}"
+    rest = [value - expected(size, one.tokens or 0) for one, value in known]
+    found = [(FIRST, known[0][0], rest[0], f"{known[0][1]:.4f}")] if known else []
+    if len(known) >= FEWEST_VALUES:
+        (last, value), level = known[-1], statistics.median(rest[2:])
+        found += [(LEVEL, last, level, f"{level:+.4f} from the curve"), (LAST, last, rest[-1], f"{value:.4f}")]
+    far = [(abs(distance) / feature.deviation, feature, place, words) for feature, place, distance, words in found]
+    far = [(times, feature, place, words) for times, feature, place, words in far if times > feature.far]
+    for times, feature, place, words in sorted(far, key=lambda one: -one[0] / one[1].far)[:1]:
+        due = f"within {feature.far:g} of the median curve at batch size {size:g}"
+        yield at(run, place, f"{feature.words} {words}: {times:.1f} standard deviations off published runs", due)
 
 
 def expected(batch_size: float, tokens: float) -> float:
@@ -111,11 +90,11 @@ def sudden(run: Run) -> Iterator[Deviation]:
         if value is None:
             continue
         most = MOST_FALL[number > EARLY_EVALUATIONS]
-        if (run.judged or GPT3).official and best is not None and value < best - most:
+        if run.rules.official and best is not None and value < best - most:
             found = f"eval_accuracy {value}: {best - value:.4f} below the best before"
-            yield Deviation(run.log.path, one.line, found, f"at most {most}")
+            yield at(run, one, found, f"at most {most}")
         line, tokens = seen.setdefault(value, (one.line, one.tokens))
         if tokens != one.tokens:
             found = f"eval_accuracy {value}: the value of line {line} again"
-            yield Deviation(run.log.path, one.line, found, "a value of its own")
+            yield at(run, one, found, "a value of its own")
         best = value if best is None else min(best, value)

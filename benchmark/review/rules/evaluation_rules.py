@@ -5,8 +5,6 @@ Sources: docs/facts/mlperf_review.md 3.5, 3.9, 6.4, 6.5, 7.8.
 
 from collections.abc import Iterator
 
-from benchmark.results.judged import GPT3
-from benchmark.results.result_log import LogEvent
 from benchmark.review.findings import Deviation, Run, at
 
 
@@ -21,7 +19,7 @@ def values(run: Run) -> Iterator[Deviation]:
 
 def meets_target(run: Run) -> Iterator[Deviation]:
     """Of a run that is not said to be aborted; what a result may have of those, set_rules.py says."""
-    judged, last = run.judged or GPT3, run.log.last("eval_accuracy")
+    judged, last = run.rules, run.log.last("eval_accuracy")
     if last is None or run.status == "aborted" or (run.reached is not None and run.judged is not None):
         return
     found = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
@@ -33,7 +31,7 @@ def meets_target(run: Run) -> Iterator[Deviation]:
 def cadence(run: Run) -> Iterator[Deviation]:
     """Evaluations come every ceil(24576 / batch size) steps, and none is left out. Perhaps the checkpoint's own comes
     before them; after a restart some are made again."""
-    judged, size = run.judged or GPT3, run.global_batch_size
+    judged, size = run.rules, run.global_batch_size
     if size is None:
         return
     interval, last = judged.tokens_per_evaluation(size), 0.0
@@ -42,40 +40,9 @@ def cadence(run: Run) -> Iterator[Deviation]:
             continue
         if one.tokens % interval or one.tokens > last + interval or one.tokens <= 0:
             due = f"{last + interval:,.0f}: {judged.eval_interval(size)} steps of {size:g} sequences after the last"
-            yield Deviation(run.log.path, one.line, f"an evaluation at {one.tokens:,.0f} tokens", due)
+            yield at(run, one, f"an evaluation at {one.tokens:,.0f} tokens", due)
             return  # the ones after it follow from this one
         last = max(last, one.tokens)
-
-
-def without_value(run: Run) -> Iterator[Deviation]:
-    """Evaluated, and the value not logged: neither between eval_start and eval_stop nor behind them. One that a
-    restart interrupted has no eval_stop."""
-    pending: LogEvent | None = None
-    stopped = False
-    for event in run.log.events:
-        if event.key == "eval_accuracy":
-            pending = None
-        elif event.key == "eval_stop":
-            stopped = pending is not None
-        elif event.key in ("eval_start", "block_start", "run_stop"):
-            if pending is not None and stopped:
-                yield at(run, pending, "an evaluation without a value", "eval_accuracy with every evaluation")
-                return
-            pending, stopped = (event, False) if event.key == "eval_start" else (None, False)
-
-
-def one_counter(run: Run) -> Iterator[Deviation]:
-    """eval_start and eval_accuracy of one evaluation say the same number of tokens."""
-    started: float | None = None
-    for event in run.log.events:
-        if event.key == "eval_start":
-            started = event.tokens
-        elif event.key == "eval_accuracy":
-            if None not in (started, event.tokens) and started != event.tokens:
-                found = f"eval_accuracy at {event.tokens or 0:,.0f} tokens, its eval_start at {started or 0:,.0f}"
-                yield at(run, event, found, "one number of tokens")
-                return
-            started = None
 
 
 def stop_status(run: Run) -> Iterator[Deviation]:
@@ -87,33 +54,18 @@ def stop_status(run: Run) -> Iterator[Deviation]:
         yield at(run, stop, "run_stop without status", "metadata status 'success' or 'aborted'")
     elif status not in ("success", "aborted"):
         due = "'success' or 'aborted'"
-        yield at(run, stop, f"run_stop with status {status!r:.40}", due, severity="warning")
+        yield at(run, stop, f"run_stop with status {status!r:.40}", due, "warning")
     elif status == "aborted" and run.reached is not None:
         found = f"status aborted, though line {run.reached.line} met the target"
-        yield at(run, stop, found, "success", severity="warning")
-
-
-def trained_tokens(run: Run) -> Iterator[Deviation]:
-    """train_samples and trained_samples are the tokens at the stop, or their sequences; those of an aborted run may be
-    within a block that it did not finish."""
-    last, size, judged = run.trained_tokens if run.evaluations else None, run.global_batch_size, run.judged or GPT3
-    unfinished = judged.tokens_per_evaluation(size) if size and run.was_aborted else 0
-    for key in ("train_samples", "trained_samples"):
-        event = run.log.first(key)
-        if event is None or event.number is None or last is None:
-            continue
-        counted = (event.number, event.number * (run.sequence_length or 0))
-        if not any(last <= tokens <= last + unfinished for tokens in counted):
-            due = f"{last:,.0f}, the tokens at the last evaluation"
-            yield at(run, event, f"{key} {event.number:,.0f}", due)
+        yield at(run, stop, found, "success", "warning")
 
 
 def eval_samples(run: Run) -> Iterator[Deviation]:
     """The validation subset in tokens, documents or sequences: fewer are forbidden, others a question."""
-    judged, event = run.judged or GPT3, run.log.first("eval_samples")
+    judged, event = run.rules, run.log.first("eval_samples")
     accepted = (*judged.eval_samples, judged.validation_sequences)
     if event is None or event.number is None or not judged.eval_samples or event.number in accepted:
         return
     due = f"{' or '.join(map(str, judged.eval_samples))}: the whole validation subset"
     enough = event.number >= min(judged.eval_samples)
-    yield at(run, event, f"eval_samples {event.value!r:.40}", due, severity="warning" if enough else None)
+    yield at(run, event, f"eval_samples {event.value!r:.40}", due, "warning" if enough else None)

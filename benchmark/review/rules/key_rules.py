@@ -1,52 +1,49 @@
-"""Records that a log must hold, once, and the values they must have (docs/facts/mlperf_review.md 2, 3, 7.2, 7.7)."""
+"""Records that a log must hold, once, and the values that the rules fix or derive from the batch size.
+
+Sources: docs/facts/mlperf_review.md 2, 3, 7.2, 7.5, 7.6, 7.7. Published logs round warm-up and decay in their own way
+(warm-up at batch size 2048: 198, 199 and 200), so what is within :data:`ROUNDING` of the formula is a note. The step of
+the checkpoint is exact in all of them.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
-from benchmark.results.judged import GPT3, Judged
 from benchmark.results.printable import shortened
-from benchmark.results.result_log import LogEvent, as_number, misleading_words
-from benchmark.review.findings import Deviation, Run, Severity, at
+from benchmark.results.result_log import LogEvent
+from benchmark.review.findings import Deviation, Run, at
 
-CONFIGURATION = (
-    "submission_org", "submission_platform", "submission_division", "submission_benchmark",
-    "global_batch_size", "gradient_accumulation_steps", "max_sequence_length", "eval_samples", "init_checkpoint_step",
-    "opt_name", "opt_base_learning_rate", "opt_end_learning_rate", "opt_learning_rate_warmup_steps",
-    "opt_learning_rate_decay_steps", "opt_learning_rate_decay_schedule",
-    "opt_adam_beta_1", "opt_adam_beta_2", "opt_adam_epsilon", "opt_gradient_clip_norm",
+EVENTS_ONCE = ("init_stop", "run_start", "run_stop", "train_samples")
+EARLY = ("cache_clear", "init_start", "init_stop")
+AT_LEAST_ONE = (
+    ("cache_clear",), ("init_start",), ("eval_accuracy",), ("block_start", "epoch_start"), ("block_stop", "epoch_stop"),
 )  # fmt: skip
-EXACTLY_ONE = (*CONFIGURATION, "init_stop", "run_start", "run_stop", "train_samples")
-AT_LEAST_ONE = ("cache_clear", "init_start", "eval_accuracy")
-ALTERNATIVES = (("block_start", "epoch_start"), ("block_stop", "epoch_stop"))
-POSITIVE = ("global_batch_size", "gradient_accumulation_steps", "init_checkpoint_step", "eval_samples", "train_samples")
-WHOLE = ("global_batch_size", "gradient_accumulation_steps", "init_checkpoint_step", "max_sequence_length")
-NOT_NEGATIVE = ("opt_end_learning_rate", "opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps")
+UNFINISHED = ("eval_accuracy", "block_stop")
+"""What a run that was aborted need not have."""
 MOST_SHOWN = 60
 """Characters of a value."""
 MANY = 5
 """So many keys of a run repeated are no slip, but a second run or copy."""
-
-
-def fixed_values(judged: Judged) -> tuple[tuple[str, Any], ...]:
-    """Values of the closed division that the official checker compares exactly."""
-    optimizer = judged.benchmark.optimizer
-    return (
-        ("max_sequence_length", judged.benchmark.model.seq_length),
-        ("opt_name", "adam"),
-        ("opt_adam_beta_1", optimizer.adam_beta1),
-        ("opt_adam_beta_2", optimizer.adam_beta2),
-        ("opt_adam_epsilon", optimizer.adam_eps),
-        ("opt_gradient_clip_norm", optimizer.clip_grad),
-        ("opt_learning_rate_decay_schedule", "cosine with linear warmup"),
-    )
+ROUNDING = 0.02
+"""Largest share by which a published log is off a formula: 68 warm-up steps instead of 67."""
+END_RATIO = 0.1
+ABOVE, WHOLE, LEAST = "a number above 0", "a whole number above 0", "a number of at least 0"
+KINDS = {
+    **dict.fromkeys(("global_batch_size", "gradient_accumulation_steps", "init_checkpoint_step"), WHOLE),
+    **dict.fromkeys(("eval_samples", "train_samples"), ABOVE),
+    **dict.fromkeys(("opt_learning_rate_warmup_steps", "opt_learning_rate_decay_steps"), LEAST),
+    "opt_end_learning_rate": LEAST,
+    "submission_org": "a name",
+    "submission_platform": "a name",
+    "submission_division": "'closed' or 'open'",
+    "submission_benchmark": "'gpt3'",
+}
+"""What a value must be; the official checkers crash on others."""
 
 
 def readable(run: Run) -> Iterator[Deviation]:
     """What the official tools cannot read, or lose; a question where a person reads another thing than they do."""
-    for problem in run.log.problems:
-        if not problem.harmless:
-            severity: Severity | None = None if problem.fatal else "warning"
-            yield Deviation(run.log.path, problem.line, problem.found, problem.expected, problem.mend, severity)
+    for one in run.log.problems:
+        yield Deviation(run.log.path, one.line, one.found, one.expected, None if one.fatal else "warning")
 
 
 def two_runs(run: Run) -> Iterator[Deviation]:
@@ -58,34 +55,26 @@ def two_runs(run: Run) -> Iterator[Deviation]:
 
 def _second_records(run: Run) -> list[LogEvent]:
     """The second record of each key of which a run has one, by line."""
-    second = [run.log.all(key)[1] for key in EXACTLY_ONE if len(run.log.all(key)) > 1]
-    return sorted(second, key=lambda event: event.line)
+    keys = (*run.rules.configuration, *EVENTS_ONCE)
+    return sorted((run.log.all(key)[1] for key in keys if len(run.log.all(key)) > 1), key=lambda event: event.line)
 
 
 def _is_copy(run: Run, second: list[LogEvent]) -> bool:
     """The same records with the same times: captured from the output as well."""
-    return all(
-        (event.time_ms, event.value) == (run.log.all(event.key)[0].time_ms, run.log.all(event.key)[0].value)
-        for event in second
-    )
+    first = (run.log.all(event.key)[0] for event in second)
+    return all((one.time_ms, one.value) == (two.time_ms, two.value) for one, two in zip(first, second, strict=True))
 
 
 def present(run: Run) -> Iterator[Deviation]:
     log = run.log
     if not log.events:
         return  # said by readable
-    last = log.events[-1].line
-    init_stop = log.first("init_stop")
-    for key in (*EXACTLY_ONE, *AT_LEAST_ONE):
-        if not log.all(key) and not (run.was_aborted and key == "eval_accuracy"):
-            early = key in CONFIGURATION or key in ("cache_clear", "init_start", "init_stop")
-            line = init_stop.line if early and init_stop is not None else last
-            yield Deviation(log.path, line, f"no {key}", f"one {key}")
-    for names in ALTERNATIVES:
-        unfinished = run.was_aborted and names[1] == "epoch_stop"
-        if not unfinished and not any(log.all(name) for name in names):
-            words = " or ".join(names)
-            yield Deviation(log.path, last, f"no {words}", f"at least one {words}")
+    last, init_stop = log.events[-1].line, log.first("init_stop")
+    for names in (*((key,) for key in (*run.rules.configuration, *EVENTS_ONCE)), *AT_LEAST_ONE):
+        if not any(map(log.all, names)) and not (run.was_aborted and names[0] in UNFINISHED):
+            early = init_stop is not None and names[0] in (*run.rules.configuration, *EARLY)
+            line, words = init_stop.line if early and init_stop else last, " or ".join(names)
+            yield Deviation(log.path, line, f"no {words}", f"one {words}")
 
 
 def not_repeated(run: Run) -> Iterator[Deviation]:
@@ -93,55 +82,35 @@ def not_repeated(run: Run) -> Iterator[Deviation]:
     second = _second_records(run)
     if len(second) >= MANY and _is_copy(run, second):
         found = f"{second[0].key} again, and {len(second) - 1} other records, each with the same time"
-        yield at(run, second[0], found, "every record once", severity="warning")
+        yield at(run, second[0], found, "every record once", "warning")
         return
     for event in second:
         values = list(dict.fromkeys(repr(one.value) for one in run.log.all(event.key)))
-        found = (
-            f"{len(run.log.all(event.key))} times {event.key}, values {shortened(', '.join(values[:4]), MOST_SHOWN)}"
-        )
-        yield at(run, event, found, "once", severity=None if len(values) > 1 else "warning")
+        found = f"{len(run.log.all(event.key))} times {event.key}, values {', '.join(values[:4])}"
+        yield at(run, event, found, "once", None if len(values) > 1 else "warning")
+
+
+def kinds(run: Run) -> Iterator[Deviation]:
+    for key, due in KINDS.items():
+        for event in run.log.all(key):
+            value = event.number
+            if "number" in due:
+                fits = value is not None and value >= 0 and (value > 0 or "above" not in due)
+                fits = fits and ("whole" not in due or value == int(value or 0))
+            elif due == "a name":
+                fits = isinstance(event.value, str) and event.value.strip() != ""
+            else:
+                fits = f"'{event.value}'" in due or (key == "submission_benchmark" and run.judged is not None)
+            if not fits:
+                yield at(run, event, _told(event), due)
 
 
 def fixed(run: Run) -> Iterator[Deviation]:
-    for key, due in fixed_values(run.judged or GPT3):
+    """The values that the rules fix, wherever a log has them; no official tool looks at those of the model."""
+    for key, due in run.rules.fixed if run.division != "open" else ():
         for event in run.log.all(key):
-            if event.value != due or isinstance(event.value, bool):
-                yield at(run, event, f"{key} {_shown(event.value)}", repr(due))
-
-
-def model(run: Run) -> Iterator[Deviation]:
-    """Sizes, dropout and weight decay, where a log has them; the rules fix them, and no official tool looks."""
-    if run.division == "open":
-        return
-    for key, due in (run.judged or GPT3).logged:
-        for event in run.log.all(key):
-            if event.number != due:
-                yield at(run, event, f"{key} {_shown(event.value)}", f"{due:g}")
-
-
-def numbers(run: Run) -> Iterator[Deviation]:
-    for key in (*POSITIVE, *NOT_NEGATIVE):
-        for event in run.log.all(key):
-            value, whole = event.number, key in WHOLE
-            least = 0 if key in NOT_NEGATIVE else 5e-324
-            if value is None or value < least or (whole and value != int(value)):
-                due = f"a {'whole ' * whole}number {'of at least' if key in NOT_NEGATIVE else 'above'} 0"
-                yield at(run, event, f"{key} {_shown(event.value)}", due)
-
-
-def names(run: Run) -> Iterator[Deviation]:
-    """What the official checker takes; it crashes on other names."""
-    for key in ("submission_org", "submission_platform"):
-        for event in run.log.all(key):
-            if not isinstance(event.value, str) or not event.value.strip():
-                yield at(run, event, f"{key} {_shown(event.value)}", "a name")
-    for event in run.log.all("submission_division"):
-        if event.value not in ("closed", "open"):
-            yield at(run, event, f"submission_division {_shown(event.value)}", "'closed' or 'open'")
-    for event in run.log.all("submission_benchmark"):
-        if run.judged is None:
-            yield at(run, event, f"submission_benchmark {_shown(event.value)}", "'gpt3'")
+            if due != (event.value if isinstance(due, str) else event.number):
+                yield at(run, event, _told(event), repr(due))
 
 
 def seeds(run: Run) -> Iterator[Deviation]:
@@ -153,36 +122,63 @@ def seeds(run: Run) -> Iterator[Deviation]:
     for event in log.all("seed"):
         missing = [name for name in ("file", "lineno") if name not in event.metadata]
         if type(event.value) is not int:
-            yield at(run, event, f"seed {_shown(event.value)}", "a whole number")
+            yield at(run, event, _told(event), "a whole number")
         if missing:
             yield at(run, event, f"seed without {' and '.join(missing)}", "metadata with file and lineno")
 
 
-def misleading(run: Run) -> Iterator[Deviation]:
-    for event in run.log.events:
-        for word in misleading_words(event):
-            yield at(run, event, f"the word {word} in a record of {event.key}", f"{word} in its own records only")
+def formulas(run: Run) -> Iterator[Deviation]:
+    """Everything that is ceil(reference samples / batch size)."""
+    size, benchmark = run.global_batch_size, run.rules.benchmark
+    if size is None or run.division == "open":
+        return
+    for key, samples, rounding in (
+        ("opt_learning_rate_warmup_steps", benchmark.optimizer.lr_warmup_samples, ROUNDING),
+        ("opt_learning_rate_decay_steps", benchmark.optimizer.lr_decay_samples, ROUNDING),
+        ("init_checkpoint_step", benchmark.start_samples, 0.0),
+    ):
+        event, due, reference = run.log.first(key), run.rules.steps(samples, size), benchmark.start_global_batch_size
+        if event is not None and event.number is not None and event.number != due:
+            formula = f"{due} = ceil({samples // reference} x {reference} / {size:g})"
+            near = abs(event.number - due) <= rounding * due
+            yield at(run, event, f"{key} {event.number:g}", formula, "note" if near else None)
 
 
-def block_metadata(run: Run) -> Iterator[Deviation]:
-    """What the official checker wants of blocks, epochs and evaluations (docs/facts/mlperf_review.md 3.4)."""
-    for key in ("block_start", "block_stop", "epoch_start", "epoch_stop", "eval_start", "eval_stop"):
-        for event in run.log.all(key):
-            due = _lacking(event)
-            if due:
-                yield at(run, event, f"{key} with {_shown(dict(event.metadata))}", f"metadata {due}, in tokens")
+def rates(run: Run) -> Iterator[Deviation]:
+    """The peak by the batch size, of which the official checker lets either value pass, and the end, a tenth of it."""
+    base, end, size = (
+        run.log.first("opt_base_learning_rate"),
+        run.log.first("opt_end_learning_rate"),
+        run.global_batch_size,
+    )
+    if run.division == "open" or base is None or base.number is None:
+        return
+    rates = (one for one in run.rules.learning_rates if one.above < (size or 0) < one.below)
+    allowed = {rate for one in rates for rate in one.allowed}
+    if allowed and base.number not in allowed:
+        due = f"{' or '.join(f'{rate:g}' for rate in sorted(allowed))} at batch size {size:g}"
+        yield at(run, base, _told(base), due)
+    if end is not None and end.number is not None and not _close(end.number, END_RATIO * base.number):
+        ratio = _close(end.number, END_RATIO)
+        found = f"{_told(end)}{', the ratio' if ratio else ''}"
+        yield at(run, end, found, f"{END_RATIO * base.number:g}", "note" if ratio else None)
 
 
-def _lacking(event: LogEvent) -> str:
-    fields = event.metadata
-    if event.key == "block_start":
-        count = as_number(fields.get("epoch_count", fields.get("samples_count")))
-        whole = "epoch_count" not in fields or ((count or 0) > 0 and "first_epoch_num" in fields)
-        return "" if count is not None and whole else "epoch_count above 0 and first_epoch_num"
-    if event.key == "block_stop":
-        return "" if {"first_epoch_num", "samples_count"} & set(fields) else "first_epoch_num"
-    return "" if {"epoch_num", "samples_count", "step_num"} & set(fields) else "epoch_num"
+def batch_size(run: Run) -> Iterator[Deviation]:
+    """Beyond the largest point there is none to compare with; the official checker compares smaller ones with the
+    smallest point, but the rules want points of their own."""
+    size, event = run.global_batch_size, run.log.first("global_batch_size")
+    smallest = min(one.above for one in run.rules.learning_rates) + 1
+    largest = max(one.below for one in run.rules.learning_rates) - 1
+    if event is not None and size is not None and run.division != "open" and not smallest <= size <= largest:
+        found = f"global_batch_size {size:g}"
+        yield at(run, event, found, f"{smallest} to {largest}", "warning" if size < smallest else None)
 
 
-def _shown(value: Any) -> str:
-    return shortened(repr(value), MOST_SHOWN)
+def _close(left: float, right: float) -> bool:
+    return abs(left - right) <= 1e-9 * abs(right)
+
+
+def _told(event: LogEvent) -> str:
+    value: Any = event.value
+    return f"{event.key} {shortened(repr(value), MOST_SHOWN)}"

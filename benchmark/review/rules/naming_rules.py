@@ -10,7 +10,6 @@ from pathlib import Path
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.results.subjects import ResultSet, SubmissionPackage
-from benchmark.results.system_description import SystemDescription
 from benchmark.review.findings import Deviation, Run, at
 
 COUNTS_IN_NAMES = (
@@ -37,11 +36,17 @@ MOST_NAMED = 4096
 
 def counts(one: ResultSet) -> Iterator[Deviation]:
     """Numbers of nodes or devices in the names of platform, folder and system, against the description's fields."""
-    allowed = _allowed_counts(one.system)
-    for path, line, what, text in _names(one) if allowed else ():
-        stated = counts_in(text)
+    system = one.system
+    if system is None or system.accelerators is None:
+        return
+    nodes, each = system.count("number_of_nodes") or 0, system.count("accelerators_per_node")
+    by_cores = (system.string("accelerator_model_name") or "").upper().startswith("TPU")
+    allowed = {nodes, system.accelerators, system.accelerators * (CORES_PER_CHIP if by_cores else 1)}
+    due = f"{nodes} nodes x {each} = {system.accelerators} devices, as in systems/{system.path.name}"
+    for path, line, what, text in _names(one):
+        stated = {int(found[1][:9]) for pattern in COUNTS_IN_NAMES for found in pattern.finditer(text)}
         if stated and not stated & allowed:
-            yield Deviation(path, line, f"{what} {text!r:.60}", _due(one.system))
+            yield Deviation(path, line, f"{what} {text!r:.60}", due)
 
 
 def accelerators(one: ResultSet) -> Iterator[Deviation]:
@@ -109,28 +114,21 @@ def unseen_letters(package: SubmissionPackage) -> Iterator[Deviation]:
     """Characters that show nothing, in names that people compare by eye and tools byte by byte."""
     places: list[tuple[Path, int | None, object]] = [(package.path, None, package.path.name)]
     for one in package.sets:
-        places.append((one.folder or package.path, None, one.name))
+        places.append((one.path, None, one.name))
         events = [(run, run.log.first(key)) for run in one.runs for key in NAMED_KEYS]
         places += [(run.log.path, event.line, event.value) for run, event in events if event is not None]
     for description in package.descriptions:
         for name in ("submitter", "system_name", "division", "status", "accelerator_model_name"):
             places.append((description.path, description.line(name), description.content.get(name)))
     for path, line, text in places:
-        odd = unseen(text) if isinstance(text, str) else ""
+        odd = next(filter(_unseen, text[:MOST_NAMED]), "") if isinstance(text, str) else ""
         if odd:
-            yield Deviation(path, line, f"{text!a:.60} with {odd}", "letters that can be seen")
+            found = f"{text!a:.60} with a character that cannot be seen, U+{ord(odd):04X}"
+            yield Deviation(path, line, found, "letters that can be seen")
 
 
-def unseen(text: str) -> str:
-    for letter in text[:MOST_NAMED]:
-        if unicodedata.category(letter) in UNSEEN or (letter.isspace() and letter != " "):
-            return f"a character that cannot be seen, U+{ord(letter):04X}"
-    return ""
-
-
-def counts_in(name: str) -> set[int]:
-    """Numbers of nodes or devices that a name gives."""
-    return {int(found[1][:9]) for pattern in COUNTS_IN_NAMES for found in pattern.finditer(name)}
+def _unseen(letter: str) -> bool:
+    return unicodedata.category(letter) in UNSEEN or (letter.isspace() and letter != " ")
 
 
 def models_in(name: str) -> set[str]:
@@ -154,18 +152,3 @@ def like_name(one: str, other: str) -> bool:
     return bool(common) or any(
         joined[a] in joined[b] or (initials[b] in words[a][:1] and len(words[b]) > 1) for a, b in ((0, 1), (1, 0))
     )
-
-
-def _allowed_counts(system: SystemDescription | None) -> set[int]:
-    if system is None or system.accelerators is None:
-        return set()
-    named_by_cores = (system.string("accelerator_model_name") or "").upper().startswith("TPU")
-    cores = system.accelerators * (CORES_PER_CHIP if named_by_cores else 1)
-    return {system.count("number_of_nodes") or 0, system.accelerators, cores}
-
-
-def _due(system: SystemDescription | None) -> str:
-    if system is None:
-        return ""
-    nodes, each = system.count("number_of_nodes"), system.count("accelerators_per_node")
-    return f"{nodes} nodes x {each} = {system.accelerators} devices, as in systems/{system.path.name}"

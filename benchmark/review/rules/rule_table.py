@@ -6,6 +6,8 @@ A rule's function may say of a deviation that it is less than the rule's severit
 docs/facts/mlperf_review.md, which name the public ones, and their topic.
 """
 
+from collections.abc import Sequence
+
 from benchmark.results.subjects import ResultSet, SubmissionPackage
 from benchmark.review.findings import Rule, Run
 from benchmark.review.rules import (
@@ -13,34 +15,25 @@ from benchmark.review.rules import (
     copy_rules,
     curve_rules,
     evaluation_rules,
-    hyperparameter_rules,
+    evidence_rules,
     key_rules,
     naming_rules,
+    package_rules,
+    power_rules,
     set_rules,
     speed_rules,
     system_rules,
 )
-from benchmark.review.rules.folders import evidence_rules, package_rules, power_rules, result_folder_rules
-from benchmark.review.rules.set_rules import Runs
-from benchmark.review.rules.system_rules import Described
-
-EVERYTHING = ("",)
-"""What a rule explains that leaves nothing else to say of a file."""
 
 LOG_RULES: tuple[Rule[Run], ...] = (
     Rule(
         "record.readable", "error", "2.3; parser", key_rules.readable,
-        mend="keep other output out of the file, and write a record per line",
+        mend="keep other output out of the file, and write a record per line, with mllog",
         question="Is this the file as the run wrote it? Please send the original.",
     ),
     Rule(
         "record.two_runs", "error", "8.3, 3.1; one file per run", key_rules.two_runs,
-        mend="give each run a file of its own, opened anew, and keep stdout out of it",
-        explains=EVERYTHING,
-    ),
-    Rule(
-        "record.word", "error", "4.14; RCP checker's substring search", key_rules.misleading,
-        mend="rename the key, the field or the source file: the official RCP checker reads it as that record",
+        mend="give each run a file of its own, opened anew, and keep stdout out of it", explains=("",),
     ),
     Rule(
         "key.present", "error", "3.2; training_*/closed_gpt3.yaml", key_rules.present,
@@ -52,43 +45,33 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         question="Why is it in this file twice, and which of the two is the run's?",
     ),
     Rule(
-        "key.metadata", "error", "3.4; block, epoch and evaluation events", key_rules.block_metadata,
-        mend="log tokens since the checkpoint with every block and evaluation",
+        "value.kind", "error", "3.2", key_rules.kinds,
+        mend="log a plain number, or the name as the official checker has it: others crash it",
     ),
     Rule(
         "value.fixed", "error", "3.2, 7.7; training rules, hyperparameters", key_rules.fixed,
         mend="train with it, and log the configured number as it is, not what a float32 tensor makes of it",
     ),
     Rule(
-        "value.model", "error", "7.2, 7.7; model and fixed values", key_rules.model,
-        mend="train the benchmark's model with its fixed values",
-    ),
-    Rule("value.number", "error", "3.2", key_rules.numbers, mend="log it as a plain number"),
-    Rule(
-        "value.name", "error", "3.2", key_rules.names,
-        mend="log the name as the official checker has it: other benchmarks and divisions crash it",
-    ),
-    Rule(
         "seed.logged", "error", "4.4, 7.10; seed checker", key_rules.seeds,
         mend="log the run's seed with mllog, as a plain integer, drawn from the clock or the system's randomness",
     ),
     Rule(
-        "schedule.formula", "error", "7.5, 6.7; hyperparameters", hyperparameter_rules.formulas,
+        "schedule.formula", "error", "7.5, 6.7; hyperparameters", key_rules.formulas,
         mend="use the rules' formula, rounded up",
     ),
     Rule(
-        "schedule.rate", "error", "7.6, 7.7; learning rate by batch size", hyperparameter_rules.rates,
+        "schedule.rate", "error", "7.6, 7.7; learning rate by batch size", key_rules.rates,
         mend="train with that rate, let the cosine end at a tenth of it, and log the configured numbers",
     ),
     Rule(
-        "batch.size", "error", "7.6, 5.5; batch size", hyperparameter_rules.batch_size,
+        "batch.size", "error", "7.6, 5.5; batch size", key_rules.batch_size,
         mend="ask the task force for reference points at that batch size, 9 weeks before the deadline",
         question="Were reference points asked for at this batch size?",
     ),
-    Rule("clock.order", "error", "3.9; event order", clock_rules.order, mend="log events as they happen"),
     Rule(
-        "clock.plausible", "error", "2.2; time_ms", clock_rules.plausible_times,
-        mend="log milliseconds of the system's clock",
+        "clock.order", "error", "2.2, 3.9; event order", clock_rules.order,
+        mend="log events as they happen, in milliseconds of the system's clock",
     ),
     Rule(
         "clock.backwards", "warning", "7.3; timing", clock_rules.backwards,
@@ -120,17 +103,9 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         mend="evaluate every ceil(24576 / global_batch_size) steps, and log the tokens since the checkpoint",
     ),
     Rule(
-        "eval.without_value", "warning", "3.9, 7.8; evaluation", evaluation_rules.without_value,
-        question="What did this evaluation come to, and why is its value not logged?",
-    ),
-    Rule(
         "eval.samples", "error", "7.8, 6.4; full validation subset", evaluation_rules.eval_samples,
         mend="evaluate the whole subset, and log its documents or tokens",
         question="What was evaluated, and in which unit is this number?",
-    ),
-    Rule(
-        "eval.counter", "warning", "3.5, 6.12; evaluation", evaluation_rules.one_counter,
-        question="After how many tokens was this evaluated? Please point to the counter in the code.",
     ),
     Rule(
         "eval.time", "warning", "6.9, 7.8; evaluation", speed_rules.hasty_evaluations,
@@ -144,10 +119,6 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         "stop.target", "error", "7.3, 6.5; timing", clock_rules.stopped_before_target,
         mend="stop the clock when the target is known to be met, at the first evaluation that meets it",
         question="Why did the run go on after it had met the target?",
-    ),
-    Rule(
-        "tokens.logged", "warning", "6.4; train_samples", evaluation_rules.trained_tokens,
-        question="How much was trained, by the code's own counter, and in which unit is this number?",
     ),
     Rule(
         "curve.envelope", "warning", "6.9, 7.2; accuracy curves", curve_rules.envelope,
@@ -165,27 +136,16 @@ LOG_RULES: tuple[Rule[Run], ...] = (
         "speed.steps", "warning", "6.11, 7.3; statistics of steps", speed_rules.steps_and_blocks,
         question="Are these the steps of this run, as the code timed them? Please send the job's own output.",
     ),
-    Rule(
-        "speed.throughput", "warning", "6.3; statistics", speed_rules.throughput,
-        question="Over which time, and of which devices, was this figure computed?",
-    ),
 )  # fmt: skip
 
-SET_RULES: tuple[Rule[Runs], ...] = (
+SET_RULES: tuple[Rule[ResultSet], ...] = (
     Rule(
         "runs.settings", "error", "7.9; one set of runs", set_rules.same_settings,
         mend="put runs of one configuration together; others belong to another system",
-    ),
-    Rule(
-        "runs.names", "warning", "7.9; one set of runs", set_rules.same_names,
         question="Were all runs made on one system, with one configuration?",
     ),
     Rule(
-        "runs.seeds", "error", "7.10; seeds", set_rules.different_seeds,
-        mend="draw every run's seed anew, and run again",
-    ),
-    Rule(
-        "runs.seed_sequence", "warning", "7.10; seeds", set_rules.seed_sequence,
+        "runs.seeds", "error", "7.10; seeds", set_rules.seeds, mend="draw every run's seed anew, and run again",
         question="Where do the seeds come from? Please point to the code that draws them.",
     ),
     Rule(
@@ -198,22 +158,14 @@ SET_RULES: tuple[Rule[Runs], ...] = (
         question="Why did this run fail, and which others were made?",
     ),
     Rule(
-        "runs.speed", "warning", "6.6, 7.9; one system", speed_rules.runs_apart,
-        question="Which machines did each run have, and why was one of them slower?",
-    ),
-    Rule(
         "runs.lost_time", "warning", "6.6, 7.3; no pausing", speed_rules.lost_time,
         question="What happened then? Did the clock run on, and did training go on with the same data?",
     ),
-)  # fmt: skip
-
-RESULT_RULES: tuple[Rule[ResultSet], ...] = (
     Rule(
         "speed.peak", "error", "6.9, 7.2; formats of numbers", speed_rules.peak,
         mend="correct times, tokens or the number of devices: they do not fit each other",
         question="How many devices of which kind made this result?",
     ),
-    Rule("speed.unknown", "note", "6.9", speed_rules.unknown_device),
     Rule(
         "named.counts", "warning", "4.1, 4.5, 6.9; one system", naming_rules.counts,
         question="How many nodes and devices made these runs?",
@@ -231,41 +183,31 @@ RESULT_RULES: tuple[Rule[ResultSet], ...] = (
         question="Who ran this, on which system? The log has a template's word for it.",
     ),
     Rule(
-        "published.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.published_copy,
+        "published.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.published,
         mend="submit runs of your own",
     ),
-    Rule("published.itself", "note", "6.8, 7.9; logs of an earlier round", copy_rules.published_itself),
     Rule(
-        "rcp.test", "error", "5.4, 5.10; convergence test", set_rules.convergence,
+        "rcp.test", "error", "5.4, 5.6, 5.10; convergence test", set_rules.convergence,
         mend="it converges faster than the reference can: look for a difference in model, data, schedule or evaluation",
         question="The reference's own data are wrong here: how does the result compare with the points beside them?",
     ),
-    Rule("rcp.scaled", "note", "5.6; normalisation", set_rules.scaled),
     Rule(
         "power.energy", "error", "4.2, 6.9; energy", power_rules.energy,
         mend="give each node's readings in watts from run_start to run_stop, as the meter's program wrote them",
         question="How was this measured, on which nodes, with which meters? Please send their own records.",
     ),
     Rule(
-        "evidence.broken", "error", "7.3, 7.9; runs and scoring", evidence_rules.broken,
+        "evidence.chain", "error", "7.3, 7.9; runs and scoring", evidence_rules.evidence,
         mend="give log and evidence as the run wrote them",
     ),
-    Rule("evidence.found", "note", "7.9; runs and scoring", evidence_rules.told),
-)  # fmt: skip
-
-SYSTEM_RULES: tuple[Rule[Described], ...] = (
     Rule(
         "system.readable", "error", "4.5; systems", system_rules.readable,
         mend="write it anew as UTF-8 JSON, every field once", question="Which of the two values is right?",
     ),
     Rule(
-        "system.fields", "error", "4.5, 4.7; mandatory keys", system_rules.fields,
-        mend="give every field, and strings in quotes: an empty string is allowed, another type kills the checkers",
-    ),
-    Rule("system.status", "error", "4.6; status", system_rules.status, mend="write one of these, letter by letter"),
-    Rule(
-        "system.division", "error", "4.8; division", system_rules.division,
-        mend="write it in lower case: any other spelling silently turns off the seed and RCP checks",
+        "system.fields", "error", "4.5, 4.6, 4.7, 4.8; mandatory keys", system_rules.fields,
+        mend="give every field, as a string, letter by letter: another type kills the checkers, and another spelling "
+        "of the division silently turns off two of them",
     ),
     Rule(
         "system.filled_in", "warning", "4.5; submission rules, system description", system_rules.filled_in,
@@ -279,18 +221,9 @@ SYSTEM_RULES: tuple[Rule[Described], ...] = (
 
 PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule(
-        "package.layout", "error", "4.1, 4.2; layout", package_rules.layout,
-        mend="give systems/ and results/SYSTEM/gpt3/ with exactly three files result_*.txt",
+        "package.layout", "error", "1.4, 4.1, 4.2, 4.3; layout", package_rules.layout,
+        mend="give systems/SYSTEM.json and results/SYSTEM/gpt3/ with exactly three files result_*.txt",
     ),
-    Rule(
-        "package.described", "error", "4.3; systems", package_rules.described,
-        mend="add the description under the name of the results folder: the package checker crashes without it",
-    ),
-    Rule(
-        "package.skipped", "error", "1.4; skipped benchmarks", package_rules.skipped,
-        mend="name it gpt3: the package checker skips others and reports success, the summarizer crashes",
-    ),
-    Rule("package.others", "note", "1.4", package_rules.others),
     Rule(
         "package.code", "warning", "7.12; submission content", package_rules.code,
         question="Where is the code that made these results?",
@@ -300,15 +233,15 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
         question="Is this one system, handed in twice? What tells the two apart?",
     ),
     Rule(
-        "package.stray_run", "warning", "4.2, 7.9, 7.12; runs and scoring", result_folder_rules.stray_runs,
+        "package.stray_run", "warning", "4.2, 7.9, 7.12; runs and scoring", package_rules.stray_runs,
         question="What is this run? How were the three that count chosen?",
     ),
     Rule(
-        "package.bypass", "error", "4.9, 7.11; bypass", result_folder_rules.bypass,
+        "package.bypass", "error", "4.9, 7.11; bypass", package_rules.bypass,
         mend="remove it: it lets the upload through, not the result",
     ),
     Rule(
-        "package.scaling", "error", "4.15, 5.6; scaling.json", result_folder_rules.scaling,
+        "package.scaling", "error", "4.15, 5.6; scaling.json", package_rules.scaling,
         mend="let the package checker write scaling.json",
         question="Which decision of the committee is this factor from?",
     ),
@@ -318,16 +251,9 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     ),
     Rule("package.letters", "warning", "4.1, 4.5; names", naming_rules.unseen_letters, question="Which name is meant?"),
     Rule(
-        "package.names", "error", "4.2, 4.12; repo_checker", package_rules.friendly_names,
-        mend="rename or remove it: official tools refuse it, take it for a pattern, or stop where they print it",
-    ),
-    Rule(
-        "package.sizes", "error", "4.12; repo_checker", package_rules.sizes,
-        mend="leave it out, or say where to get it",
-    ),
-    Rule(
-        "package.links", "error", "4.1, 4.12; repo_checker", package_rules.links,
-        mend="put the files themselves there: tools follow some links and pass over others",
+        "package.files", "error", "4.1, 4.2, 4.12; repo_checker", package_rules.files,
+        mend="put files themselves there, under names of letters, digits, '.', '_', '+' and '-': official tools refuse "
+        "others, take them for a pattern, or pass over them",
     ),
     Rule(
         "package.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_package,
@@ -339,7 +265,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     ),
 )  # fmt: skip
 
-ROUND_RULES: tuple[Rule[tuple[Runs, Runs]], ...] = (
+ROUND_RULES: tuple[Rule[tuple[Sequence[Run], Sequence[Run]]], ...] = (
     Rule("round.copy", "error", "6.8, 7.9; each file a run of its own", copy_rules.in_round, mend="submit a run once"),
-)  # fmt: skip
+)
 """Of the runs of a package, and those of the packages beside it."""

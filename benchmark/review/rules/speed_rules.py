@@ -9,11 +9,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmark.results.judged import GPT3
-from benchmark.results.run_summary import VALIDATION_TIMING, tracked
+from benchmark.results.run_summary import VALIDATION_TIMING
 from benchmark.results.score import score
 from benchmark.results.subjects import ResultSet
-from benchmark.review.findings import Deviation, Run
+from benchmark.review.findings import Deviation, Run, at
 from model.flops import train_flops_per_token
 
 FEWEST = 5
@@ -31,16 +30,8 @@ STEPS_IN_BLOCK = (1.02, 3.0)
 another unit. Published: at most 0.92, since the evaluation comes on top."""
 NO_TIME = 0.2
 """Of the median step; published: at least 0.89."""
-THROUGHPUT = (0.95, 1.2)
-"""Logged tokens per second by those of the whole run, and by those of the usual block: with or without evaluations and
-the time that restarts took."""
-OTHER_UNIT = 2.0
-"""A throughput so many times off counts something else: sequences, or one device."""
-SHORTEST_RUN_MS = 10_000
 HASTY_EVALUATION = 4.5
 """Tokens per second of evaluations by those of the usual block; published: 1.9 to 3.0, a forward pass alone."""
-SPEEDS_APART = 1.15
-"""Usual blocks of two runs of one system; published: at most 1.034."""
 SHORTEST_BLOCK_S = 1.0
 SLOW_BLOCK = 2.0
 """Of the usual block; published: below 1.9."""
@@ -99,38 +90,35 @@ def usual_tokens_per_s(run: Run) -> float | None:
 
 
 def peak(one: ResultSet) -> Iterator[Deviation]:
-    """Blocks against the peak of the described devices, in the fastest format that they can train in."""
+    """Blocks against the peak of the described devices, in the fastest format that they can train in. Of devices whose
+    peak is not known here little is said to be impossible."""
     found = score(one)
+    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
+        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
+        place = one.system.path, one.system.line("accelerator_model_name")
+        yield Deviation(*place, words, "one of benchmark/config/accelerators.py", "note")
     for run in one.runs if one.judged.official else ():
-        usual = usual_tokens_per_s(run)
+        usual, stop = usual_tokens_per_s(run), run.log.first("run_stop")
         if usual is None:
             continue
         if not found.accelerators or not found.peak_tflops:
             if usual > FASTEST_SYSTEM:
                 due = f"at most {FASTEST_SYSTEM:,.0f}; the fastest published system has 6.0e6"
-                yield _at_stop(run, f"{usual:,.0f} tokens/s of a system that is not known here", due, asked=True)
+                words = f"{usual:,.0f} tokens/s of a system that is not known here"
+                yield at(run, stop, words, due, "warning")
             continue
         most = found.accelerators * found.peak_tflops * 1e12 / train_flops_per_token(one.judged.benchmark.model)
+        of = f"of the BF16 peak of {found.accelerators:,} devices"
         due = f"at most {EIGHT_BIT:.0%}: the peak of 8-bit numbers, the fastest they can train in"
         over = [block for block in blocks(run) if block.tokens > EIGHT_BIT * most * max(block.seconds, 1e-3)]
         if usual > EIGHT_BIT * most:
-            yield _at_stop(run, f"{usual / most:.0%} of the BF16 peak of {found.accelerators:,} devices", due)
+            yield at(run, stop, f"{usual / most:.0%} {of}", due)
         elif over and not over[0].restarted:
             share = over[0].tokens / max(over[0].seconds, 1e-3) / most
-            words = f"a block at {share:.0%} of the BF16 peak of {found.accelerators:,} devices"
-            yield Deviation(run.log.path, over[0].line, words, due)
+            yield at(run, over[0], f"a block at {share:.0%} {of}", due)
         elif usual < LOWEST_MFU * most:
-            words = f"{usual / most:.1%} of the BF16 peak of {found.accelerators:,} devices"
-            yield _at_stop(run, words, f"at least {LOWEST_MFU:.0%}; published results have 42 % and more", asked=True)
-
-
-def unknown_device(one: ResultSet) -> Iterator[Deviation]:
-    """Of an accelerator without a peak in our table nothing is said to be impossible."""
-    found = score(one)
-    if one.system is not None and found.accelerators and found.accelerator and not found.peak_tflops:
-        words = f"accelerator_model_name {found.accelerator!r:.60}, whose peak is not known here"
-        line = one.system.line("accelerator_model_name")
-        yield Deviation(one.system.path, line, words, "one of benchmark/config/accelerators.py")
+            due = f"at least {LOWEST_MFU:.0%}; published results have 42 % and more"
+            yield at(run, stop, f"{usual / most:.1%} {of}", due, "warning")
 
 
 def fast_block(run: Run) -> Iterator[Deviation]:
@@ -141,7 +129,7 @@ def fast_block(run: Run) -> Iterator[Deviation]:
     if fast and seconds >= SHORTEST_BLOCK_S:
         more = "" if len(fast) == 1 else f" and {len(fast) - 1} more"
         found = f"{fast[0].seconds:,.1f} s since the evaluation before{more}"
-        yield Deviation(run.log.path, fast[0].line, found, f"about {seconds:,.1f} s, as the other blocks")
+        yield at(run, fast[0], found, f"about {seconds:,.1f} s, as the other blocks")
 
 
 def steps_and_blocks(run: Run) -> Iterator[Deviation]:
@@ -155,35 +143,23 @@ def steps_and_blocks(run: Run) -> Iterator[Deviation]:
     idle = next((one for one in run.step_seconds[2:] if one.value < NO_TIME * usual), None)
     if idle is not None:
         found = f"a step of {idle.value:,.3f} s"
-        yield Deviation(run.log.path, idle.line, found, f"about {usual:,.3f} s, as the other steps")
+        yield at(run, idle, found, f"about {usual:,.3f} s, as the other steps")
     few = next((block for block in timed if len(block.steps) < count and not block.restarted), None)
     if few is not None:
         found = f"times of {len(few.steps)} steps before this evaluation"
-        yield Deviation(run.log.path, few.line, found, f"{count}, as before the others")
+        yield at(run, few, found, f"{count}, as before the others")
     for block in timed:
         seconds = statistics.fmean(block.steps) * block.tokens / (size * length)
         low, high = (limit * block.seconds for limit in STEPS_IN_BLOCK)
         if low < seconds < high:
             found = f"{block.seconds:,.1f} s since the evaluation before, {seconds:,.1f} s of steps by their times"
-            yield Deviation(run.log.path, block.line, found, "a block a little longer than its steps")
+            yield at(run, block, found, "a block a little longer than its steps")
             return
-
-
-def throughput(run: Run) -> Iterator[Deviation]:
-    """Logged tokens per second, in whatever unit, with or without evaluations and lost time."""
-    whole, usual = run.tokens_per_s, usual_tokens_per_s(run)
-    if run.was_aborted or not run.throughput or not whole or not usual or (run.run_ms or 0) < SHORTEST_RUN_MS:
-        return
-    logged = statistics.median(one.value for one in run.throughput)
-    low, high = THROUGHPUT[0] * min(whole, usual), THROUGHPUT[1] * max(whole, usual)
-    if not low <= logged <= high and low / OTHER_UNIT < logged < high * OTHER_UNIT:
-        found, due = f"throughput {logged:,.0f}", f"about {whole:,.0f} tokens/s = tokens / run time"
-        yield Deviation(run.log.path, run.throughput[-1].line, found, due)
 
 
 def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     """The whole validation subset takes its time, and its steps."""
-    judged = run.judged or GPT3
+    judged = run.rules
     usual, size = usual_tokens_per_s(run), run.global_batch_size
     timed = [one for one in run.evaluations if one.seconds is not None and one.seconds >= 0]
     if not judged.official or not timed or not usual or not size:
@@ -192,54 +168,30 @@ def hasty_evaluations(run: Run) -> Iterator[Deviation]:
     ratio = judged.validation_sequences * judged.benchmark.model.seq_length / max(seconds, 1e-3) / usual
     if ratio > HASTY_EVALUATION:
         found = f"evaluations of {seconds:,.3f} s: {ratio:,.1f} times the tokens per second of training"
-        yield Deviation(run.log.path, timed[0].line, found, "about 3 times: a forward pass alone")
-    steps = [step.line for step in tracked(run.log, VALIDATION_TIMING)]
+        yield at(run, timed[0], found, "about 3 times: a forward pass alone")
+    steps = run.tracked(VALIDATION_TIMING)
     due = judged.steps(judged.validation_sequences, size)
     if steps and len(steps) < due * len(run.evaluations):
         found = f"{len(steps)} validation steps in {len(run.evaluations)} evaluations"
         words = f"{due} each: {judged.validation_sequences:,} sequences, {size:g} at a time"
-        yield Deviation(run.log.path, steps[0], found, words)
+        yield at(run, steps[0], found, words)
 
 
-def runs_apart(runs: Sequence[Run]) -> Iterator[Deviation]:
-    """A run far faster than another of the same system; rehearsals share their machine with other work."""
-    timed = [(one.seconds, run) for run in runs if (one := usual_block(run)) and (run.judged or GPT3).official]
-    if len(timed) > 1:
-        (fast, run), (slow, other) = min(timed, key=_first), max(timed, key=_first)
-        if slow > SPEEDS_APART * fast and fast >= SHORTEST_BLOCK_S:
-            found = f"{fast:,.1f} s between evaluations, in {other.log.path.name} {slow:,.1f} s"
-            line = run.evaluations[0].line
-            yield Deviation(run.log.path, line, found, "runs of one system, about equally fast")
-
-
-def lost_time(runs: Sequence[Run]) -> Iterator[Deviation]:
+def lost_time(one: ResultSet) -> Iterator[Deviation]:
     """Restarts, stalls and evaluations that were made again, of all runs in one question: the clock ran on, so that
     they cost the submitter."""
-    words, first = [], None
-    for run in runs:
+    words, places = [], []
+    for run in one.runs:
         usual = usual_block(run)
-        slow = [] if usual is None else [block for block in blocks(run) if _is_slow(block, usual.seconds)]
-        restarts = len(run.restarts)
-        if slow or restarts:
-            lost = sum(block.seconds - (usual.seconds if usual else 0) for block in slow)
-            told = [f"{restarts} restart{'s' * (restarts > 1)} logged"] if restarts else []
-            told += [f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual"] if slow else []
+        seconds = 0.0 if usual is None else usual.seconds
+        most = max(SLOW_BLOCK * seconds, seconds + SHORTEST_BLOCK_S)
+        slow = [block for block in blocks(run) if usual and (block.restarted or block.seconds > most)]
+        told = [f"{len(run.restarts)} restart{'s' * (len(run.restarts) > 1)} logged"] if run.restarts else []
+        if slow:
+            lost = sum(block.seconds - seconds for block in slow)
+            told.append(f"{len(slow)} block{'s' * (len(slow) > 1)} {lost:,.0f} s longer than usual")
+        if told:
             words.append(f"{run.log.path.name}: {', '.join(told)}")
-            first = first or (run, run.restarts[0].line if restarts else slow[0].line)
-    if first is not None:
-        run, line = first
-        yield Deviation(run.log.path, line, "; ".join(words), "blocks of equal length, in one piece")
-
-
-def _is_slow(block: TimedBlock, usual: float) -> bool:
-    return block.restarted or block.seconds > max(SLOW_BLOCK * usual, usual + SHORTEST_BLOCK_S)
-
-
-def _first(timed: tuple[float, Run]) -> float:
-    return timed[0]
-
-
-def _at_stop(run: Run, found: str, due: str, asked: bool = False) -> Deviation:
-    stop = run.log.first("run_stop")
-    line = None if stop is None else stop.line
-    return Deviation(run.log.path, line, found, due, severity="warning" if asked else None)
+            places.append((run.log.path, run.restarts[0].line if run.restarts else slow[0].line))
+    if places:
+        yield Deviation(*places[0], "; ".join(words), "blocks of equal length, in one piece")

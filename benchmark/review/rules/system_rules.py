@@ -3,24 +3,13 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_named
-from benchmark.results.system_description import SystemDescription, as_count
+from benchmark.results.subjects import ResultSet
+from benchmark.results.system_description import FIELDS, STATUSES, SystemDescription, as_count, texts_in
 from benchmark.review.findings import Deviation
 from benchmark.review.rules.naming_rules import NOT_FILLED_IN, SAYS_NOTHING
 
-REQUIRED = (
-    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
-    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count", "host_processor_frequency",
-    "host_processor_caches", "host_processor_interconnect", "host_memory_capacity", "host_storage_type",
-    "host_storage_capacity", "host_networking", "host_networking_topology", "host_memory_configuration",
-    "accelerators_per_node", "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
-    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
-    "accelerator_interconnect", "accelerator_interconnect_topology", "cooling", "hw_notes", "framework",
-    "other_software_stack", "operating_system", "sw_notes",
-)  # fmt: skip
-"""Presence is enough for the checker; the hyphen in on-chip is its own."""
 STRINGS = (
     "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
     "accelerators_per_node", "framework", "division", "status",
@@ -37,92 +26,64 @@ MEMORY = re.compile(r"(?i)([\d.,]{1,12})\s*(GB|GiB|MB|MiB|TB)")
 BYTES = {"GB": 1e9, "GIB": 2**30, "MB": 1e6, "MIB": 2**20, "TB": 1e12}
 MEMORY_OFF = (0.85, 1.2)
 """Of what the model is sold with; published: at most 1.07, since drivers count in binary units."""
-STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
 SINCE = "4.1.0"
 """Ruleset from which a status is one of them; round 4.0 accepted the short words of the rounds before."""
 
 
-@dataclass(frozen=True)
-class Described:
-    """A description and the ruleset it is checked by."""
-
-    description: SystemDescription
-    ruleset: str
-
-
-def readable(subject: Described) -> Iterator[Deviation]:
-    description = subject.description
-    if description.problem is not None:
-        yield Deviation(description.path, 1, description.problem, "a JSON object")
-    for name in description.repeated:
-        line, found = description.line(name), f"field {name!r} twice"
-        yield Deviation(description.path, line, found, "every field once", severity="warning")
+def readable(one: ResultSet) -> Iterator[Deviation]:
+    for system in filter(None, [one.system]):
+        if system.problem is not None:
+            yield Deviation(system.path, 1, system.problem, "a JSON object")
+        for name in system.repeated:
+            yield Deviation(system.path, system.line(name), f"field {name!r} twice", "every field once", "warning")
 
 
-def fields(subject: Described) -> Iterator[Deviation]:
-    """Mandatory fields, of the types that the official tools take."""
-    content = subject.description.content
-    for name in REQUIRED if subject.description.problem is None else ():
-        if name not in content:
-            yield Deviation(subject.description.path, 1, f"no {name}", f"all of {len(REQUIRED)} fields")
-    for name in STRINGS:
-        value = content.get(name, "")
-        if not isinstance(value, str):
-            yield _wrong(subject, name, value, "a string, in quotes")
-        elif any(unicodedata.category(letter) in UNFIT for letter in value):
-            yield _wrong(subject, name, value, "one line of text: the tools print it as it is")
-    for name in COUNTS:
-        count = as_count(content.get(name))
-        if name in content and (count is None or (count < 1 and name in DEVICES)):
-            yield _wrong(subject, name, content[name], "a whole number, in quotes")
+def fields(one: ResultSet) -> Iterator[Deviation]:
+    """Mandatory fields, of the types and values that the official tools take."""
+    for system in filter(None, [one.system]):
+        content = system.content
+        for name in (field.name for field in FIELDS) if system.problem is None else ():
+            if name not in content:
+                yield Deviation(system.path, 1, f"no {name}", f"all of {len(FIELDS)} fields")
+        for name in STRINGS:
+            value = content.get(name, "")
+            if not isinstance(value, str):
+                yield _wrong(system, name, value, "a string, in quotes")
+            elif any(unicodedata.category(letter) in UNFIT for letter in value):
+                yield _wrong(system, name, value, "one line of text: the tools print it as it is")
+        for name in COUNTS:
+            count = as_count(content.get(name))
+            if name in content and (count is None or (count < 1 and name in DEVICES)):
+                yield _wrong(system, name, content[name], "a whole number, in quotes")
+        status, division = system.string("status"), system.string("division")
+        if one.ruleset >= SINCE and status is not None and status not in STATUSES:
+            yield _wrong(system, "status", status, " | ".join(STATUSES))
+        if division not in (None, "closed", "open"):
+            yield _wrong(system, "division", division, "'closed' or 'open'")
 
 
-def status(subject: Described) -> Iterator[Deviation]:
-    value = subject.description.content.get("status")
-    if subject.ruleset >= SINCE and isinstance(value, str) and value not in STATUSES:
-        yield _wrong(subject, "status", value, " | ".join(STATUSES))
+def filled_in(one: ResultSet) -> Iterator[Deviation]:
+    for system in filter(None, [one.system]):
+        for name, value in system.content.items():
+            found = next((text for _, text in texts_in({name: value}) if NOT_FILLED_IN.search(text)), None)
+            if found is not None:
+                yield _wrong(system, name, found, "a value, or an empty string")
+            elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
+                yield _wrong(system, name, value, "a name")
 
 
-def division(subject: Described) -> Iterator[Deviation]:
-    value = subject.description.content.get("division")
-    if isinstance(value, str) and value not in ("closed", "open"):
-        yield _wrong(subject, "division", value, "'closed' or 'open'")
-
-
-def filled_in(subject: Described) -> Iterator[Deviation]:
-    for name, value in subject.description.content.items():
-        found = next((text for text in _texts(value) if NOT_FILLED_IN.search(text)), None)
-        if found is not None:
-            yield _wrong(subject, name, found, "a value, or an empty string")
-        elif name in NAMES and isinstance(value, str) and SAYS_NOTHING.match(value):
-            yield _wrong(subject, name, value, "a name")
-
-
-def memory(subject: Described) -> Iterator[Deviation]:
+def memory(one: ResultSet) -> Iterator[Deviation]:
     """The memory of a device that its maker does not sell with so much."""
-    model = accelerator_named(subject.description.string("accelerator_model_name") or "")
-    due = None if model is None else ACCELERATORS[model].memory_gb
-    text = subject.description.string("accelerator_memory_capacity") or ""
-    found = MEMORY.fullmatch(text.strip())
-    if due is not None and found is not None:
-        size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
-        if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
-            yield _wrong(subject, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
+    for system in filter(None, [one.system]):
+        model = accelerator_named(system.string("accelerator_model_name") or "")
+        due = None if model is None else ACCELERATORS[model].memory_gb
+        text = system.string("accelerator_memory_capacity") or ""
+        found = MEMORY.fullmatch(text.strip())
+        if due is not None and found is not None:
+            size = float(found[1].replace(",", "")) * BYTES[found[2].upper()] / 1e9
+            if not MEMORY_OFF[0] * due <= size <= MEMORY_OFF[1] * due:
+                yield _wrong(system, "accelerator_memory_capacity", text, f"about {due:g} GB of {model}")
 
 
-def _texts(value: object) -> Iterator[str]:
-    """Every string in a value, names of nested fields included; parsed JSON is never deep enough to matter."""
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            waiting += one
-
-
-def _wrong(subject: Described, name: str, value: object, due: str) -> Deviation:
-    description = subject.description
-    return Deviation(description.path, description.line(name), f"{name} {value!r:.80}", due)
+def _wrong(system: SystemDescription, name: str, value: object, due: str) -> Deviation:
+    return Deviation(system.path, system.line(name), f"{name} {value!r:.80}", due)

@@ -13,7 +13,7 @@ from benchmark.report.reported_run import ReportedRun, reported_runs
 from benchmark.report.write_report import render
 from benchmark.results.subjects import find_subjects
 from benchmark.review.official_tools import ToolVerdict
-from benchmark.review.verdict import Review, subject_review
+from benchmark.review.verdict import Review, subject_review, with_copies
 from tests.benchmark.review.fixture import write_package
 from tests.benchmark.review.reviews import verdict
 
@@ -23,7 +23,7 @@ def own_review(
 ) -> Review:
     """What our own rules say; the official tools are to have passed."""
     subjects = find_subjects(paths, ruleset)
-    return Review(tuple(subject_review(one, [check or verdict()]) for one in subjects), 0.0)
+    return Review(with_copies([subject_review(one, [check or verdict()]) for one in subjects]), 0.0)
 
 
 def judged(paths: Sequence[Path], check: ToolVerdict | None = None) -> Judgement:

@@ -6,7 +6,6 @@ import pytest
 
 from benchmark.report.curve_differences import differences, published_curves
 from benchmark.report.figures import (
-    MOST_POINTS,
     Band,
     Figure,
     Line,
@@ -15,13 +14,12 @@ from benchmark.report.figures import (
     in_panels,
     kept_steps,
     reference_band,
-    thinned,
 )  # fmt: skip
 from benchmark.report.timeline import timeline
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.results.run_summary import RunSummary
 from tests.benchmark.report.made_pages import made_runs
-from tests.benchmark.report.runs import MadeRun, restarted_run, write_run
+from tests.benchmark.report.runs import restarted_run, write_run
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import SYSTEM, Record, records, summary_of, write_package
 
@@ -36,16 +34,6 @@ def run_of(size: int) -> RunSummary:
     return summary_of(records(1, batch_size=size, evaluations=2))
 
 
-def test_long_lines_keep_their_extremes() -> None:
-    points = [(float(x), 1.0) for x in range(100_000)]
-    points[34_567] = (34_567.0, 9.0)
-    points[71_111] = (71_111.0, -9.0)
-    kept = thinned(points)
-    assert len(kept) <= MOST_POINTS
-    assert {(34_567.0, 9.0), (71_111.0, -9.0)} <= set(kept)
-    assert kept == sorted(kept)
-
-
 def test_steps_lost_by_a_restart_are_in_no_curve_and_the_line_breaks_there(tmp_path: Path) -> None:
     path = restarted_run(tmp_path / "run")
     figure = drawn(path)["step_time"]
@@ -54,18 +42,6 @@ def test_steps_lost_by_a_restart_are_in_no_curve_and_the_line_breaks_there(tmp_p
     assert (restart, len(figure.lines[0].points)) == (7, 11)  # steps before it, and all of them
     tokens = [step.number("trained_tokens") for step in kept_steps(read_recorded_run(path).events)]
     assert tokens == [2048 * (number + 1) for number in range(8)]
-
-
-def test_run_begun_anew_has_the_steps_of_its_last_beginning(tmp_path: Path) -> None:
-    """Killed before its first checkpoint: there is no restart in the log."""
-    made = MadeRun(tmp_path / "run")
-    for steps in (3, 2):
-        made.steps = 0
-        made.begin()
-        for _ in range(steps):
-            made.step()
-    kept = kept_steps(read_recorded_run(made.end()).events)
-    assert [step.number("trained_tokens") for step in kept] == [2048, 4096]
 
 
 def test_figures_of_a_run_and_of_a_log_alone(tmp_path: Path) -> None:

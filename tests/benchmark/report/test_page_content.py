@@ -119,14 +119,6 @@ def test_headlines(tmp_path: Path) -> None:
     assert made_page(tmp_path / "a", tmp_path / "b").headline == "1 of 2 runs reached the target"
 
 
-def test_value_just_above_the_target_is_not_rounded_onto_it(tmp_path: Path) -> None:
-    page = made_page(write_run(tmp_path / "a", (5.5, 2.4400000000000004)))
-    assert page.headline == "Target 2.44 not reached"
-    assert texts(page, "Every evaluation")[-1] == ["16,384", "2.4400000000000004"]
-    assert {one.name: one.value for one in page.key_figures}["Last log perplexity"] == "2.4400000000000004"
-    assert page.figures[0].lines[0].y[-1] == 2.4400000000000004
-
-
 def test_runs_evaluations_and_origin_stand_side_by_side(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "a")
     made.begin()

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from benchmark.report.page_parts import Bar, Table, Words
-from benchmark.report.time_section import CELLS, WIDTH, attempts_shown, ribbon, slowness_of, time_bar, time_section
+from benchmark.report.time_section import CELLS, WIDTH, attempts_shown, ribbon, slowness_of, time_bar
 from benchmark.report.timeline import Timeline, timeline
 from benchmark.results.recorded_events import RecordedEvent
 from benchmark.results.recorded_run import read_recorded_run
 from benchmark.status.run_status import RunStatus, read_status
-from tests.benchmark.report.made_pages import made_runs
-from tests.benchmark.report.runs import MadeRun, restarted_run, write_run
-from tests.benchmark.status.supervised_run import SupervisedRun, killed_and_hung
+from tests.benchmark.report.runs import MadeRun, write_run
+from tests.benchmark.status.supervised_run import killed_and_hung
 
 
 @pytest.fixture(scope="module")
@@ -33,28 +32,12 @@ def test_run_adds_up_to_its_length(tmp_path: Path) -> None:
     assert times.marks[0][1] == pytest.approx(3.5 / 60)
 
 
-def test_restart_makes_steps_lost(tmp_path: Path) -> None:
-    times = timeline(read_recorded_run(restarted_run(tmp_path / "run")))
-    assert times.total == pytest.approx(2 + 39.45)
-    assert (times.seconds["lost"], times.seconds["other"]) == (1.2, 31.0)  # nobody launched it
-    assert [kind for kind, _ in times.marks].count("restart") == 1
-
-
 def test_log_alone_tells_init_evaluations_and_the_rest(tmp_path: Path) -> None:
     log = (write_run(tmp_path / "run") / "result_0.txt").rename(tmp_path / "result_0.txt")
     times = timeline(read_recorded_run(log))
     assert times.seconds == pytest.approx({"init": 2.0, "productive": 6.5, "evaluation": 4.5})
     merged = time_bar(Timeline({"productive": 5.0}, ()), "", 5.0, meanings=True)
     assert merged.legend[0][1:] == ("train and all else", "5.00 s", "100.0%", "all of the run that is not told apart")
-
-
-def test_several_runs_are_on_one_scale(tmp_path: Path) -> None:
-    runs = made_runs(write_run(tmp_path / "long", (5.5, 3.5, 2.43)), write_run(tmp_path / "short", (2.43,)))
-    section = time_section(runs, [timeline(run.recorded) for run in runs])
-    assert section is not None
-    long, short = (one for one in section.parts if isinstance(one, Bar))
-    assert (long.title, long.total, short.total) == ("long", "13.00 s", "5.50 s")
-    assert sum(part.width for part in short.parts) == pytest.approx(1000 * 5.5 / 13, abs=0.1)
 
 
 def test_ribbon_lies_end_to_end_and_shows_what_lasted(ledger: RunStatus) -> None:
@@ -98,18 +81,6 @@ def test_run_without_a_failure_has_a_sentence_and_a_clocks_jump_a_note(tmp_path:
     _, note = attempts_shown(read_status(run.end()))
     assert isinstance(note, Words)
     assert note.text.startswith("The clock went back by 59.500 s")
-
-
-def test_long_idle_time_costs_no_more_than_its_cells(tmp_path: Path) -> None:
-    """A month between two attempts of a few seconds."""
-    run = SupervisedRun(tmp_path / "run")
-    run.launch()
-    run.step()
-    run.ended(70, "again", "")
-    run.wait(30 * 86_400)
-    run.launch()
-    run.step()
-    assert [part.name for part in ribbon(read_status(run.finish()))] == ["idle"]
 
 
 SLOW = {"rank": 12, "host": "n2", "device": 4, "excess": 0.31, "block_s": 0.00301, "peers_block_s": 0.0023}

@@ -8,10 +8,10 @@ import pytest
 from benchmark.results.convergence import (
     Convergence,
     ReferenceChoice,
+    ReferencePoint,
     custom_points,
     judge_convergence,
     make_point,
-    official_points,
     points_for,
     prune,
 )
@@ -21,14 +21,18 @@ from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import records, summary_of
 
 
+def official(ruleset: str) -> tuple[ReferencePoint, ...]:
+    return points_for(GPT3, ruleset)
+
+
 def judge(size: int, evaluations: int, ruleset: str) -> Convergence:
     run = summary_of(records(1, batch_size=size, evaluations=evaluations))
-    return judge_convergence([run] * 3, official_points(ruleset))
+    return judge_convergence([run] * 3, official(ruleset))
 
 
 def test_reference_points_of_the_rulesets() -> None:
-    old, new = ({point.batch_size: point for point in official_points(name)} for name in ("4.0.0", "4.1.0"))
-    assert official_points("3.0.0") == official_points("3.1.0") == official_points("4.0.0")
+    old, new = ({point.batch_size: point for point in official(name)} for name in ("4.0.0", "4.1.0"))
+    assert official("3.0.0") == official("3.1.0") == official("4.0.0")
     assert old[2048].mean == 1182793728
     assert old[2048].deviation == 25165824
     assert old[2048].least == pytest.approx(1116578914, abs=1)
@@ -37,13 +41,13 @@ def test_reference_points_of_the_rulesets() -> None:
     assert old[3072].least == pytest.approx(1158605944, abs=1)
     assert old[8192].least == pytest.approx(1560767723, abs=1)
     assert (new[6144].deviation, new[6144].least) == (0, 1409286144)
-    assert [point.batch_size for point in prune(official_points("4.0.0"))] == [2048, 3072, 4096, 8192]
-    assert [point.batch_size for point in prune(official_points("4.1.0"))] == [2048, 3072, 4096, 6144, 8192]
+    assert [point.batch_size for point in prune(official("4.0.0"))] == [2048, 3072, 4096, 8192]
+    assert [point.batch_size for point in prune(official("4.1.0"))] == [2048, 3072, 4096, 6144, 8192]
 
 
 def test_void_entry_is_found_in_4_1_0_only() -> None:
-    assert [point.outliers for point in official_points("4.1.0") if point.outliers] == [(13790871552,)]
-    assert not [point for point in official_points("4.0.0") if point.outliers]
+    assert [point.outliers for point in official("4.1.0") if point.outliers] == [(13790871552,)]
+    assert not [point for point in official("4.0.0") if point.outliers]
 
 
 @pytest.mark.parametrize(
@@ -97,19 +101,18 @@ def test_failed_run_counts_as_the_fastest() -> None:
         if evaluations == 25:
             log.metadata("run_stop", status="aborted")
         runs.append(summary_of(log.records))
-    assert judge_convergence(runs, official_points("4.1.0")).median == 23 * 50_331_648
+    assert judge_convergence(runs, official("4.1.0")).median == 23 * 50_331_648
 
 
 def test_number_of_runs_that_is_not_three_is_not_tested() -> None:
     run = summary_of(records(1))
-    assert judge_convergence([run], official_points("4.1.0")).standing == "not tested"
+    assert judge_convergence([run], official("4.1.0")).standing == "not tested"
 
 
 def test_rehearsal_has_points_of_its_own() -> None:
     (point,) = points_for(REHEARSED, "4.1.0")
     assert (point.batch_size, len(point.tokens), point.outliers) == (16, 8, ())
     assert 0 < point.least < point.mean
-    assert points_for(GPT3, "4.0.0") == official_points("4.0.0")
 
 
 def test_point_without_spread_has_no_tolerance() -> None:
@@ -149,7 +152,7 @@ def test_files_without_points_are_refused(content: str, complaint: str, tmp_path
 def test_without_pruning_every_point_counts() -> None:
     """1536 is pruned: its runs are slower than those at 2048."""
     run = summary_of(records(1, batch_size=1536, evaluations=24))
-    points = official_points("4.1.0")
+    points = official("4.1.0")
     pruned, full = (judge_convergence([run] * 3, points, pruned) for pruned in (True, False))
     assert "compared with that at 2048" in pruned.why
     assert full.why == "reference point at batch size 1536"

@@ -1,13 +1,12 @@
 """What a result file's records are asked for."""
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 
 from benchmark.results.mllog import parse_log
-from benchmark.results.result_log import as_number, misleading_words
+from benchmark.results.result_log import as_number
 from tests.benchmark.review.fixture import as_text, records
 
 
@@ -40,10 +39,3 @@ def test_values_by_key() -> None:
 )
 def test_numbers_are_finite_and_no_booleans(value: object, number: float | None) -> None:
     assert as_number(value) == number
-
-
-def test_words_of_other_records() -> None:
-    fields = {"key": "micro_global_batch_size", "value": 7, "time_ms": 1, "metadata": {"eval_error": 8}}
-    text = json.dumps({**fields, "event_type": "POINT_IN_TIME"})
-    (event,) = parse_log(Path("x"), f":::MLLOG {text}\n".encode()).events
-    assert list(misleading_words(event)) == ["eval_error", "global_batch_size"]

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.results.system_description import MOST_BYTES, as_count, read_system
+from benchmark.results.system_description import (
+    FIELDS,
+    MARK,
+    MOST_BYTES,
+    STATUSES,
+    as_count,
+    marked_fields,
+    read_system,
+)
+from benchmark.review.rules.naming_rules import NOT_FILLED_IN
 from tests.benchmark.review.fixture import system_description
 
 
@@ -49,3 +58,27 @@ def test_fields_that_stand_twice(tmp_path: Path) -> None:
 )
 def test_counts(value: object, count: int | None) -> None:
     assert as_count(value) == count
+
+
+def test_marks_are_found_wherever_they_stand_and_however_they_are_written() -> None:
+    content = {
+        "deep": {"list": ["x", {"cuda": "12.6, FILL IN: driver"}]},
+        "lower": "fill in: it",
+        "alone": "FILL IN",
+        "dash": "Fill-in: x",
+        "FILL IN: name": "x",
+        "fine": "refill into the tank",
+        "number": 5,
+    }
+    assert sorted(marked_fields(content)) == ["FILL IN: name", "alone", "dash", "deep.list.1.cuda", "lower"]
+
+
+def test_marks_are_found_and_refused_by_review() -> None:
+    marks = {field.name: field.marked for field in FIELDS}
+    assert marked_fields({**marks, "cooling": "air", "other_software_stack": {"a": MARK}}) == [
+        *(name for name in marks if name not in ("cooling", "other_software_stack")),
+        "other_software_stack.a",
+    ]
+    assert all(NOT_FILLED_IN.search(mark) for mark in marks.values())
+    assert marks["cooling"] == "FILL IN: air or liquid, or leave empty"
+    assert all(status in marks["status"] for status in STATUSES)

@@ -1,7 +1,5 @@
 """Damages to the folder of a submission and its system description."""
 
-import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +12,9 @@ Spoil = Callable[[Path], int | None]
 
 FIELDS: tuple[tuple[str, str, str, object], ...] = (
     ("accelerators per node as a number", "system.fields", "accelerators_per_node", 8),
-    ("core count as a number", "system.fields", "host_processor_core_count", 56),
-    ("status onprem in round 4", "system.status", "status", "onprem"),
-    ("status misspelt", "system.status", "status", "Available On-Premise"),
-    ("division Closed in the description", "system.division", "division", "Closed"),
+    ("status onprem in round 4", "system.fields", "status", "onprem"),
+    ("division Closed in the description", "system.fields", "division", "Closed"),
     ("nodes in words", "system.fields", "number_of_nodes", "sixty-four"),
-    ("processors per node left empty", "system.fields", "host_processors_per_node", ""),
     ("framework not filled in", "?system.filled_in", "framework", "TODO"),
     ("a line break in the system's name", "system.fields", "system_name", "a\nINFO - RCP Test Passed: x"),
 )
@@ -84,15 +79,6 @@ def _link(path: str, target: str) -> Spoil:
     return spoil
 
 
-def _large(package: Path) -> None:
-    with (package / "benchmarks" / "weights.bin").open("wb") as file:
-        file.truncate((50 << 20) + 1)
-
-
-def _pipe(package: Path) -> None:
-    os.mkfifo(package / "benchmarks" / "pipe")
-
-
 def _twice(package: Path) -> int:
     path = package / DESCRIPTION
     path.write_text(path.read_text().replace("{", '{\n"division": "open",', 1))
@@ -120,32 +106,25 @@ STRAY = f"results/{SYSTEM}/result_0.txt"
 FOURTH = as_text(records(1004))
 FOLDERS: tuple[tuple[str, str, str, Spoil], ...] = (
     ("description is not JSON", "system.readable", DESCRIPTION, _write(DESCRIPTION, '{"submitter": ')),
-    ("description is a list", "system.readable", DESCRIPTION, _write(DESCRIPTION, json.dumps([1]))),
     ("description with a field twice", "?system.readable", DESCRIPTION, _twice),
-    ("no description", "package.described", f"results/{SYSTEM}", _delete(DESCRIPTION)),
-    ("description of another name", "package.described", f"results/{SYSTEM}", _rename(DESCRIPTION, "other.json")),
-    ("no systems", "package.layout", "", _delete("systems")),
+    ("no description", "package.layout", f"results/{SYSTEM}", _delete(DESCRIPTION)),
     ("no results", "package.layout", "", _delete("results")),
-    ("no gpt3 results", "package.layout", "results", _delete(RESULTS)),
-    ("two runs", "package.layout", RESULTS, _delete(LOG)),
     ("four runs", "package.layout", RESULTS, _write(f"{RESULTS}/result_3.txt", FOURTH)),
     ("a run named run_1.txt", "package.layout", RESULTS, _rename(LOG, "run_1.txt")),
-    ("benchmark folder gpt-3", "package.skipped", f"results/{SYSTEM}/gpt-3", _rename(RESULTS, "gpt-3")),
+    ("benchmark folder gpt-3", "package.layout", f"results/{SYSTEM}/gpt-3", _rename(RESULTS, "gpt-3")),
     (
         "a folder logs beside gpt3",
-        "package.skipped",
+        "package.layout",
         f"results/{SYSTEM}/logs",
         _write(f"results/{SYSTEM}/logs/x", ""),
     ),
     ("results without gpt3/", "?package.stray_run", STRAY, _write(STRAY, FOURTH)),
     ("runs of another system", "package.copy", "results/other/gpt3/result_0.txt", _second_system),
-    ("a hidden file", "package.names", "benchmarks/.gitignore", _write("benchmarks/.gitignore", "")),
-    ("a space in a name", "package.names", "benchmarks/a b.sh", _write("benchmarks/a b.sh", "")),
-    ("a pattern in the system's name", "package.names", f"results/{SYSTEM}[1]", _pattern_in_name),
-    ("a file of 50 MB", "package.sizes", "benchmarks/weights.bin", _large),
-    ("a broken link", "package.links", "benchmarks/data", _link("benchmarks/data", "nowhere")),
-    ("a link out of the package", "package.links", "benchmarks/etc", _link("benchmarks/etc", "/etc")),
-    ("a pipe", "package.links", "benchmarks/pipe", _pipe),
+    ("a hidden file", "package.files", "benchmarks/.gitignore", _write("benchmarks/.gitignore", "")),
+    ("a space in a name", "package.files", "benchmarks/a b.sh", _write("benchmarks/a b.sh", "")),
+    ("a pattern in the system's name", "package.files", f"results/{SYSTEM}[1]", _pattern_in_name),
+    ("a broken link", "package.files", "benchmarks/data", _link("benchmarks/data", "nowhere")),
+    ("a link out of the package", "package.files", "benchmarks/etc", _link("benchmarks/etc", "/etc")),
     (
         "bypass of the convergence test",
         "package.bypass",

@@ -9,7 +9,8 @@ from typing import Any
 
 from benchmark.config.reference_curves import REFERENCE_CURVES
 from benchmark.results.mllog import parse_log
-from benchmark.results.run_summary import RunSummary, summarize
+from benchmark.results.run_summary import RunSummary
+from benchmark.results.system_description import FIELDS
 
 Record = dict[str, Any]
 START_MS = 1_728_500_000_000
@@ -107,8 +108,6 @@ def as_text(run: list[Record]) -> str:
 
 def system_description() -> dict[str, Any]:
     """All mandatory fields."""
-    from benchmark.review.rules.system_rules import REQUIRED
-
     filled = {
         "submitter": ORG,
         "division": "closed",
@@ -123,7 +122,7 @@ def system_description() -> dict[str, Any]:
         "framework": "PyTorch 2.13",
         "other_software_stack": {"cuda": "12.6"},
     }
-    return {name: filled.get(name, "") for name in REQUIRED}
+    return {name: filled.get(name, "") for name in (field.name for field in FIELDS)}
 
 
 def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -> Path:
@@ -144,7 +143,7 @@ def write_package(folder: Path, make: Callable[[int], list[Record]] = records) -
 
 def summary_of(run: list[Record], path: Path = Path("result_0.txt")) -> RunSummary:
     """What is read of such records."""
-    return summarize(parse_log(path, as_text(run).encode()))
+    return RunSummary(parse_log(path, as_text(run).encode()))
 
 
 def write_run(folder: Path, run: list[Record]) -> Path:

@@ -1,56 +1,103 @@
 """Nothing in a file ends a review, takes long, or reaches the terminal as it is."""
 
-import subprocess
-from collections.abc import Callable, Iterator
+import io
+import json
+import os
+import random
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from rich.console import Console
 
-from benchmark.review.findings import STOPPED, Deviation, Rule
-from benchmark.review.rules import rule_table
+from benchmark.results.mllog import parse_log
+from benchmark.results.run_summary import RunSummary
+from benchmark.results.score import score
+from benchmark.results.subjects import ResultSet
+from benchmark.review.findings import STOPPED, Deviation, Finding, Rule, apply
+from benchmark.review.review_json import review_as_json
+from benchmark.review.review_screen import print_review
 from benchmark.review.rules.copy_rules import Trace, likeness
-from benchmark.review.verdict import review
-from tests.benchmark.review.fixture import as_text, records, write_package
-from tests.benchmark.review.hostile_places import PLACES
-from tests.benchmark.review.huge_logs import HUGE, measured
-from tests.benchmark.review.mutations import descriptions, logs
+from benchmark.review.rules.rule_table import LOG_RULES, SET_RULES
+from benchmark.review.verdict import Review, SubjectReview, own_findings, review
+from tests.benchmark.review.damage import DESCRIPTION, LOG, RESULTS
+from tests.benchmark.review.fixture import as_text, records, summary_of, system_description, write_package
 from tests.benchmark.review.reviews import verdict
-from tests.benchmark.review.sound_review import (
-    assert_findings_are_sound,
-    assert_sound,
-    review_description,
-    review_log,
-)
 
-QUIET: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
-IN_TESTS = (
-    "60,000 keys, each twice",
-    "25,000 restarts",
-    "a text of 900 kB of control characters",
-    "50 MB of newlines",
-    "a number of 400 digits",
-    "a number of 100,000 digits",
-    "arrays in arrays",
-)
-"""The others take longer: python -m tests.speed.fuzz_review."""
+MOST_SHOWN = 3000
+"""Characters of a finding's texts together."""
+MOST_CPU_S, MOST_BYTES_MORE = 10.0, 1 << 30
+HONEST = [summary_of(records(number), Path(f"result_{number}.txt")) for number in (5, 6)]
+ODD: tuple[Any, ...] = (
+    None, True, 0, -1, 7, 2047.5, 1e-310, 1e308, 10**300, -(10**400), float("nan"), float("-inf"), "", " ", "gpt3",
+    "aborted", "2048", "x" * 2000, "\x1b[31mred\x07", "[bold]markup[/bold]", "\u202etxt.exe", "\ud800", "a\nb\r\nc",
+    "é\u0000", [], {}, [1, "2", None], {"a": {"b": []}}, [[]] * 50,
+)  # fmt: skip
+BYTES = (b"\xef\xbb\xbf", b"\x00" * 9, b"\r", b"\n", b":::MLLOG ", b":::MLLOG {", b"\xff\xfe", b"1" * 400)
+
+
+def review_log(content: bytes) -> Review:
+    """Return what our rules and score say of a set of runs of which one has this log; no official tool, no file."""
+    runs = (RunSummary(parse_log(Path("result_0.txt"), content)), *HONEST)
+    one = ResultSet("x", "4.1.0", [run.log.path for run in runs], None)
+    one.__dict__["runs"] = runs
+    subject = SubjectReview("runs", "x", "4.1.0", (verdict(),), own_findings(one), (one,), (score(one),))
+    return Review((subject,), 1.0)
+
+
+def assert_sound(found: Review) -> None:
+    """Every rule came to its end, and all that is shown is fit to be shown."""
+    for subject in found.subjects:
+        assert_findings_are_sound(subject.findings)
+    out = io.StringIO()
+    print_review(found, Console(file=out, width=120, highlight=False, force_terminal=False))
+    assert out.getvalue().replace("\n", "").isprintable()
+    json.loads(json.dumps(review_as_json(found), allow_nan=False))
+
+
+def assert_findings_are_sound(findings: Sequence[Finding]) -> None:
+    for one in findings:
+        assert one.rule != STOPPED, one
+        assert one.found and (one.mend or one.question or one.severity == "note"), one
+        assert sum(map(len, (one.found, one.due, one.mend, one.text))) < MOST_SHOWN, one
+
+
+def spoilt(text: bytes, draw: random.Random) -> bytes:
+    content = bytearray(text)
+    for _ in range(draw.randrange(3)):
+        start = draw.randrange(len(content))
+        content[start : start + draw.randrange(60)] = draw.choice(BYTES)
+    return bytes(content)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, **QUIET)
-@given(logs())
-def test_no_log_stops_a_rule_or_shows_control_characters(content: bytes) -> None:
-    """Ten thousand of them: python -m tests.speed.fuzz_review."""
-    assert_sound(review_log(content))
+@pytest.mark.parametrize("seed", range(60))
+def test_no_log_stops_a_rule_or_shows_control_characters(seed: int) -> None:
+    draw = random.Random(seed)
+    run = records(1, evaluations=6)
+    for _ in range(draw.randrange(1, 6)):
+        record = draw.choice(run)
+        places: list[dict[str, Any]] = [record, *[one for one in record.values() if isinstance(one, dict)]]
+        place = draw.choice(places)
+        place[draw.choice([*place, "key", "epoch_num", "status"])] = draw.choice(ODD)
+        run.insert(draw.randrange(len(run)), run.pop(draw.randrange(len(run))))
+        run += [dict(one) for one in run[: draw.choice((0, 0, 40))]]
+    assert_sound(review_log(spoilt("".join(f":::MLLOG {json.dumps(one)}\n" for one in run).encode(), draw)))
 
 
-@settings(max_examples=30, **QUIET)
-@given(descriptions())
-def test_no_description_does_either(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("seed", range(30))
+def test_no_description_does_either(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    content = system_description() | {draw.choice([*system_description()]): draw.choice(ODD) for _ in range(4)}
     path = tmp_path / "system.json"
-    path.write_bytes(content)
-    assert_findings_are_sound(review_description(path, "4.1.0"))
+    path.write_bytes(spoilt(json.dumps(content).encode(), draw))
+    one = ResultSet("x", "4.1.0", [run.log.path for run in HONEST], None, path)
+    one.__dict__["runs"] = tuple(HONEST)
+    score(one)
+    assert_findings_are_sound(list(apply(SET_RULES, one, path)))
 
 
 def test_a_rule_that_stops_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,33 +105,72 @@ def test_a_rule_that_stops_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> Non
         yield from ()
         raise OverflowError("cannot convert float infinity to integer")
 
-    rule: Rule[Any] = Rule("clock.x", "note", "docs/facts/mlperf_review.md 7.3", stops)
-    monkeypatch.setattr("benchmark.review.verdict.LOG_RULES", (*rule_table.LOG_RULES, rule))
-    review = review_log(as_text(records(1)).encode())
-    assert STOPPED in {finding.rule for subject in review.subjects for finding in subject.findings}
+    rule: Rule[Any] = Rule("clock.x", "note", "7.3", stops)
+    monkeypatch.setattr("benchmark.review.verdict.LOG_RULES", (*LOG_RULES, rule))
     with pytest.raises(AssertionError):
-        assert_sound(review)
+        assert_sound(review_log(as_text(records(1)).encode()))
+
+
+def _many(key: str, value: str) -> bytes:
+    metadata = '{"file": "x", "lineno": 1, "step": 5, "epoch_num": 5}'
+    head = f'"namespace": "", "time_ms": 1728500300000, "event_type": "POINT_IN_TIME", "metadata": {metadata}'
+    return as_text(records(1)).encode() + f':::MLLOG {{{head}, "key": "{key}", "value": {value}}}\n'.encode() * 25_000
+
+
+HUGE: dict[str, Callable[[], bytes]] = {
+    "25,000 restarts": lambda: _many("restart", "1"),
+    "25,000 evaluations": lambda: _many("eval_accuracy", "2.7"),
+    "50 MB of newlines": lambda: b"\n" * 50_000_000 + as_text(records(1)).encode(),
+    "a text of 900 kB of control characters": lambda: as_text(records(1)).encode() + b":::MLLOG " + b"\x1b" * 900_000,
+    "arrays in arrays": lambda: as_text(records(1)).encode() + b":::MLLOG " + b"[" * 900_000,
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", IN_TESTS)
+@pytest.mark.parametrize("name", HUGE)
 def test_huge_logs_take_little_time_and_memory(name: str) -> None:
     """Processor time, not wall time: other tests run beside it."""
-    assert measured(HUGE[name]()).within_limits
+    content = HUGE[name]()
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    assert_sound(review_log(content))
+    assert time.process_time() - started < MOST_CPU_S
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < MOST_BYTES_MORE
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+FINE, REJECTED = "acceptable", "rejected"
+PLACES: tuple[tuple[str, str, str, Callable[[Path], object]], ...] = (
+    ("log is a folder", REJECTED, LOG, lambda path: path.mkdir()),
+    ("log is a pipe", REJECTED, LOG, os.mkfifo),
+    ("log leads to a device", REJECTED, LOG, lambda path: path.symlink_to("/dev/zero")),
+    ("log leads to itself", REJECTED, LOG, lambda path: path.symlink_to(path.name)),
+    ("log of a terabyte", REJECTED, LOG, _sparse),
+    ("description is a pipe", REJECTED, DESCRIPTION, os.mkfifo),
+    ("description leads to a device", REJECTED, DESCRIPTION, lambda path: path.symlink_to("/dev/zero")),
+    ("description nested in itself", REJECTED, DESCRIPTION, lambda path: path.write_bytes(b'{"a":' * 90_000)),
+    ("scaling.json is a pipe", REJECTED, f"{RESULTS}/scaling.json", os.mkfifo),
+    ("parameters are bytes", FINE, f"{RESULTS}/package_checker_params", lambda path: path.write_bytes(bytes(256))),
+    ("a link to the round in itself", REJECTED, f"{RESULTS}/up", lambda path: path.symlink_to(path.parents[4])),
+)
+"""What lies where in a package: name, verdict of our own rules and score, place, and how it is put there."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "due", "spoil"), PLACES, ids=[name for name, *_ in PLACES])
+@pytest.mark.parametrize(("name", "due", "place", "put"), PLACES, ids=[name for name, *_ in PLACES])
 def test_whatever_lies_in_a_package_the_next_one_is_reviewed(
-    name: str, due: str, spoil: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, due: str, place: str, put: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects: [[verdict()] for _ in subjects])
-    spoilt, fine = write_package(tmp_path / "1"), write_package(tmp_path / "2")
-    spoil(spoilt)
-    found = review([spoilt, fine], "4.1.0")
+    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects, done: [[verdict()] for _ in subjects])
+    odd, fine = write_package(tmp_path / "1"), write_package(tmp_path / "2")
+    (odd / place).unlink(missing_ok=True)
+    put(odd / place)
+    found = review([odd, fine], "4.1.0")
     assert_sound(found)
-    assert [one.verdict for one in found.subjects] == [due, "acceptable"]
-    subprocess.run(["rm", "-rf", spoilt], check=True)  # pytest's own way is recursive
+    assert [one.verdict for one in found.subjects] == [due, FINE]
 
 
 def test_a_constant_curve_is_like_no_other() -> None:

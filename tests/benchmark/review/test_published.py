@@ -49,27 +49,6 @@ def test_published_logs_pass_with_the_published_times(found: Review) -> None:
             assert subject.scores[0].measured_minutes == pytest.approx(sorted(minutes)[1])
 
 
-@pytest.mark.skipif(not (SHARED / "v4.1").is_dir(), reason="no v4.1")
-def test_scaled_score_speed_and_mfu_of_published_results(found: Review) -> None:
-    """docs/facts/mlperf_review.md 6.1, 6.3; docs/facts/peers.md 1.1."""
-    newest = [subject for subject in found.subjects if subject.ruleset == "4.1.0"]
-    scores = {subject.scores[0].name: subject.scores[0] for subject in newest}
-    for subject in newest:  # one of the folders may have the logs without what else lies in the package
-        if subject.scores[0].name == "cloud-tpu-trillium-1024-maxtext":
-            scaled = (Path(subject.path) / "scaling.json").exists()
-            assert subject.scores[0].minutes == pytest.approx(50.63 if scaled else 49.76, abs=0.005), subject.path
-            assert subject.scores[0].reference_factor == pytest.approx(1.0173913, abs=1e-7)
-    eos = scores["eos_n64_ngc24.09_nemo"]
-    assert eos.minutes == pytest.approx(49.80, abs=0.005)
-    assert eos.accelerators == 512
-    assert eos.tokens_per_s_per_accelerator == pytest.approx(790, abs=0.5)
-    assert eos.tflops_per_accelerator == pytest.approx(850, abs=0.5)
-    b200 = scores["b200_n8_preview_nemo"]
-    assert b200.tokens_per_s_per_accelerator == pytest.approx(1624, abs=0.5)
-    assert b200.tflops_per_accelerator == pytest.approx(1748, abs=0.5)
-    assert b200.mfu == pytest.approx(1748 / 2250, abs=1e-3)
-
-
 @pytest.mark.skipif(not PACKAGES, reason="PUBLISHED_LOGS is not set")
 def test_scores_are_those_of_the_official_summarizer_on_packages_as_they_were_published() -> None:
     """All of them are accepted as they were, with few questions."""

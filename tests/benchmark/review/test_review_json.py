@@ -61,4 +61,4 @@ def test_findings_and_failed_tools(tmp_path: Path) -> None:
     assert finding["path"] in ("result_0.txt", "result_1.txt", "result_2.txt")
     assert finding["text"].startswith(':::MLLOG {"namespace": ""')
     assert finding["question"] == ""
-    assert finding["source"] == "docs/facts/mlperf_review.md 5.4, 5.10; convergence test"
+    assert finding["source"] == "docs/facts/mlperf_review.md 5.4, 5.6, 5.10; convergence test"

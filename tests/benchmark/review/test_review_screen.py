@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from rich.console import Console
 
-from benchmark.review.review_screen import WIDTH_WITHOUT_TERMINAL, print_review, review_console
+from benchmark.review.review_screen import NARROWEST, print_review
 from benchmark.review.verdict import Review
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import SEEDS, SYSTEM, as_text, records, write_package, write_run
@@ -13,7 +12,7 @@ from tests.benchmark.review.reviews import review_of, verdict
 
 
 def printed(review: Review) -> list[str]:
-    out = Console(width=WIDTH_WITHOUT_TERMINAL, highlight=False)
+    out = Console(width=NARROWEST, highlight=False)
     with out.capture() as captured:
         print_review(review, out)
     return captured.get().splitlines()
@@ -50,28 +49,35 @@ def test_what_is_wrong_is_told_once_with_place_mend_and_source(tmp_path: Path) -
     )
     assert error[1].startswith('           line: :::MLLOG {"namespace": "", "time_ms": ')
     assert error[2].strip().startswith('"value": "adamw", "metadata": ')
-    assert error[3].startswith("           to mend: train with it, and log the configured number as it is")
+    assert error[3].startswith("           fix: train with it, and log the configured number as it is")
     assert any(line.startswith("           rule: value.fixed: mlcommons/training_policies") for line in error)
     assert "docs/facts/mlperf_review.md 3.2" in " ".join(error[4:])
     assert "  failed: compliance, /x/result_0.txt" in rest
-    assert all(len(line) <= WIDTH_WITHOUT_TERMINAL for line in lines[1:])
+    assert all(len(line) <= NARROWEST for line in lines[1:])
 
 
 def test_only_the_first_findings_of_a_rule_are_shown(tmp_path: Path) -> None:
     log = Log(records(1))
     for number in range(9):
-        log.metadata("block_stop", number, remove=("first_epoch_num",))
-        log.records[log.place("block_stop", number)]["metadata"]["lineno"] = number
+        log.set("eval_accuracy", "2.7", number)
     lines = printed(review_of([write_run(tmp_path, log.records)]))
-    assert sum("rule: key.metadata: " in line for line in lines) == 1
+    assert sum("rule: eval.value: " in line for line in lines) == 1
     assert any(line.startswith("  error    result_0.txt:") and "and 4 more" in line for line in lines)
     assert any("no score: a score takes 3 runs, there is 1" in line for line in lines)
     assert "  convergence: not tested, 1 run: the test takes 3" in lines
 
 
-def test_several_results_begin_with_how_many_pass(tmp_path: Path) -> None:
+def test_several_results_begin_with_a_leaderboard_and_the_reference_points(tmp_path: Path) -> None:
+    slow = write_package(tmp_path / "a", lambda seed: records(seed, evaluations=26)) / "results" / SYSTEM / "gpt3"
+    fast = write_package(tmp_path / "b") / "results" / SYSTEM / "gpt3"
+    lines = [line.split() for line in printed(review_of([slow, fast])) if line]
+    assert lines[0] == ["ACCEPTABLE", "of", "2", "results", "2", "acceptable,", "in", "1.2", "s"]
+    assert lines[1] == ["rank", "system", "devices", "minutes", "verdict"]
+    devices = ["512", "x", "NVIDIA", "H100-SXM5-80GB"]
+    assert lines[2:4] == [[f"{n}", SYSTEM, *devices, m, "acceptable"] for n, m in ((1, "52.00"), (2, "56.33"))]
+    assert lines[4] == ["reference", "points", "batch", "size", "mean", "tokens", "least", "median"]
+    assert [line[0] for line in lines[5:11]] == ["4.1.0"] * 6
     paths = [write_run(tmp_path / str(size), records(1, batch_size=size)) for size in (1536, 2048)]
-    assert printed(review_of(paths))[0] == "ACCEPTABLE  of 2 results 2 acceptable, in 1.2 s"
     assert printed(review_of(paths, verdict("no")))[0] == "REJECTED  of 2 results 2 rejected, in 1.2 s"
 
 
@@ -82,8 +88,3 @@ def test_control_characters_of_a_log_do_not_reach_the_terminal(tmp_path: Path) -
     assert "[31mgpt3[bold]" in text
     assert "?[31mred" in text
     assert not {"\x1b", "\x07"} & set(text)
-
-
-def test_lines_are_wide_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    assert review_console().width == WIDTH_WITHOUT_TERMINAL

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B, REHEARSAL
-from benchmark.results.mllog import MOST_BYTES, read_log
 from benchmark.results.score import Score, score
 from benchmark.results.subjects import ResultSet, find_subjects
 from benchmark.review.findings import STOPPED, Finding
 from benchmark.review.official_tools import Outcome, ToolVerdict
-from benchmark.review.verdict import Review, excused, own_findings, review
+from benchmark.review.verdict import excused, own_findings, review
 from tests.benchmark.events.written_log import write_log
 from tests.benchmark.review.damage import Log, T
 from tests.benchmark.review.fixture import records, summary_of, write_run
@@ -48,7 +47,7 @@ def test_one_aborted_run_of_three_need_not_comply(
         ToolVerdict("compliance", str(run.log.path), outcome, (), (), 0.1)
         for run, outcome in zip(runs, verdicts, strict=True)
     ]
-    found = excused(checks, [one])
+    found = excused(checks, [one], [])
     assert tuple(check.outcome for check in found) == expected
     assert [check.passed for check in found] == [outcome in ("passed", "excused") for outcome in expected]
 
@@ -61,12 +60,6 @@ def of_run(path: Path) -> list[Finding]:
 def test_run_of_ours_has_no_finding(size: int, tmp_path: Path) -> None:
     write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=size), CURVE)
     assert [one for one in of_run(tmp_path / "result_0.txt") if not one.rule.startswith(SHAPE_OF_TIME)] == []
-
-
-def test_run_of_ours_at_another_batch_size_has_the_learning_rate_of_it(tmp_path: Path) -> None:
-    write_log(tmp_path, dataclasses.replace(GPT3_175B, global_batch_size=4096), CURVE)
-    told = [one.rule for one in of_run(tmp_path / "result_0.txt") if not one.rule.startswith(SHAPE_OF_TIME)]
-    assert told == ["schedule.rate"]
 
 
 def test_rehearsals_have_no_finding_and_are_tested_against_their_own_points(tmp_path: Path) -> None:
@@ -98,16 +91,7 @@ def test_continued_run_is_one_run_whose_clock_ran_on(tmp_path: Path) -> None:
     ]
     whole, continued = summary_of(records(1)), summary_of(log.records)
     assert (continued.minutes or 0) - (whole.minutes or 0) == pytest.approx(20)
-    assert [(one.number, one.tokens) for one in continued.restarts] == [(1, 6 * T)]
-
-
-def test_file_too_large_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "result_0.txt"
-    with path.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-    log = read_log(path)
-    assert (log.events, log.num_lines) == ((), 0)
-    assert [finding.rule for finding in of_run(path)] == ["record.readable", "runs.failed"]
+    assert [(one.value, one.metadata["step"]) for one in continued.restarts] == [(1, 6 * T)]
 
 
 def test_review_passes_when_every_tool_did_and_no_rule_has_an_error(tmp_path: Path) -> None:
@@ -116,22 +100,10 @@ def test_review_passes_when_every_tool_did_and_no_rule_has_an_error(tmp_path: Pa
     assert not review_of([path], verdict(), verdict("no")).passed
     assert not review_of([write_run(tmp_path / "bad", records(1, rate=1e-5))]).passed
     (subject,) = review_of([path]).subjects
-    assert subject.declined == {
-        "for 2 runs or more": ["seed"],
-        "for 3 runs": ["RCP"],
-        "for submission folders": ["system description", "package", "repository", "summarizer"],
-    }
+    assert subject.declined["seed"] == "for 2 runs or more"
     without = dataclasses.replace(subject, checks=())
     assert not without.passed
     assert not dataclasses.replace(review_of([path]), subjects=()).passed
-
-
-def test_errors_come_first(tmp_path: Path) -> None:
-    log = Log(records(1))
-    log.set("opt_learning_rate_warmup_steps", 198)
-    log.set("opt_name", "adamw")
-    found = of_run(write_run(tmp_path, log.records))
-    assert [(one.severity, one.rule) for one in found] == [("error", "value.fixed"), ("note", "schedule.formula")]
 
 
 def test_a_fault_of_ours_in_one_result_leaves_the_others_reviewed(
@@ -145,27 +117,9 @@ def test_a_fault_of_ours_in_one_result_leaves_the_others_reviewed(
         return score(one)
 
     monkeypatch.setattr("benchmark.review.verdict.score", stops)
-    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects: [[verdict()] for _ in subjects])
+    monkeypatch.setattr("benchmark.review.verdict.run_checkers", lambda subjects, done: [[verdict()] for _ in subjects])
     found = review(paths, "4.1.0")
     assert [one.verdict for one in found.subjects] == ["acceptable", "rejected"]
     (stopped,) = found.subjects[1].findings
     assert (stopped.rule, stopped.found) == (STOPPED, "the review stopped: ZeroDivisionError: ?[31m")
     assert found.verdict == "rejected"
-
-
-def test_three_verdicts(tmp_path: Path) -> None:
-    (good,) = review_of([write_run(tmp_path / "a", records(1))]).subjects
-    log = Log(records(1))
-    log.shift(log.place("block_stop", 6), 1_200_000)
-    (asked,) = review_of([write_run(tmp_path / "b", log.records)]).subjects
-    (bad,) = review_of([write_run(tmp_path / "c", records(1, rate=1e-5))]).subjects
-    assert [one.verdict for one in (good, asked, bad)] == ["acceptable", "acceptable with questions", "rejected"]
-    assert dataclasses.replace(asked, checks=(verdict("no"),)).verdict == "rejected"
-    for subjects, verdicts in (
-        ((good, asked), "acceptable with questions"),
-        ((bad, good), "rejected"),
-        ((), "rejected"),
-    ):
-        assert Review(subjects, 1.0).verdict == verdicts
-    assert good.near(f"{tmp_path}/a/result_0.txt:7") == "result_0.txt:7"
-    assert good.near(str(tmp_path / "a")) == "."

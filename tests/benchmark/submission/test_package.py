@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from benchmark.results.recorded_run import read_recorded_run
+from benchmark.results.system_description import MARK
 from benchmark.submission.package import make_package
 from benchmark.submission.package_inputs import require_same_submitter
-from benchmark.submission.system_fields import MARK
 from stage.errors import InputError
 from stage.git import commit_of
 from tests.benchmark.review.fixture import ORG, SEEDS, SYSTEM, Record, as_text, records, system_description
@@ -230,11 +230,3 @@ def test_longer_forms_of_a_name_are_no_other_submitter(name: str, tmp_path: Path
     run = read_recorded_run(tmp_path / "run_0") if write_inputs(tmp_path) else None
     assert run is not None
     require_same_submitter("ACME", tmp_path / "x.json", {"submitter": name}, [run])
-
-
-def test_names_and_folders_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    options = write_inputs(tmp_path)
-    spaced = [word if word != ORG else "A C M E" for word in options]
-    refused(tmp_path, spaced, "--org 'A C M E': expected letters, digits")
-    (tmp_path / "package" / ORG).mkdir(parents=True)
-    refused(tmp_path, options, "exists; choose another --output or delete it")

@@ -8,11 +8,10 @@ import pytest
 
 from benchmark.results.recorded_run import RecordedRun, read_recorded_run
 from benchmark.submission.package import copy_code, write_manifests
-from benchmark.submission.package_inputs import notes_on_origin, precision_of, read_results, require_same_origin
+from benchmark.submission.package_inputs import notes_on_origin, require_same_origin
 from stage.errors import InputError
 from stage.git import tracked_files
 from tests.benchmark.report.runs import MadeRun
-from tests.benchmark.review.fixture import records, write_run
 from tests.support import REPOSITORY
 
 CODE = [Path("loop.py")]
@@ -30,14 +29,6 @@ def run_of(folder: Path, inputs: dict[str, Any], commit: str | None = None) -> R
 
 def data(md5: str, manifest: object = "") -> dict[str, Any]:
     return {"/c4/data": {"manifest": str(manifest), "md5": {"data.bin": md5}}}
-
-
-def test_three_different_logs_are_read_in_their_order(tmp_path: Path) -> None:
-    paths = [write_run(tmp_path / str(seed), records(seed)) for seed in (3, 1, 2)]
-    assert [list(result.summary.seeds) for result in read_results(paths)] == [[3], [1], [2]]
-    copy = write_run(tmp_path / "copy", records(3))
-    with pytest.raises(InputError, match=r"copy/result_0\.txt: the same log as .*3/result_0\.txt; give three"):
-        read_results([*paths[:2], copy])
 
 
 def test_code_without_tests_and_hidden_files(tmp_path: Path) -> None:
@@ -80,17 +71,6 @@ def test_records_that_name_other_source_files_need_the_users_word(tmp_path: Path
     with pytest.raises(InputError, match=r"result_0\.txt:1: written by loop\.py, which is no file of .* --other-code"):
         require_same_origin([run], None, [Path("other.py")], other_code=False)
     require_same_origin([run], None, [Path("other.py")], other_code=True)
-
-
-def test_precision_is_told_or_asked_for(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", {})
-    alone = read_recorded_run(write_run(tmp_path / "alone", records(1)))
-    assert precision_of([run, alone], None) == precision_of([run], "bf16") == "bf16"
-    assert precision_of([alone], "fp32") == "fp32"
-    with pytest.raises(InputError, match=r"alone/result_0\.txt: the precision of the runs is in no config\.json"):
-        precision_of([alone], None)
-    with pytest.raises(InputError, match="the precision of the runs is bf16 and fp32; package runs of one precision"):
-        precision_of([run], "fp32")
 
 
 def test_what_nobody_refuses_is_noted(tmp_path: Path) -> None:

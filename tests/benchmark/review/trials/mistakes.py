@@ -4,16 +4,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmark.review.published.published_traces import published_traces
+from benchmark.review.rules.copy_rules import published_runs
 from tests.benchmark.review.damage import Log
 from tests.benchmark.review.fixture import records
 from tests.benchmark.review.trials.log_changes import (
     ends,
     fields,
     insert,
-    power_log,
     raw,
-    set_steps,
     steps,
     stretch,
 )
@@ -73,8 +71,8 @@ def _twins(one: SubmissionOnTrial) -> None:
 
 def _published(one: SubmissionOnTrial) -> None:
     """The values of a published run, moved and scaled."""
-    published = next(run for run in published_traces() if run.system.startswith("eos_n64") and run.round == "4.1")
-    raw(one.logs[0], [2.69 + 1.02 * (value - 2.69) - 2e-5 for value in published.log_perplexities])
+    published = next(run for run in published_runs() if run.name.startswith("v4.1 NVIDIA/eos_n64"))
+    raw(one.logs[0], [2.69 + 1.02 * (value - 2.69) - 2e-5 for value in published.trace.values])
 
 
 def _copied_times(one: SubmissionOnTrial) -> None:
@@ -83,15 +81,6 @@ def _copied_times(one: SubmissionOnTrial) -> None:
     start = second[0]["time_ms"]
     for record, other in zip(second, first, strict=True):
         record["time_ms"] = start + round(0.97 * (other["time_ms"] - first[0]["time_ms"]))
-
-
-def _power(watts: float, until: float = 1.0, nodes: int = 64) -> Change:
-    def change(one: SubmissionOnTrial) -> None:
-        for number, log in enumerate(one.logs):
-            for node in range(nodes):
-                one.file(f"{one.results}/power/result_{number}/node_{node}.txt", power_log(log, watts, until))
-
-    return change
 
 
 def _each(key: str, value: object) -> Change:
@@ -114,11 +103,6 @@ def _late_start(log: Log) -> None:
     log.records[log.place("init_start")]["time_ms"] = log.records[log.place("init_stop")]["time_ms"] - 900
 
 
-def _slower_run(one: SubmissionOnTrial) -> None:
-    stretch(one.logs[1], 1.2)
-    set_steps(one.logs[1], lambda value: value * 1.2)
-
-
 MISTAKES = (
     Mistake("fewer validation steps than the subset takes", "?eval.time", _fewer_validation_steps),
     Mistake("evaluations ten times too short", "?eval.time", lambda one: one.each(_short_evaluations)),
@@ -127,19 +111,9 @@ MISTAKES = (
     Mistake("half of a block cut out", "?speed.block", lambda one: _cut_out(one.logs[0])),
     Mistake("stamps 15 % shorter, step times as they were", "?speed.steps", lambda one: stretch(one.logs[2], 0.85)),
     Mistake(
-        "throughput of another run",
-        "?speed.throughput",
-        lambda one: insert(one.logs[0], "run_stop", "tracked_stats", {"throughput": 560_000.0}),
-    ),
-    Mistake(
         "ten times as fast as the devices can be", "speed.peak", lambda one: one.each(lambda log: stretch(log, 0.1))
     ),
     Mistake("a tenth of the nodes that are described", "?speed.peak", fields(number_of_nodes="640", system_name="x")),
-    Mistake(
-        "one run a fifth slower all along",
-        "?runs.speed",
-        _slower_run,
-    ),
     Mistake("the same system handed in twice", "?package.twins", _twins),
     Mistake("a run among another benchmark's results", "?package.stray_run", _run("results/{0}/bert/result_3.txt")),
     Mistake("a fourth run beside the three", "?package.stray_run", _run("results/{0}/gpt3/run_3.log")),
@@ -160,13 +134,9 @@ MISTAKES = (
     Mistake("no code", "?package.code", _no_code),
     Mistake("the curve of a published run, scaled", "published.copy", _published),
     Mistake("the times of one run on another's values", "runs.copy", _copied_times),
-    Mistake("readings in kilowatts", "power.energy", _power(6.5)),
-    Mistake("readings in milliwatts", "?power.energy", _power(6.5e6)),
-    Mistake("half of the run measured", "?power.energy", _power(6500, 0.5)),
-    Mistake("half of the nodes measured", "?power.energy", _power(6500, nodes=32)),
     Mistake(
         "seeds one after the other",
-        "?runs.seed_sequence",
+        "?runs.seeds",
         lambda one: [log.set("seed", 7 + number) for number, log in enumerate(one.logs)],
     ),
     Mistake("init_start logged when all is loaded", "?init.time", lambda one: one.each(_late_start)),
@@ -177,11 +147,11 @@ MISTAKES = (
     ),
     Mistake("caches not cleared", "cache.clear", _each("cache_clear", False)),
     Mistake(
-        "another model", "value.model", lambda one: one.each(lambda log: insert(log, "init_stop", "num_layers", 88))
+        "another model", "value.fixed", lambda one: one.each(lambda log: insert(log, "init_stop", "num_layers", 88))
     ),
     Mistake(
         "accumulation differs between runs",
-        "?runs.names",
+        "?runs.settings",
         lambda one: one.logs[1].set("gradient_accumulation_steps", 8),
     ),
 )

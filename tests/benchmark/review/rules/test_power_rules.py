@@ -9,13 +9,13 @@ import pytest
 
 from benchmark.results.subjects import SubmissionPackage
 from benchmark.review.findings import apply
-from benchmark.review.rules.rule_table import RESULT_RULES
+from benchmark.review.rules.rule_table import SET_RULES
 from tests.benchmark.review.fixture import SEEDS, SYSTEM, Record, records, write_package
 
 NODES = 64
 WATTS = 9000.0
 """Of a node of eight devices."""
-RULES = [rule for rule in RESULT_RULES if rule.name.startswith("power.")]
+RULES = [rule for rule in SET_RULES if rule.name.startswith("power.")]
 Edit = Callable[[list[Record]], list[Record]]
 
 
@@ -43,7 +43,7 @@ def told(folder: Path, edit: Edit = lambda log: log, nodes: int = NODES, watts: 
     for number in range(nodes):
         (place / f"node_{number}.txt").write_text(text)
     (one,) = SubmissionPackage(package, "4.1.0").sets
-    return sorted({f"{finding.rule}: {finding.found}" for finding in apply(RULES, one)})
+    return sorted({f"{finding.rule}: {finding.found}" for finding in apply(RULES, one, package)})
 
 
 def of_key(key: str, **changes: Any) -> Edit:
@@ -66,7 +66,7 @@ def test_honest_logs(tmp_path: Path) -> None:
         (lambda log: [log[0], *log], 64, WATTS, "power.energy: 2 power_measurement_start"),
         (lambda log: [log[0], log[-1]], 64, WATTS, "power.energy: 1 power_measurement_start, 1 power_measurement_stop"),
         (of_key("power_reading", value=-1), 64, WATTS, "power.energy: 1 power_measurement_start"),
-        (of_key("power_reading", value={"value": 9000}), 64, WATTS, "power.energy: a record without a number"),
+        (of_key("power_reading", value={"value": 9000}), 64, WATTS, "power.energy: could not convert"),
         (lambda log: [*log[:20], log[-1]], 64, WATTS, "power.energy: "),
         (
             lambda log: [log[0], *log[1:20], {**log[-1], "time_ms": log[19]["time_ms"]}],

@@ -53,73 +53,62 @@ class NodePower:
 def energy(one: ResultSet) -> Iterator[Deviation]:
     """Less energy than the arithmetic takes on the best devices cannot be; more power than devices can take is asked
     about, as is what was not measured."""
+    for path, run in zip(one.files, one.runs, strict=True):
+        folder = path.parent / POWER / path.stem
+        paths = [each for each in children(folder) if each.match("node_*.txt") and is_regular(each)][:MOST_NODES]
+        if one.folder is not None and paths:
+            yield from _of_run(one, run, folder, paths)
+
+
+def _of_run(one: ResultSet, run: Run, folder: Path, paths: list[Path]) -> Iterator[Deviation]:
     nodes = None if one.system is None else one.system.count("number_of_nodes")
     devices = None if one.system is None else one.system.accelerators
-    folders = {path.stem: run for path, run in zip(one.files, one.runs, strict=True)}
-    for folder in children(one.folder / POWER) if one.folder is not None else ():
-        run = folders.get(folder.name)
-        paths = [path for path in children(folder) if path.match("node_*.txt") and is_regular(path)][:MOST_NODES]
-        found = [(path, _node(path)) for path in paths]
-        if run is None or not found:
-            continue
-        logs = [node for _, node in found if isinstance(node, NodePower)]
-        wrong = next(((path, node) for path, node in found if isinstance(node, str)), None)
-        if wrong is not None:
-            path, words = wrong
+    logs: dict[Path, NodePower] = {}
+    for path in paths:
+        try:
+            logs[path] = _node(path)
+        except (OSError, ValueError) as error:
             due = "power_measurement_start, power_reading with a number of watts as its value, power_measurement_stop"
-            yield Deviation(path, None, words, due, severity="warning")
-        elif nodes is not None and len(found) != nodes:
-            found_words = f"power logs of {len(found)} nodes"
-            yield Deviation(folder, None, found_words, f"{nodes} by the description", severity="warning")
-        else:
-            yield from _watts(one, run, folder, logs, devices)
-        yield from _measured(run, [(path, node) for path, node in found if isinstance(node, NodePower)])
-
-
-def _watts(one: ResultSet, run: Run, folder: Path, logs: list[NodePower], devices: int | None) -> Iterator[Deviation]:
-    watts = sum(node.mean_w * node.efficiency for node in logs)
-    joules = watts * (run.run_ms or 0) / 1000
-    flops = (run.trained_tokens or 0) * train_flops_per_token(one.judged.benchmark.model)
-    if (run.run_ms or 0) > 0 and (joules <= 0 or flops > MOST_FLOP_PER_J * joules):
-        due = f"at least {flops / MOST_FLOP_PER_J:,.0f} J, with 8-bit arithmetic at its peak alone"
-        yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", due)
-    elif devices and watts > MOST_W * devices:
-        found = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
-        yield Deviation(folder, None, found, f"at most {MOST_W:,.0f} W, host and cooling included", severity="warning")
-
-
-def _measured(run: Run, logs: list[tuple[Path, NodePower]]) -> Iterator[Deviation]:
-    """The first node whose measurement is not that of the whole run."""
-    for path, node in logs:
+            yield Deviation(path, None, str(error), due, "warning")
+            break
+    else:
+        watts = sum(node.mean_w * node.efficiency for node in logs.values())
+        joules = watts * (run.run_ms or 0) / 1000
+        flops = (run.trained_tokens or 0) * train_flops_per_token(one.judged.benchmark.model)
+        if nodes is not None and len(logs) != nodes:
+            yield Deviation(folder, None, f"power logs of {len(logs)} nodes", f"{nodes} by the description", "warning")
+        elif (run.run_ms or 0) > 0 and (joules <= 0 or flops > MOST_FLOP_PER_J * joules):
+            due = f"at least {flops / MOST_FLOP_PER_J:,.0f} J, with 8-bit arithmetic at its peak alone"
+            yield Deviation(folder, None, f"{joules:,.0f} J for {flops:.3g} FLOP", due)
+        elif devices and watts > MOST_W * devices:
+            found = f"{watts / devices:,.0f} W for each of {devices:,} accelerators"
+            yield Deviation(folder, None, found, f"at most {MOST_W:,.0f} W, host and cooling included", "warning")
+    for path, node in logs.items():  # the first node whose measurement is not that of the whole run
         start, stop = run.run_start_ms or node.start_ms, run.run_stop_ms or node.stop_ms
         missing = max(0, node.start_ms - start) + max(0, stop - node.stop_ms)
         if max(missing, node.longest_ms) > NOT_MEASURED * max(1, stop - start):
             found = f"{max(missing, node.longest_ms) / 1000:,.0f} s of {(stop - start) / 1000:,.0f} s without a reading"
-            yield Deviation(path, None, found, "readings from run_start to run_stop", severity="warning")
+            yield Deviation(path, None, found, "readings from run_start to run_stop", "warning")
             return
         if not EFFICIENCY[0] <= node.efficiency <= EFFICIENCY[1]:
             found = f"conversion_eff {node.efficiency:g}, by which the energy is multiplied"
-            yield Deviation(path, None, found, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", severity="warning")
+            yield Deviation(path, None, found, f"{EFFICIENCY[0]:g} to {EFFICIENCY[1]:g}", "warning")
             return
 
 
-def _node(path: Path) -> NodePower | str:
-    """What a node's log says; in words why it cannot be read."""
-    try:
-        records = RECORD.findall(read_regular(path, MOST_BYTES))
-        starts = [int(time) for time, key, _ in records if key == b"power_measurement_start"]
-        stops = [int(time) for time, key, _ in records if key == b"power_measurement_stop"]
-        readings = sorted((int(time), float(value)) for time, key, value in records if key == b"power_reading")
-        efficiency = [float(value) for _, key, value in records if key == b"conversion_eff"]
-    except OSError as error:
-        return error.strerror or str(error)
-    except ValueError as error:
-        return f"a record without a number ({error!s:.60})"
+def _node(path: Path) -> NodePower:
+    """Read a node's log. Raises OSError where it cannot be read, ValueError where it does not tell what it should."""
+    records = RECORD.findall(read_regular(path, MOST_BYTES))
+    starts = [int(time) for time, key, _ in records if key == b"power_measurement_start"]
+    stops = [int(time) for time, key, _ in records if key == b"power_measurement_stop"]
+    readings = sorted((int(time), float(value)) for time, key, value in records if key == b"power_reading")
+    efficiency = [float(value) for _, key, value in records if key == b"conversion_eff"]
     start = starts[0] if len(starts) == 1 else 0
     stop = stops[0] if stops else max((time for time, _ in readings), default=0)
     inside = [one for one in readings if start <= one[0] <= stop]
     if len(starts) != 1 or len(stops) > 1 or not inside or stop <= start or min(watts for _, watts in inside) < 0:
-        return f"{len(starts)} power_measurement_start, {len(stops)} power_measurement_stop, {len(inside)} readings"
+        counts = f"{len(starts)} power_measurement_start, {len(stops)} power_measurement_stop"
+        raise ValueError(f"{counts}, {len(inside)} readings")
     total, before, longest = 0.0, start, 0
     for time, watts in inside:
         total += watts * (time - before)

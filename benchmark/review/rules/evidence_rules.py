@@ -1,0 +1,44 @@
+"""Evidence beside a log: the chain of a run that was trained with --evidence, in its folder or in the package.
+
+A run without evidence, or with a part of it, is as good as any other. Nothing is trained again: ``replay`` does that.
+"""
+
+from collections.abc import Iterator
+
+from benchmark.evidence.chain import EVIDENCE, broken_links, gaps, read_chain
+from benchmark.results.subjects import BENCHMARK, ResultSet
+from benchmark.review.findings import Deviation
+from stage.errors import InputError
+
+FOLDER = "evidence"
+"""In benchmarks/gpt3/implementations/SYSTEM of a package, with a folder for each result."""
+MOST_TOLD = 12
+"""Links of a run that are named."""
+
+
+def evidence(one: ResultSet) -> Iterator[Deviation]:
+    """Links that no honest run leaves are errors. What evidence there is, and what it does not cover, is a note: a full
+    disk costs evidence, not the run."""
+    for log, run in zip(one.files, one.runs, strict=True):
+        folder = log.parent
+        if one.package is not None:
+            package, system = folder.parents[2], folder.parent.name
+            folder = package / "benchmarks" / BENCHMARK / "implementations" / system / FOLDER / log.stem
+        elif len(list(folder.glob("result_*.txt"))) > 1:
+            continue  # whose evidence it is nobody knows
+        path = folder / EVIDENCE
+        if not path.is_file() or not run.log.events:
+            continue
+        due = f"to train a stretch again: python -m benchmark replay {folder} --steps FIRST:LAST --log {log.name}"
+        try:
+            chain = read_chain(path)
+            faults = broken_links(chain, log)
+        except (InputError, OSError) as error:
+            found = f"evidence that is not read: {error}".replace(f"{folder}/", "")
+            yield Deviation(path, None, found, "nothing", "note")
+            continue
+        for fault in faults[:MOST_TOLD]:
+            where = "" if fault.step is None else f"step {fault.step}: "
+            yield Deviation(path, fault.line, f"{where}{fault.what}: {fault.recorded}", fault.found)
+        steps = chain.links[-1].record.step if chain.links else 0
+        yield Deviation(path, None, "; ".join(gaps(chain)) or f"evidence of {steps} steps", due, "note")
