@@ -13,9 +13,9 @@ import tyro
 from checkpoint_convert.conversion.conversion_plan import MachineRates, format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.machine_memory import memory_problem
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, convert_paxml, open_paxml
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, open_paxml, paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.run_conversion import Converted, Running
+from checkpoint_convert.conversion.run_conversion import Converted
 from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, SourceFiles
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
 from checksums.md5_list import read_list
@@ -76,14 +76,16 @@ class PaxmlToMegatronCommand:
         if self.verify_input:
             require_whole(Path(self.input))
         shard = None if self.shard is None else parse_shard(self.shard)
-        running = Running(self.workers, parse_bytes(self.memory_limit, "--memory-limit"), shard, self.force)
-        written = convert_paxml(
+        written = paxml_to_megatron(
             files,
             self.output,
-            running,
             dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             missing_chunks_are_zeros=self.missing_chunks_are_zeros,
             md5_list=None if self.md5_list is None else md5_file(self.md5_list),
+            force=self.force,
+            shard=shard,
         )
         print_converted(self.output, written, self.json, shard)
         if isinstance(files, RemoteFiles) and files.unversioned:
@@ -96,15 +98,10 @@ class PaxmlToMegatronCommand:
     def _files(self) -> SourceFiles:
         if not is_address(self.input):
             if self.md5_list is not None:
-                raise InputError(
-                    "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
-                )
+                raise InputError("--md5-list: compare a folder by 'python -m checksums verify'; this is for an address")
             return LocalFiles(Path(self.input))
         if self.verify_input:
-            raise InputError(
-                "--verify-input reads all twice, and compares with the manifest beside a folder; for an address give "
-                "--md5-list, whose sums are compared as the checkpoint is read"
-            )
+            raise InputError("--verify-input: compares with the manifest beside a folder; for an address, --md5-list")
         address = parse_address(self.input, self.endpoint_url)
         limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
         md5 = None if self.md5_list is None else sums_by_name(self.md5_list, address)

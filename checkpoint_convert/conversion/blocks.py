@@ -100,6 +100,11 @@ class Cut:
         steps = _steps(self.array, self.array.source)
         return math.prod(map(_reads, self.array.shape, self.block, steps))
 
+    @property
+    def count(self) -> int:
+        """Return the number of blocks."""
+        return math.prod(-(-size // extent) for size, extent in zip(self.array.shape, self.block, strict=True))
+
     def blocks(self) -> Iterator[Box]:
         return divided(whole_box(self.array.shape), self.block)
 
@@ -116,8 +121,14 @@ class BlockChoice:
     at_once: int
 
     @property
+    def workspace_bytes(self) -> int:
+        """Return the memory of the blocks themselves: as many of an array at once as it has, or room is chosen for."""
+        return max(min(self.at_once, cut.count) * workspace_bytes(cut.peak_items) for cut in self.cuts)
+
+    @property
     def memory_bytes(self) -> int:
-        return self.at_once * max(cut.memory_bytes for cut in self.cuts)
+        """Return the memory of the blocks, and of the chunks that are decoded for them."""
+        return self.workspace_bytes + self.at_once * max(cut.array.decoding_bytes for cut in self.cuts)
 
     @property
     def passes(self) -> float:
@@ -176,10 +187,9 @@ def cut_array(array: ArrayAxes, *, most_items: int, comfortable_items: int = COM
     arrays are read at once.
     """
     shape, axes = array.shape, array.target.axes
-    unit = _steps(array, array.target)
-    for axis, inner in enumerate(_is_inner(array.source, axes)):
-        if inner:
-            unit[axis] = shape[axis]
+    inner = {axis for group in array.source.groups for axis in group[1:]}
+    steps = zip(axes, shape, _steps(array, array.target), strict=True)
+    unit = [size if axis in inner else step for axis, size, step in steps]
     source_steps = _steps(array, array.source)
     block = [min(math.lcm(step, other), size) for step, other, size in zip(unit, source_steps, shape, strict=True)]
     while math.prod(block) > most_items and block != unit:
@@ -202,11 +212,6 @@ def _steps(array: ArrayAxes, side: Side) -> list[int]:
         steps[group[0]] = min(math.lcm(chunk, inner) // inner, array.sizes[group[0]])
         steps.update({axis: array.sizes[axis] for axis in group[1:]})
     return [steps[axis] for axis in array.target.axes]
-
-
-def _is_inner(side: Side, axes: tuple[str, ...]) -> list[bool]:
-    inner = {axis for group in side.groups for axis in group[1:]}
-    return [axis in inner for axis in axes]
 
 
 def _halved(block: list[int], unit: list[int], axis: int) -> list[int]:

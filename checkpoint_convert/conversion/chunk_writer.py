@@ -4,16 +4,14 @@ Chunks are written past the page cache, which takes a tenth less of the processo
 (docs/notes/conversion_speed.md). The memory begins at a page for that, and is kept from one block to the next.
 """
 
-import ctypes
 import errno
-import hashlib
 import mmap
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
-from threading import Thread
+from threading import Condition, Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ import numpy.typing as npt
 
 from stage.outputs.resumable_output import NewPiece, ResumableOutput
 
-M_MMAP_THRESHOLD = -3
 PAGE = mmap.PAGESIZE
 NO_DIRECT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """Errors by which file systems refuse to write past the page cache."""
@@ -34,33 +31,44 @@ LONGEST_PAUSE_S = 0.5
 """Chunks are noted without waiting for more when none has come for so long."""
 
 
-def new_workspace(size: int) -> mmap.mmap:
-    """Return memory that begins at a page, for :func:`arrays_in`."""
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-
-
-def arrays_in(workspace: mmap.mmap, counts: Sequence[int]) -> list[npt.NDArray[np.float32]]:
-    """Return FP32 arrays of so many items each, in pages of their own, with whatever was there before."""
-    starts = [workspace_bytes(counts[:number]) for number in range(len(counts))]
-    return [np.ndarray(count, np.float32, workspace, start) for count, start in zip(counts, starts, strict=True)]
-
-
-def give_freed_memory_back() -> None:
-    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing. Its heaps would
-    keep what several threads have freed, a tenth of all memory that a conversion takes."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 1 << 20)
-
-
 def workspace_bytes(counts: Sequence[int]) -> int:
     """Return what FP32 arrays of so many items take, each in pages of its own."""
     return sum(-(-4 * count // PAGE) * PAGE for count in counts)
 
 
-def md5_of(data: Any) -> str:
-    """Return the hex MD5 of a contiguous buffer."""
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+class Workspace:
+    """Memory that the blocks share which are converted at the same time."""
+
+    def __init__(self, size: int) -> None:
+        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._taken: dict[int, int] = {}
+        """Bytes of each place that is taken, by its first byte."""
+        self._turn, self._changed = Lock(), Condition()
+
+    @contextmanager
+    def arrays(self, counts: Sequence[int]) -> Iterator[list[npt.NDArray[np.float32]]]:
+        """Yield FP32 arrays of so many items each, in pages of their own, with whatever was there before. Whoever asks
+        first is served first, once there is room."""
+        size = workspace_bytes(counts)
+        with self._turn, self._changed:
+            while (place := self._room_for(size)) is None:
+                self._changed.wait()
+            self._taken[place] = size
+        starts = [place + workspace_bytes(counts[:number]) for number in range(len(counts))]
+        try:
+            yield [np.ndarray(count, np.float32, self._memory, at) for count, at in zip(counts, starts, strict=True)]
+        finally:
+            with self._changed:
+                del self._taken[place]
+                self._changed.notify_all()
+
+    def _room_for(self, size: int) -> int | None:
+        end = 0
+        for place, taken in sorted(self._taken.items()):
+            if size <= place - end:
+                return end
+            end = place + taken
+        return end if size <= len(self._memory) - end else None
 
 
 class ChunkWriter:
@@ -100,31 +108,29 @@ class ChunkWriter:
 
     def _note_all(self) -> None:
         """Note pieces until None comes; after a failure, only take them, so that nobody waits."""
-        while True:
+        batch: list[NewPiece | None] = []
+        while None not in batch:
             batch = [self._written.get()]
             with suppress(Empty):
                 while batch[-1] is not None and len(batch) < NOTED_AT_ONCE:
                     batch.append(self._written.get(timeout=LONGEST_PAUSE_S))
-            pieces = [piece for piece in batch if piece is not None]
-            if self._failed is None and pieces:
+            if self._failed is None:
                 try:
-                    self._work.add(pieces)
+                    self._work.add([piece for piece in batch if piece is not None])
                 except Exception as error:  # it is raised where the work is done
                     self._failed = error
-            if batch[-1] is None:
-                return
 
 
 def _write(path: Path, data: npt.NDArray[np.uint8]) -> None:
     """Write a new file, past the page cache where size, place in memory and file system allow it."""
-    whole_pages = len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0
-    try:
-        _write_with(path, data.data, CREATE | (os.O_DIRECT if whole_pages else 0))
-    except OSError as error:
-        if error.errno not in NO_DIRECT or not whole_pages:
-            raise
-        path.unlink(missing_ok=True)
-        _write_with(path, data.data, CREATE)
+    if len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0:
+        try:
+            return _write_with(path, data.data, CREATE | os.O_DIRECT)
+        except OSError as error:
+            if error.errno not in NO_DIRECT:
+                raise
+            path.unlink(missing_ok=True)
+    return _write_with(path, data.data, CREATE)
 
 
 def _write_with(path: Path, data: Any, flags: int) -> None:

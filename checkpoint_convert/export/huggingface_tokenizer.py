@@ -28,8 +28,7 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
 
     Raises InputError where the model is none, or one that cannot be written in this form.
     """
-    content = _read(model_path)
-    model = _parsed(model_path, content)
+    model, content = read_model(model_path)
     trainer = model.trainer_spec
     pieces = [piece.piece for piece in model.pieces]
     unknown = next((piece.piece for piece in model.pieces if piece.type == piece.UNKNOWN), None)
@@ -69,26 +68,19 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
     return dict(zip(NAMES, (*texts, content), strict=True))
 
 
-def read_model(path: Path) -> Any:
-    """Return the model's own description. Raises InputError where the file is no SentencePiece model of kind BPE."""
-    return _parsed(path, _read(path))
+def read_model(path: Path) -> tuple[Any, bytes]:
+    """Return the model's own description, and the file's content.
 
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_regular(path, LARGEST_MODEL)
-    except UnfitFile as unfit:
-        raise InputError(f"{path}: not a SentencePiece model ({unfit})") from unfit
-
-
-def _parsed(path: Path, content: bytes) -> Any:
+    Raises InputError where it is no SentencePiece model of kind BPE, or one that has no such form.
+    """
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto()
     try:
+        content = read_regular(path, LARGEST_MODEL)
         model.ParseFromString(content)
-    except DecodeError as error:
+    except (UnfitFile, DecodeError) as error:
         raise InputError(f"{path}: not a SentencePiece model ({error})") from error
     if not model.pieces:
         raise InputError(f"{path}: not a SentencePiece model (it has no pieces)")
@@ -104,7 +96,7 @@ def _parsed(path: Path, content: bytes) -> Any:
             raise InputError(
                 f"{path}: a model {what}, which is not written in Hugging Face's form; leave --tokenizer out"
             )
-    return model
+    return model, content
 
 
 def _merges(model: Any) -> list[list[str]]:

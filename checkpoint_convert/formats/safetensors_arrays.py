@@ -1,22 +1,18 @@
-"""Safetensors files: eight bytes with the header's length, a JSON header, the values of one array behind another.
-
-Values are read in place, by byte ranges.
-"""
+"""Safetensors files: eight bytes with the header's length, a JSON header, the values of one array behind another."""
 
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import ml_dtypes
 import msgspec
 import numpy as np
 
-from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.byte_ranges import MEND, Values, open_regular, read_box
-from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.boxes import whole_box
+from checkpoint_convert.formats.stored_array import FileArray, FilePart, StoredArray, open_regular
 from stage.errors import InputError, first_line
 from stage.json_files import read_json
 
@@ -24,15 +20,10 @@ LARGEST_HEADER = 100_000_000
 """Bytes; the format's own limit."""
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype("u1"),
-    "I8": np.dtype("i1"),
-    "I16": np.dtype("<i2"),
-    "I32": np.dtype("<i4"),
-    "I64": np.dtype("<i8"),
-    "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype("<f4"),
-    "F64": np.dtype("<f8"),
+    **{f"U{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
+    **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
 }
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -44,11 +35,11 @@ class SafetensorsEntry:
     dtype: str
     shape: tuple[Count, ...]
     data_offsets: tuple[Count, Count]
-    """First and last byte, counted from the header's end."""
+    """First byte, and the one behind the last, counted from the header's end."""
 
 
 @dataclass(frozen=True)
-class Index:
+class SafetensorsIndex:
     """The file of each array, beside the files of a folder."""
 
     weight_map: dict[str, str]
@@ -57,32 +48,23 @@ class Index:
 def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     """Return the arrays of a file, or of all files in a folder.
 
-    Raises InputError where a header is damaged, two files hold the same array, or a file lacks an array that the
-    folder's index says it holds.
+    Raises InputError where a header is damaged, two files hold the same array, or the folder's index says otherwise.
     """
-    files = [folder] if folder.is_file() else sorted(folder.glob("*.safetensors"))
     arrays: dict[str, StoredArray] = {}
     places: dict[str, str] = {}
-    for path in files:
+    for path in [folder] if folder.is_file() else sorted(folder.glob("*.safetensors")):
         for name, array in _arrays_in_file(path).items():
             if name in places:
                 raise InputError(f"{path}: holds {name}, which {places[name]} holds too")
             arrays[name], places[name] = array, path.name
     for index in sorted(folder.glob("*.safetensors.index.json")):
-        _check_index(index, places)
+        listed = read_json(index, SafetensorsIndex, mend="fetch or export the checkpoint again").weight_map
+        if different := sorted(dict(listed.items() ^ places.items())):
+            raise InputError(f"{index}: does not list {different[0]} where it is; fetch or export the checkpoint again")
     return arrays
 
 
-def _check_index(index: Path, places: Mapping[str, str]) -> None:
-    listed = read_json(index, Index, mend="fetch or export the checkpoint again").weight_map
-    for name, file in listed.items():
-        if places.get(name) != file:
-            raise InputError(f"{index}: lists {name} in {file}, which does not hold it")
-    for name in places.keys() - listed.keys():
-        raise InputError(f"{index}: does not list {name}, which {places[name]} holds")
-
-
-def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
+def _arrays_in_file(path: Path) -> Mapping[str, StoredArray]:
     """Raise InputError where the file is none, or an array is not where its shape and dtype say."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -102,16 +84,8 @@ def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
 
 
 def _array(path: Path, data: int, end: int, entry: SafetensorsEntry) -> StoredArray:
-    shape, (first, last) = entry.shape, entry.data_offsets
-    dtype: np.dtype[Any] = DTYPES[entry.dtype]
+    shape, (first, last), dtype = entry.shape, entry.data_offsets, DTYPES[entry.dtype]
     if last - first != math.prod(shape) * dtype.itemsize or data + last > end:
         raise ValueError(f"shape {shape} of {dtype.name} in bytes {first} to {last} of {end - data}")
-
-    def read(box: Box) -> Values:
-        try:
-            with open_regular(path) as file:
-                return read_box(file, data + first, shape, dtype, box)
-        except ValueError as error:
-            raise InputError(f"{path}: {error}; {MEND}") from error
-
-    return StoredArray(shape, dtype, shape, lambda: (last - first, 0), read)
+    part = FilePart(whole_box(shape), path, data + first, last - first)
+    return FileArray(shape, dtype, shape, [part], lambda part, dtype: part.offset)

@@ -3,7 +3,7 @@
 import pytest
 
 from checkpoint_convert.formats.array_table import ARRAYS
-from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes, paxml_axis_sizes
+from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes, paxml_axis_sizes
 from stage.errors import InputError
 from tests.checkpoint_convert.tiny import AXES
 
