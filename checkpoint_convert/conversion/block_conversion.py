@@ -7,7 +7,7 @@ written again once it is noted there.
 import ctypes
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoint_convert.conversion.blocks import ArrayAxes, BlockChoice, Cut
-from checkpoint_convert.conversion.chunk_writer import ChunkWriter, Workspace
+from checkpoint_convert.conversion.workspace import Workspace, write_chunk
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
 from checkpoint_convert.formats.stored_array import copy_in_order
 from checkpoint_convert.formats.zarr_arrays import ZarrArray
 from stage.errors import InputError
-from stage.outputs.resumable_output import ResumableOutput
+from stage.outputs.resumable_output import NewPiece, ResumableOutput
 from stage.progress import Meter, progress
 
 Values = npt.NDArray[np.float32]
@@ -30,27 +30,19 @@ M_MMAP_THRESHOLD = -3
 
 
 @dataclass(frozen=True)
-class Target:
-    """One output array."""
-
-    name: str
-    """Its folder."""
-    dtype: np.dtype[Any]
-
-
-@dataclass(frozen=True)
 class Job:
     """One input array and the output arrays made of it."""
 
     source: ZarrArray
     axes: ArrayAxes
-    targets: tuple[Target, ...]
+    targets: Mapping[str, np.dtype[Any]]
+    """The dtype of each output array, by its folder's name."""
     non_negative: bool
     """Second moments."""
 
     def names(self, unit: Box) -> list[str]:
         """Return the pieces made of a box of whole output chunks, in all output arrays."""
-        return [f"{target.name}/{key}" for key, _ in self.axes.files(unit) for target in self.targets]
+        return [f"{name}/{key}" for key, _ in self.axes.files(unit) for name in self.targets]
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class BlockTask:
     @property
     def bytes(self) -> int:
         """Return the bytes of its outputs."""
-        return items_in(self.block) * sum(target.dtype.itemsize for target in self.job.targets)
+        return items_in(self.block) * sum(dtype.itemsize for dtype in self.job.targets.values())
 
     @property
     def names(self) -> list[str]:
@@ -88,13 +80,9 @@ def run_tasks(tasks: Sequence[BlockTask], choice: BlockChoice, work: ResumableOu
 
     def convert_all() -> None:
         for task in left:  # threads share it
-            _convert(task, workspace, work, writer, meter)
+            _convert(task, workspace, work, meter)
 
-    with (
-        progress("convert", total, "bytes", files=files) as meter,
-        ChunkWriter(work) as writer,
-        ThreadPoolExecutor(choice.at_once) as pool,
-    ):
+    with progress("convert", total, "bytes", files=files) as meter, ThreadPoolExecutor(choice.at_once) as pool:
         try:
             for done in as_completed([pool.submit(convert_all) for _ in range(choice.at_once)]):
                 done.result()
@@ -110,7 +98,7 @@ def give_freed_memory_back() -> None:
         mallopt(M_MMAP_THRESHOLD, 1 << 20)
 
 
-def _convert(task: BlockTask, workspace: Workspace, work: ResumableOutput, writer: ChunkWriter, meter: Meter) -> None:
+def _convert(task: BlockTask, workspace: Workspace, work: ResumableOutput, meter: Meter) -> None:
     """Convert one block."""
     job, names = task.job, task.names
     missing = set(work.missing(names))
@@ -118,22 +106,34 @@ def _convert(task: BlockTask, workspace: Workspace, work: ResumableOutput, write
     if not units:
         meter.done_before(task.bytes, len(names))
         return
+    pieces = []
     with workspace.arrays(task.cut.peak_items) as (for_values, for_ordered, for_rounded):
         with meter.doing("reading"):
             values = _read(job, task.block, for_values)
         for unit in units:
             with meter.doing("computing"):
                 ordered = _unit_of(job.axes, values, task.block, unit, for_ordered)
-            for target in job.targets:
+            for target, dtype in job.targets.items():
                 with meter.doing("computing"):
-                    rounded = _rounded(ordered, target.dtype, for_rounded)
+                    rounded = _rounded(ordered, dtype, for_rounded)
                 for key, within in job.axes.files(unit):
                     with meter.doing("computing"):
                         data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
                         md5 = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
                     with meter.doing("writing"):
-                        writer.write(f"{target.name}/{key}", data, md5)
+                        pieces.append(NewPiece(f"{target}/{key}", work.new_path(), md5))
+                        _write(pieces[-1], data, work)
+    with meter.doing("writing"):
+        work.add(pieces)
     meter(task.bytes, len(names))
+
+
+def _write(piece: NewPiece, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:
+    try:
+        write_chunk(piece.path, data)
+    except OSError as error:
+        piece.path.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(work.path(piece.name))) from error
 
 
 def _read(job: Job, block: Box, memory: Values) -> Values:

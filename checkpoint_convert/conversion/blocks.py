@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from checkpoint_convert.conversion.chunk_writer import PAGE, workspace_bytes
+from checkpoint_convert.conversion.workspace import PAGE, workspace_bytes
 from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, whole_box
 from stage.errors import InputError
 

@@ -7,7 +7,7 @@ Its counters say Adam's step, where the checkpoint knows it.
 
 from pathlib import Path
 
-from checkpoint_convert.conversion.block_conversion import Job, Target
+from checkpoint_convert.conversion.block_conversion import Job
 from checkpoint_convert.conversion.blocks import ArrayAxes, Side
 from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
 from checkpoint_convert.conversion.source_arrays import FP32, Expected, metadata_files, require_arrays
@@ -50,7 +50,7 @@ def megatron_to_paxml(
         name, shape = group.paxml_prefix(array, REPEATS) + array.paxml, array.paxml_shape(sizes)
         target = Side(array.paxml_groups(), chunk_shape(shape))
         axes = ArrayAxes(sizes, Side(array.megatron_groups(), stored.chunks), target)
-        jobs.append(Job(stored, axes, (Target(name, FP32),), non_negative=group.megatron == (EXP_AVG_SQ,)))
+        jobs.append(Job(stored, axes, {name: FP32}, non_negative=group.megatron == (EXP_AVG_SQ,)))
         written.append((name, shape, "float32"))
     conversion = Conversion(
         stage="megatron-to-paxml",

@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.conversion.block_conversion import Job, Target
+from checkpoint_convert.conversion.block_conversion import Job
 from checkpoint_convert.conversion.blocks import ArrayAxes, Side
 from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
 from checkpoint_convert.conversion.source_arrays import FP32, Expected, metadata_files, require_arrays
@@ -100,9 +100,7 @@ def paxml_axes(array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) 
 def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, dtype: str) -> Job:
     """Return the job of one input array, of which a chunk that had no file in the beginning is zeros."""
     source = replace(checkpoint.array(group, array), absent_are_zeros=True)
-    targets = tuple(
-        Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, dtype)]) for prefix in group.megatron
-    )
+    targets = {prefix + array.megatron: NUMPY_DTYPES[array_dtype(prefix, dtype)] for prefix in group.megatron}
     axes = paxml_axes(array, checkpoint.sizes, source.chunks)
     return Job(source, axes, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
 

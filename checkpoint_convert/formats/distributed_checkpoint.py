@@ -8,6 +8,7 @@ import gc
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from io import IOBase
 from pathlib import Path
 from typing import IO, Any, cast
@@ -18,8 +19,8 @@ import torch
 from torch.distributed.checkpoint import filesystem, metadata, planner
 from torch.distributed.checkpoint.utils import _create_file_view
 
-from checkpoint_convert.formats.boxes import box_at, items_in, shape_of
-from checkpoint_convert.formats.stored_array import FileArray, FilePart, StoredArray, open_regular
+from checkpoint_convert.formats.boxes import Box, box_at, items_in, overlap, relative, shape_of
+from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, open_regular, part_of, read_box
 from stage.errors import InputError, first_line
 from stage.regular_files import read_regular
 from stage.safe_pickle import load_pickle
@@ -59,6 +60,48 @@ KNOWN: Mapping[tuple[str, str], Any] = {
     (_MEGATRON, "MCoreSavePlan"): planner.SavePlan,
 }
 """All that a pickle of DCP's metadata may name, and the class or function that is used in its place."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A box of an array, in one range of one file."""
+
+    box: Box
+    path: Path
+    offset: int
+    length: int
+    """In bytes, of the archive that holds the values."""
+
+
+@dataclass(frozen=True)
+class DCPArray(StoredArray):
+    """A tensor of a distributed checkpoint, whose boxes lie in C order in files."""
+
+    parts: Sequence[FilePart]
+    _starts: dict[tuple[Path, int], int] = field(default_factory=dict, init=False)
+    """The byte at which the values of a part begin, once it is known."""
+
+    def read(self, box: Box) -> Values:
+        values = np.empty(shape_of(box), self.dtype)
+        filled = 0
+        for part in self.parts if values.size else ():
+            if (common := overlap(box, part.box)) is None:
+                continue
+            target, key = part_of(values, relative(common, box)), (part.path, part.offset)
+            if key not in self._starts:
+                self._starts[key] = _first_value(part, self.dtype)
+            try:
+                with open_regular(part.path) as file:
+                    read_box(file, self._starts[key], shape_of(part.box), relative(common, part.box), target)
+            except ValueError as error:
+                raise InputError(f"{part.path}: {error}; {MEND}") from error
+            filled += target.size
+        if filled != values.size:
+            raise InputError(f"{self.parts[0].path}: its stored parts overlap and leave gaps; {MEND}")
+        return values
+
+    def on_disk(self) -> tuple[int, int]:
+        return sum(part.length for part in self.parts), 0
 
 
 def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
@@ -127,7 +170,7 @@ def _array(name: str, entry: metadata.TensorStorageMetadata, places: Places) -> 
     if sum(items_in(part.box) for part in parts) != math.prod(shape):
         raise ValueError(f"{name}: its parts do not make up its shape {list(shape)}")
     largest = max((shape_of(part.box) for part in parts), key=math.prod, default=shape)
-    return FileArray(shape, DTYPES[entry.properties.dtype], largest, parts, _first_value)
+    return DCPArray(shape, DTYPES[entry.properties.dtype], largest, parts)
 
 
 def _first_value(part: FilePart, dtype: np.dtype[Any]) -> int:

@@ -1,23 +1,18 @@
-"""Safetensors files: eight bytes with the header's length, a JSON header, the values of one array behind another."""
+"""The arrays of safetensors files, read in part by the format's own library."""
 
-import math
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import ml_dtypes
-import msgspec
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.stored_array import FileArray, FilePart, StoredArray, open_regular
+from checkpoint_convert.formats.boxes import Box, shape_of
+from checkpoint_convert.formats.stored_array import StoredArray, Values
 from stage.errors import InputError, first_line
 from stage.json_files import read_json
+from stage.regular_files import is_regular
 
-LARGEST_HEADER = 100_000_000
-"""Bytes; the format's own limit."""
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
     "BF16": np.dtype(ml_dtypes.bfloat16),
@@ -25,17 +20,6 @@ DTYPES = {
     **{f"I{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
     **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
 }
-Count = Annotated[int, msgspec.Meta(ge=0)]
-
-
-@dataclass(frozen=True)
-class SafetensorsEntry:
-    """One array in a file's header."""
-
-    dtype: str
-    shape: tuple[Count, ...]
-    data_offsets: tuple[Count, Count]
-    """First byte, and the one behind the last, counted from the header's end."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +29,28 @@ class SafetensorsIndex:
     weight_map: dict[str, str]
 
 
+@dataclass(frozen=True)
+class SafetensorsArray(StoredArray):
+    """One array of a file."""
+
+    path: Path
+    name: str
+
+    def read(self, box: Box) -> Values:
+        if 0 in (shape := shape_of(box)):
+            return np.empty(shape, self.dtype)
+        with safe_open(self.path, "numpy") as file:
+            values: Values = file.get_slice(self.name)[box] if box else file.get_tensor(self.name)
+        return values
+
+    def on_disk(self) -> tuple[int, int]:
+        return self.bytes, 0
+
+
 def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     """Return the arrays of a file, or of all files in a folder.
 
-    Raises InputError where a header is damaged, two files hold the same array, or the folder's index says otherwise.
+    Raises InputError where a file is damaged, two files hold the same array, or the folder's index says otherwise.
     """
     arrays: dict[str, StoredArray] = {}
     places: dict[str, str] = {}
@@ -64,28 +66,14 @@ def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     return arrays
 
 
-def _arrays_in_file(path: Path) -> Mapping[str, StoredArray]:
-    """Raise InputError where the file is none, or an array is not where its shape and dtype say."""
-    with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        header_bytes = int.from_bytes(file.read(8), "little")
-        if size < 8 or header_bytes > min(size - 8, LARGEST_HEADER):
-            raise InputError(f"{path}: not a safetensors file (a header of {header_bytes:,} bytes in {size:,})")
-        header = file.read(header_bytes)
+def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
+    if not is_regular(path):
+        raise InputError(f"{path}: not a regular file")
     try:
-        entries = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
-        entries.pop("__metadata__", None)
-        return {
-            name: _array(path, 8 + header_bytes, size, msgspec.json.decode(raw, type=SafetensorsEntry))
-            for name, raw in entries.items()
-        }
-    except (ValueError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise InputError(f"{path}: not a safetensors file (its header: {first_line(error)})") from error
-
-
-def _array(path: Path, data: int, end: int, entry: SafetensorsEntry) -> StoredArray:
-    shape, (first, last), dtype = entry.shape, entry.data_offsets, DTYPES[entry.dtype]
-    if last - first != math.prod(shape) * dtype.itemsize or data + last > end:
-        raise ValueError(f"shape {shape} of {dtype.name} in bytes {first} to {last} of {end - data}")
-    part = FilePart(whole_box(shape), path, data + first, last - first)
-    return FileArray(shape, dtype, shape, [part], lambda part, dtype: part.offset)
+        with safe_open(path, "numpy") as file:
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+            shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
+            dtypes = {name: DTYPES[part.get_dtype()] for name, part in parts.items()}
+    except (SafetensorError, KeyError) as error:
+        raise InputError(f"{path}: not a safetensors file that is read here ({first_line(error)})") from error
+    return {name: SafetensorsArray(shape, dtypes[name], shape, path, name) for name, shape in shapes.items()}

@@ -10,14 +10,14 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from checkpoint_convert.formats.boxes import Box, overlap, relative, shape_of
+from checkpoint_convert.formats.boxes import Box, shape_of
 from stage.errors import InputError
 
 Values = npt.NDArray[Any]
@@ -92,49 +92,6 @@ def stacked(layers: Sequence[StoredArray]) -> StoredArray:
         return values
 
     return ViewedArray((len(layers), *first.shape), first.dtype, (1, *first.chunks), layers, read)
-
-
-@dataclass(frozen=True)
-class FilePart:
-    """A box of an array, in one range of one file."""
-
-    box: Box
-    path: Path
-    offset: int
-    length: int
-    """In bytes, with whatever the format puts around the values."""
-
-
-@dataclass(frozen=True)
-class FileArray(StoredArray):
-    """An array whose boxes lie in C order in files."""
-
-    parts: Sequence[FilePart]
-    first_value: Callable[[FilePart, np.dtype[Any]], int]
-    """Returns the byte of the file at which the values of a part begin; it is asked once for each."""
-    _starts: dict[tuple[Path, int], int] = field(default_factory=dict, init=False)
-
-    def read(self, box: Box) -> Values:
-        values = np.empty(shape_of(box), self.dtype)
-        filled = 0
-        for part in self.parts if values.size else ():
-            if (common := overlap(box, part.box)) is None:
-                continue
-            target, key = part_of(values, relative(common, box)), (part.path, part.offset)
-            if key not in self._starts:
-                self._starts[key] = self.first_value(part, self.dtype)
-            try:
-                with open_regular(part.path) as file:
-                    read_box(file, self._starts[key], shape_of(part.box), relative(common, part.box), target)
-            except ValueError as error:
-                raise InputError(f"{part.path}: {error}; {MEND}") from error
-            filled += target.size
-        if filled != values.size:
-            raise InputError(f"{self.parts[0].path}: its stored parts overlap and leave gaps; {MEND}")
-        return values
-
-    def on_disk(self) -> tuple[int, int]:
-        return sum(part.length for part in self.parts), 0
 
 
 @contextmanager

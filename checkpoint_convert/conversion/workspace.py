@@ -1,4 +1,4 @@
-"""Memory that blocks are converted in, and writing output chunks out of it as pieces of the output.
+"""Memory that blocks are converted in, and writing output chunks out of it.
 
 Chunks are written past the page cache, which takes a tenth less of the processors' time
 (docs/notes/conversion_speed.md). The memory begins at a page for that, and is kept from one block to the next.
@@ -8,27 +8,18 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stage.outputs.resumable_output import NewPiece, ResumableOutput
-
 PAGE = mmap.PAGESIZE
 NO_DIRECT = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 """Errors by which file systems refuse to write past the page cache."""
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-WAITING = 64
-"""Chunks that are written and not yet noted."""
-NOTED_AT_ONCE = 32
-"""A file system brings many files to the disk in little more time than one."""
-LONGEST_PAUSE_S = 0.5
-"""Chunks are noted without waiting for more when none has come for so long."""
 
 
 def workspace_bytes(counts: Sequence[int]) -> int:
@@ -71,57 +62,7 @@ class Workspace:
         return end if size <= len(self._memory) - end else None
 
 
-class ChunkWriter:
-    """Writes chunks as pieces of ``work``. A thread of its own brings them to the disk, many at a time.
-
-    It is a context, at whose end all pieces are noted.
-    """
-
-    def __init__(self, work: ResumableOutput) -> None:
-        self._work = work
-        self._written: Queue[NewPiece | None] = Queue(WAITING)
-        self._failed: Exception | None = None
-        self._thread = Thread(target=self._note_all, name="note pieces", daemon=True)
-
-    def write(self, name: str, data: npt.NDArray[np.uint8], md5: str) -> None:
-        """Write the piece ``name``, after which ``data`` may be overwritten. Raises what went wrong with this piece or
-        an earlier one."""
-        if self._failed is not None:
-            raise self._failed
-        path = self._work.new_path()
-        try:
-            _write(path, data)
-        except OSError as error:
-            path.unlink(missing_ok=True)
-            raise OSError(error.errno, error.strerror, str(self._work.path(name))) from error
-        self._written.put(NewPiece(name, path, md5))
-
-    def __enter__(self) -> "ChunkWriter":
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._written.put(None)
-        self._thread.join()
-        if kind is None and self._failed is not None:
-            raise self._failed
-
-    def _note_all(self) -> None:
-        """Note pieces until None comes; after a failure, only take them, so that nobody waits."""
-        batch: list[NewPiece | None] = []
-        while None not in batch:
-            batch = [self._written.get()]
-            with suppress(Empty):
-                while batch[-1] is not None and len(batch) < NOTED_AT_ONCE:
-                    batch.append(self._written.get(timeout=LONGEST_PAUSE_S))
-            if self._failed is None:
-                try:
-                    self._work.add([piece for piece in batch if piece is not None])
-                except Exception as error:  # it is raised where the work is done
-                    self._failed = error
-
-
-def _write(path: Path, data: npt.NDArray[np.uint8]) -> None:
+def write_chunk(path: Path, data: npt.NDArray[np.uint8]) -> None:
     """Write a new file, past the page cache where size, place in memory and file system allow it."""
     if len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0:
         try:
