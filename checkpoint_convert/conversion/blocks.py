@@ -122,13 +122,13 @@ class BlockChoice:
 
     @property
     def workspace_bytes(self) -> int:
-        """Return the memory of the blocks themselves: as many of an array at once as it has, or room is chosen for."""
+        """Return the memory for the blocks: of no array there are more at once than it has."""
         return max(min(self.at_once, cut.count) * workspace_bytes(cut.peak_items) for cut in self.cuts)
 
     @property
     def memory_bytes(self) -> int:
-        """Return the memory of the blocks, and of the chunks that are decoded for them."""
-        return self.workspace_bytes + self.at_once * max(cut.array.decoding_bytes for cut in self.cuts)
+        """Return the most memory that the blocks, and the chunks that are decoded for them, can take."""
+        return self.at_once * max(cut.memory_bytes for cut in self.cuts)
 
     @property
     def passes(self) -> float:

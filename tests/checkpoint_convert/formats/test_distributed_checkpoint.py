@@ -84,7 +84,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.distcp")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match="missing, or shorter than the checkpoint's metadata says"):
+    with pytest.raises(InputError, match="cannot be read"):
         dcp_arrays(tmp_path)["step"].read(())
     path.write_bytes(b"PK" + bytes(len(content)))
     with pytest.raises(InputError, match="cannot be read"):
