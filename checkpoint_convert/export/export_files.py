@@ -81,19 +81,18 @@ def run_export(export: Export, output: Path, *, workers: int, force: bool) -> in
         missing = set(work.missing(names))
         waiting = [file for file in export.files if file.name in missing]
         total, left = (sum(file.size for file in files) for files in (export.files, waiting))
-        with (
-            progress("export", total, "bytes", files=len(names)) as meter,
-            ThreadPoolExecutor(workers) as pool,
-        ):
+        with progress("export", total, "bytes", files=len(names)) as meter, ThreadPoolExecutor(workers) as pool:
             meter.done_before(total - left, len(names) - len(waiting))
-            running = {pool.submit(_write, file, work.new_path()): file for file in waiting}
+
+            def make(file: ExportFile) -> None:
+                work.add([_written(file, work.new_path())])
+                meter(file.size, 1)
+
             try:
-                for done in as_completed(running):
-                    work.add([done.result()])
-                    meter(running[done].size, 1)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+                for done in as_completed([pool.submit(make, file) for file in waiting]):
+                    done.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
         small = export.small_files({name: work.done[name].bytes for name in names})
         names = publish_with_sums(
             names, small, work, lambda: [source.source_now(), *map(source_of, export.others)], facts={}
@@ -101,7 +100,7 @@ def run_export(export: Export, output: Path, *, workers: int, force: bool) -> in
         return sum(work.done[name].bytes for name in names)
 
 
-def _write(file: ExportFile, path: Path) -> NewPiece:
+def _written(file: ExportFile, path: Path) -> NewPiece:
     """Write one file. Raises OSError, which names the file, as where the disk is full."""
     try:
         with HashingFile(path) as writer:

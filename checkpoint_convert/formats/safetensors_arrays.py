@@ -71,7 +71,7 @@ def _arrays_in_file(path: Path) -> dict[str, StoredArray]:
         raise InputError(f"{path}: not a regular file")
     try:
         with safe_open(path, "numpy") as file:
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+            parts = {name: file.get_slice(name) for name in file.offset_keys()}
             shapes = {name: tuple(part.get_shape()) for name, part in parts.items()}
             dtypes = {name: DTYPES[part.get_dtype()] for name, part in parts.items()}
     except (SafetensorError, KeyError) as error:

@@ -134,8 +134,5 @@ def test_arrays_that_one_lacks_and_other_shapes_fail(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="have no array of the same name"):
         write_safetensors(c, {"other": torch.zeros(1)})
         compare_checkpoints(b, c)
-
-
-@pytest.mark.parametrize("tolerance", ["-1", "nan", "inf"])
-def test_tolerances_that_mean_nothing_are_refused(tolerance: str, tmp_path: Path) -> None:
-    run("compare", tmp_path, tmp_path, "--tolerance", tolerance).refused("--tolerance")
+    for tolerance in ("-1", "nan", "inf"):
+        run("compare", a, b, "--tolerance", tolerance).refused("--tolerance")
