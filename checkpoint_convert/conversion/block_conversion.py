@@ -75,16 +75,17 @@ def run_tasks(tasks: Sequence[BlockTask], choice: BlockChoice, work: ResumableOu
     Raises InputError for an input chunk that cannot be read or holds a value that cannot be.
     """
     give_freed_memory_back()
-    left, workspace = iter(tasks), Workspace(choice.workspace_bytes)
+    left, workspace = iter(tasks), Workspace(choice.workspace_bytes, choice.at_once)
+    threads = 2 * choice.at_once  # while some convert, the others wait for the disk
     total, files = sum(task.bytes for task in tasks), sum(len(task.names) for task in tasks)
 
     def convert_all() -> None:
         for task in left:  # threads share it
             _convert(task, workspace, work, meter)
 
-    with progress("convert", total, "bytes", files=files) as meter, ThreadPoolExecutor(choice.at_once) as pool:
+    with progress("convert", total, "bytes", files=files) as meter, ThreadPoolExecutor(threads) as pool:
         try:
-            for done in as_completed([pool.submit(convert_all) for _ in range(choice.at_once)]):
+            for done in as_completed([pool.submit(convert_all) for _ in range(threads)]):
                 done.result()
         finally:
             deque(left, maxlen=0)  # after an error no thread begins another block

@@ -30,7 +30,8 @@ def workspace_bytes(counts: Sequence[int]) -> int:
 class Workspace:
     """Memory that the blocks share which are converted at the same time."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, at_once: int) -> None:
+        self._at_once = at_once
         self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._taken: dict[int, int] = {}
         """Bytes of each place that is taken, by its first byte."""
@@ -54,6 +55,8 @@ class Workspace:
                 self._changed.notify_all()
 
     def _room_for(self, size: int) -> int | None:
+        if len(self._taken) == self._at_once:
+            return None
         end = 0
         for place, taken in sorted(self._taken.items()):
             if size <= place - end:

@@ -2,9 +2,9 @@
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def test_chunks_of_any_size(start: int, direct: bool, tmp_path: Path, monkeypatc
         return opened(path, flags, mode)
 
     monkeypatch.setattr(os, "open", open_buffered)
-    with Workspace(4 * PAGE).arrays([PAGE]) as (memory,):
+    with Workspace(4 * PAGE, 1).arrays([PAGE]) as (memory,):
         memory[...] = np.arange(PAGE)
         for size in (0, 1, PAGE - 1, PAGE, 3 * PAGE, 3 * PAGE + 512):
             data = memory.view(np.uint8)[start : start + size]
@@ -132,27 +132,24 @@ def test_chunks_of_any_size(start: int, direct: bool, tmp_path: Path, monkeypatc
             assert (tmp_path / str(size)).read_bytes() == data.tobytes()
 
 
-def test_blocks_share_the_memory_and_wait_for_room() -> None:
+@pytest.mark.parametrize(("room", "at_once"), [(2, 8), (8, 2)])
+def test_blocks_share_the_memory_and_wait_for_their_turn(room: int, at_once: int) -> None:
     counts = [5, PAGE, 1]
-    workspace, peak, inside = Workspace(2 * workspace_bytes(counts)), 0, 0
+    workspace, used = Workspace(room * workspace_bytes(counts), at_once), set[int]()
+    most = 0
 
     def use(number: int) -> None:
-        nonlocal peak, inside
+        nonlocal most
         with workspace.arrays(counts) as arrays:
-            inside += 1
-            peak = max(peak, inside)
+            used.add(number)
+            most = max(most, len(used))
             for array in arrays:
                 assert array.ctypes.data % PAGE == 0
                 array[...] = number
             time.sleep(0.005)
             assert [array.tolist() for array in arrays] == [[number] * count for count in counts]
-            inside -= 1
+            used.remove(number)
 
-    threads = [threading.Thread(target=use, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert peak <= 2
-    with workspace.arrays([2 * workspace_bytes(counts) // 4]):  # all of it is free again
-        pass
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, range(16)))
+    assert most <= 2
