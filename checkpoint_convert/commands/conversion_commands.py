@@ -126,23 +126,21 @@ def print_converted(output: Path, converted: Converted | None, as_json: bool, sh
     if converted is None:
         print(f"{output}: already made from this checkpoint")
         return
-    rate = converted.bytes / converted.wall_s / 1e6
-    resumed = f", {converted.resumed_files:,} of them by earlier calls" if converted.resumed_files else ""
-    zero_chunks = converted.facts["zero_chunks"]
-    notes = f"; {zero_chunks:,} input chunks had no file and are zeros" if zero_chunks else ""
-    if converted.facts.get("has_counters") is False:
-        notes += (
-            f"; the input has no counter of Adam's steps, so common.pt says {converted.facts['adam_step']:,}, as the "
-            "reference's converter writes"
-        )
-    what = f"{output}: " if shard is None else f"{output}: shard {shard}, "
-    then = f"MD5 sums in {output}.md5"
-    if shard is not None:
-        then = "when all shards are there, the same command without --shard publishes them"
-    print(
-        f"{what}{converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
-        f"({rate:,.0f} MB/s){notes}; {then}"
-    )
+    facts, rate = converted.facts, converted.bytes / converted.wall_s / 1e6
+    text = f"{output}: " if shard is None else f"{output}: shard {shard}, "
+    text += f"{converted.files:,} files"
+    if converted.resumed_files:
+        text += f", {converted.resumed_files:,} of them by earlier calls"
+    text += f", {converted.bytes:,} bytes in {converted.wall_s:.1f} s ({rate:,.0f} MB/s)"
+    if facts["zero_chunks"]:
+        text += f"; {facts['zero_chunks']:,} input chunks had no file and are zeros"
+    if facts.get("has_counters") is False:
+        text += f"; the input has no counter of Adam's steps, so common.pt says {facts['adam_step']:,}, as the "
+        text += "reference's converter writes"
+    if shard is None:
+        print(f"{text}; MD5 sums in {output}.md5")
+    else:
+        print(f"{text}; when all shards are there, the same command without --shard publishes them")
 
 
 def print_plan(

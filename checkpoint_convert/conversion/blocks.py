@@ -12,8 +12,10 @@ input is read more than once only where the memory leaves no choice.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from checkpoint_convert.conversion.workspace import PAGE, workspace_bytes
+from checkpoint_convert.formats.array_table import axis_groups
 from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, whole_box
 from stage.errors import InputError
 
@@ -29,12 +31,17 @@ ONCE = 1.05
 class Side:
     """One of the two arrays."""
 
-    groups: tuple[tuple[str, ...], ...]
-    """Axes that each of the array's own axes is merged from, the slowest first."""
+    layout: str
+    """As in the table: axes in parentheses are merged to one of the array's own."""
     chunks: tuple[int, ...]
     """Along the array's own axes."""
 
-    @property
+    @cached_property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Return the axes that each of the array's own axes is merged from, the slowest first."""
+        return axis_groups(self.layout)
+
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         return tuple(axis for group in self.groups for axis in group)
 
@@ -149,10 +156,10 @@ def choose_blocks(memory_limit: int, workers: int, arrays: Sequence[ArrayAxes]) 
             f"--memory-limit is too small: a block and the chunks that it is read from take {least:,} bytes; pass "
             f"{limit_text(least)} or more"
         )
-    found = []
-    for at_once in _numbers(min(workers, memory_limit // least)):
-        cuts = tuple(_fitting(array, memory_limit // at_once) for array in arrays)
-        found.append(BlockChoice(cuts, at_once))
+    found, at_once = [], min(workers, memory_limit // least)
+    while at_once:
+        found.append(BlockChoice(tuple(_fitting(array, memory_limit // at_once) for array in arrays), at_once))
+        at_once = min(at_once - 1, max(1, at_once * 4 // 5))
     return min(found, key=lambda one: (one.passes > ONCE, (one.passes + 1) / one.at_once))
 
 
@@ -164,14 +171,6 @@ def bytes_to_read_once(arrays: Sequence[ArrayAxes]) -> int:
 def limit_text(size: int) -> str:
     """Return a size as ``--memory-limit`` takes it."""
     return f"{-(-size >> 20)}MiB"
-
-
-def _numbers(workers: int) -> Iterator[int]:
-    """Yield numbers from ``workers`` down to 1, each a fifth smaller than the one before."""
-    while workers > 1:
-        yield workers
-        workers = min(workers - 1, workers * 4 // 5)
-    yield 1
 
 
 def _fitting(array: ArrayAxes, memory: int) -> Cut:

@@ -105,7 +105,7 @@ def plan_paxml_to_megatron(
         )
         arrays.append(
             ArrayPlan(
-                group.paxml_prefix(array, sizes["L"]) + array.paxml,
+                group.paxml_name(array, sizes["L"]),
                 output_files=len(itemsizes) * (files + 1),
                 input_bytes=4 * cut.array.items,
                 output_bytes=cut.array.items * sum(itemsizes),
@@ -115,8 +115,22 @@ def plan_paxml_to_megatron(
             )
         )
     written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
-    times = [_time(read, written, choice.at_once, kind, count, rates) for count in nodes for kind in ("disk", "bucket")]
-    here = _time(read, written, choice.at_once, "disk", 1, rates)
+
+    def time(source: str, count: int) -> PlannedTime:
+        """Return the time on so many machines that share the bytes evenly.
+
+        From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives.
+        Requests and unpacking are not counted, and the join moves no bytes.
+        """
+        seconds = {"workers": (read + written) / (choice.at_once * WORKER_BYTES_PER_S)}
+        if source == "disk":
+            seconds["disk"] = (read + written) / (rates.disk * 1e6)
+        else:
+            seconds.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
+        limit = max(seconds, key=lambda name: seconds[name])
+        return PlannedTime(source, count, seconds[limit] / 60 / count, limit)
+
+    here = time("disk", 1)
     return ConversionPlan(
         files=sum(one.output_files for one in arrays) + 2,
         bytes_written=written,
@@ -129,7 +143,7 @@ def plan_paxml_to_megatron(
         minutes=here.minutes,
         limited_by=here.limited_by,
         arrays=arrays,
-        times=times,
+        times=[time(source, count) for count in nodes for source in ("disk", "bucket")],
     )
 
 
@@ -137,21 +151,6 @@ def _mesh_chunks(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
     axes = array.paxml_axes.split()
     is_matrix = len([axis for axis in axes if axis != "L"]) > 1
     return tuple(sizes[axis] // (MESH.get(axis, 1) if is_matrix else 1) for axis in axes)
-
-
-def _time(read: float, written: float, at_once: int, source: str, nodes: int, rates: MachineRates) -> PlannedTime:
-    """Return the time on so many machines that share the bytes evenly.
-
-    From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives. Requests
-    and unpacking are not counted, and the join moves no bytes.
-    """
-    seconds = {"workers": (read + written) / (at_once * WORKER_BYTES_PER_S)}
-    if source == "disk":
-        seconds["disk"] = (read + written) / (rates.disk * 1e6)
-    else:
-        seconds.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
-    limit = max(seconds, key=lambda name: seconds[name])
-    return PlannedTime(source, nodes, seconds[limit] / 60 / nodes, limit)
 
 
 def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:

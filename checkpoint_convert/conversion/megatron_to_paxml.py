@@ -11,7 +11,7 @@ from checkpoint_convert.conversion.block_conversion import Job
 from checkpoint_convert.conversion.blocks import ArrayAxes, Side
 from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
 from checkpoint_convert.conversion.source_arrays import FP32, Expected, metadata_files, require_arrays
-from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG_SQ, REPEATS, WEIGHTS, chunk_shape, groups
+from checkpoint_convert.formats.array_table import ARRAYS, EXP_AVG_SQ, WEIGHTS, chunk_shape, groups
 from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes
 from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
 from checkpoint_convert.formats.paxml_counters import counter_files
@@ -47,9 +47,9 @@ def megatron_to_paxml(
     require_arrays(files, expected, absent_are_zeros=False, mend="convert the checkpoint again")
     jobs, written = [], []
     for (group, array), stored in zip(arrays, opened, strict=True):
-        name, shape = group.paxml_prefix(array, REPEATS) + array.paxml, array.paxml_shape(sizes)
-        target = Side(array.paxml_groups(), chunk_shape(shape))
-        axes = ArrayAxes(sizes, Side(array.megatron_groups(), stored.chunks), target)
+        name, shape = group.paxml_name(array), array.paxml_shape(sizes)
+        target = Side(array.paxml_axes, chunk_shape(shape))
+        axes = ArrayAxes(sizes, Side(array.megatron_axes, stored.chunks), target)
         jobs.append(Job(stored, axes, {name: FP32}, non_negative=group.megatron == (EXP_AVG_SQ,)))
         written.append((name, shape, "float32"))
     conversion = Conversion(

@@ -61,40 +61,35 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
         raise InputError(f"{files.folder}: no such folder")
     files.ask(_small_files(REPEATS))
     weights, *moments = groups("fp32")
-    if not any(files.has(f"{_name(weights, array)}/{METADATA_FILE}") for array in ARRAYS):
+    if not any(files.has(f"{weights.paxml_name(array)}/{METADATA_FILE}") for array in ARRAYS):
         raise InputError(f"{files.folder}: no PAXML checkpoint (no mdl_vars.params.lm.…/{METADATA_FILE} in it)")
-    found = {(weights.paxml_stacked, array.paxml): open_zarr(files, _name(weights, array)) for array in ARRAYS}
+    found = {(weights.paxml_stacked, array.paxml): open_zarr(files, weights.paxml_name(array)) for array in ARRAYS}
     shapes = {array: found[weights.paxml_stacked, array.paxml].shape for array in ARRAYS}
     sizes = paxml_axis_sizes(files.folder, shapes)
     layers = sizes["L"]
     files.ask(name for name in _small_files(layers) if name not in files.facts)
     for group in moments:
         for array in ARRAYS:
-            names = [_name(group, array, repeats) for repeats in (REPEATS, layers)]
+            names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]  # PAXML writes the true number
             there = next((name for name in names if files.has(f"{name}/{METADATA_FILE}")), names[0])
             found[group.paxml_stacked, array.paxml] = open_zarr(files, there)
     counters = {name: open_zarr(files, name) for name in counter_shapes(layers) if files.has(f"{name}/{METADATA_FILE}")}
     return PaxmlCheckpoint(files, found, sizes, paxml_adam_step(files.folder, counters))
 
 
-def _name(group: ArrayGroup, array: Array, repeats: int = REPEATS) -> str:
-    """PAXML writes the true number of layers into the names of moments; the benchmark's checkpoint has 96."""
-    return group.paxml_prefix(array, repeats) + array.paxml
-
-
 def _small_files(layers: int) -> Iterator[str]:
     """Yield the names of the metadata of every array that a checkpoint may have, and of the whole of its counters."""
     for group in groups("fp32"):
         for array in ARRAYS:
-            yield f"{_name(group, array, layers)}/{METADATA_FILE}"
+            yield f"{group.paxml_name(array, layers)}/{METADATA_FILE}"
     for name in counter_shapes(layers):
         yield from (f"{name}/{METADATA_FILE}", f"{name}/0")
 
 
 def paxml_axes(array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) -> ArrayAxes:
     """Return both layouts of an array whose chunks in PAXML's are ``chunks``."""
-    target = Side(array.megatron_groups(), chunk_shape(array.megatron_shape(sizes)))
-    return ArrayAxes(array.kept_sizes(sizes), Side(array.paxml_groups(), chunks), target)
+    target = Side(array.megatron_axes, chunk_shape(array.megatron_shape(sizes)))
+    return ArrayAxes(array.kept_sizes(sizes), Side(array.paxml_axes, chunks), target)
 
 
 def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, dtype: str) -> Job:

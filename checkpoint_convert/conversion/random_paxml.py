@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
+from checkpoint_convert.formats.array_table import ARRAYS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
@@ -81,7 +81,7 @@ def write_random_paxml(
         for group in groups("fp32"):
             for array in ARRAYS:
                 shape = array.paxml_shape(by_axis)
-                path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
+                path = folder / (group.paxml_name(array))
                 chunks = (*shape[:-1], shape[-1] // 4 if shape[-1] % 4 == 0 else shape[-1])  # as a mesh shards it
                 if array.stacked and not layers_together:
                     chunks = (1, *chunks[1:])

@@ -21,6 +21,7 @@ from stage.regular_files import UnfitFile, read_regular
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
 SPACE = "\u2581"
 LARGEST_MODEL = 1 << 28
+ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
 
 def tokenizer_files(model_path: Path) -> dict[str, bytes]:
@@ -37,10 +38,17 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added(number, piece.piece) for number, piece in enumerate(model.pieces) if piece.type == piece.CONTROL
+            {"id": number, "content": piece.piece, **ADDED}
+            for number, piece in enumerate(model.pieces)
+            if piece.type == piece.CONTROL
         ],
-        "normalizer": _normalizer(model),
-        "pre_tokenizer": _metaspace(model),
+        "normalizer": _normalizer(model.normalizer_spec),
+        "pre_tokenizer": {
+            "type": "Metaspace",
+            "replacement": SPACE,
+            "prepend_scheme": "always" if model.normalizer_spec.add_dummy_prefix else "never",
+            "split": bool(trainer.split_by_whitespace),
+        },
         "post_processor": None,
         "decoder": _decoder(model),
         "model": {
@@ -114,21 +122,15 @@ def _merges(model: Any) -> list[list[str]]:
     return [[left, right] for _, _, left, right in sorted(found)]
 
 
-def _normalizer(model: Any) -> dict[str, Any] | None:
+def _normalizer(spec: Any) -> dict[str, Any] | None:
     steps: list[dict[str, Any]] = []
-    if model.normalizer_spec.precompiled_charsmap:
-        rules = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+    if spec.precompiled_charsmap:
+        rules = base64.b64encode(spec.precompiled_charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": rules})
-    if model.normalizer_spec.remove_extra_whitespaces:
+    if spec.remove_extra_whitespaces:
         steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
     return {"type": "Sequence", "normalizers": steps} if steps else None
-
-
-def _metaspace(model: Any) -> dict[str, Any]:
-    first = "always" if model.normalizer_spec.add_dummy_prefix else "never"
-    split = bool(model.trainer_spec.split_by_whitespace)
-    return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": first, "split": split}
 
 
 def _decoder(model: Any) -> dict[str, Any]:
@@ -139,8 +141,3 @@ def _decoder(model: Any) -> dict[str, Any]:
     if model.normalizer_spec.add_dummy_prefix:
         steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return {"type": "Sequence", "decoders": steps}
-
-
-def _added(number: int, piece: str) -> dict[str, Any]:
-    off = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {"id": number, "content": piece, **off, "special": True}

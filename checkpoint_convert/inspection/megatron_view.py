@@ -6,7 +6,15 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.formats.array_table import ARRAYS, KEPT_POSITIONS, REPEATS, Array, array_dtype, groups
+from checkpoint_convert.formats.array_table import (
+    ARRAYS,
+    KEPT_POSITIONS,
+    REPEATS,
+    Array,
+    array_dtype,
+    axis_groups,
+    groups,
+)
 from checkpoint_convert.formats.boxes import Box
 from checkpoint_convert.formats.checkpoint_files import Checkpoint
 from checkpoint_convert.formats.paxml_counters import is_counter
@@ -28,7 +36,7 @@ def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
     others = {name: stored for name, stored in paxml.arrays.items() if not is_counter(name)}
     for group in groups(dtype):
         for array in ARRAYS:
-            names = [group.paxml_prefix(array, repeats) + array.paxml for repeats in (REPEATS, layers)]
+            names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]
             name = next((name for name in names if name in paxml.arrays), None)
             if name is None:
                 continue
@@ -41,7 +49,7 @@ def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
 
 def _reordered(where: str, stored: StoredArray, array: Array) -> ViewedArray:
     """Return the view of a PAXML array whose axes are Megatron's, merged ones included."""
-    paxml_axes, merged, order = array.paxml_axes.split(), array.megatron_groups(), array.permutation()
+    paxml_axes, merged, order = array.paxml_axes.split(), axis_groups(array.megatron_axes), array.permutation()
     if len(stored.shape) != len(order):
         raise InputError(f"{where}: shape {list(stored.shape)}, expected the axes {array.paxml_axes}")
     sizes = array.kept_sizes({"P": KEPT_POSITIONS, **dict(zip(paxml_axes, stored.shape, strict=True))})

@@ -30,7 +30,7 @@ RECIPE = Recipe("test", {}, [])
 def transpose(folder: Path, values: np.ndarray[Any, Any], *, non_negative: bool = False) -> Job:
     """A job that transposes ``values``, from chunks of 50 x 60, to FP32 and BF16 in chunks of 40 x 65."""
     create_array(folder / "in", SHAPE, "float32", (50, 60)).write(values).result()
-    sides = Side((("A",), ("B",)), (50, 60)), Side((("B",), ("A",)), (40, 65))
+    sides = Side("A B", (50, 60)), Side("B A", (40, 65))
     targets = {"single": FLOAT32, "rounded": BFLOAT16}
     return Job(open_zarr(LocalFiles(folder), "in"), ArrayAxes({"A": 130, "B": 200}, *sides), targets, non_negative)
 

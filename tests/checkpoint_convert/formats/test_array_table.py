@@ -10,6 +10,7 @@ from checkpoint_convert.formats.array_table import (
     WEIGHTS,
     array_dtype,
     array_of,
+    axis_groups,
     chunk_shape,
     groups,
 )
@@ -41,10 +42,10 @@ def test_names_that_a_checkpoint_has() -> None:
     qkv = next(array for array in ARRAYS if array.paxml.endswith("combined_qkv.w"))
     weights, exp_avg, _ = groups("bf16")
     assert weights.megatron == (WEIGHTS, MASTER_WEIGHTS)
-    assert exp_avg.paxml_prefix(qkv, 96) == "opt_states_0.p#96#i-1_2.m.params.lm."
-    assert exp_avg.paxml_prefix(ARRAYS[0], 96) == "opt_states_0.no_prefix_2.m.params.lm."
+    assert exp_avg.paxml_name(qkv) == f"opt_states_0.p#96#i-1_2.m.params.lm.{qkv.paxml}"
+    assert exp_avg.paxml_name(ARRAYS[0]) == "opt_states_0.no_prefix_2.m.params.lm.softmax.logits_ffn.linear.w"
     assert [array_dtype(prefix, "bf16") for prefix in weights.megatron] == ["bfloat16", "float32"]
-    assert (qkv.megatron_groups(), qkv.permutation()) == ((("L",), ("N", "C", "D"), ("H",)), [0, 3, 1, 4, 2])
+    assert (axis_groups(qkv.megatron_axes), qkv.permutation()) == ((("L",), ("N", "C", "D"), ("H",)), [0, 3, 1, 4, 2])
 
 
 def test_parameters_are_the_models() -> None:
