@@ -43,6 +43,7 @@
 #   CHAIN_OPTIONS                    more options of sbatch for that one, separated by spaces []
 #   NEW_SNAPSHOT                     1: run the code as it is now, not as it was when the run began [0]
 #   CPU_BIND                         srun --cpu-bind [none: each process keeps to the cores near its GPU]
+#   CUDA_DEVICE_MAX_CONNECTIONS      hardware queues of a GPU [1; on Blackwell unset]
 #   MASTER_ADDR, MASTER_PORT         where the processes meet [the first node, 20000 + a number by job and attempt]
 #   DRY_RUN                          1: print what would run, and do nothing [0]
 #
@@ -93,6 +94,10 @@ rehearse() {
   exec "${words[@]}"
 }
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '/^# GPT-3/,/^set/s/^# \{0,1\}//p' "$CODE/run_gpt3.sh"
+  exit
+fi
 case $# in
   0) rehearse ;;
   3) ;;
@@ -129,6 +134,11 @@ case ${USE_BF16:-false} in
     exit 2
     ;;
 esac
+
+# Before CUDA starts in any process: benchmark/config/runtime_variables.py says why, and why Blackwell needs it not.
+if [[ ${SYSTEM:-} != *[bB][23]00* ]]; then
+  export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-1}
+fi
 
 # Paths are absolute, for code runs from LOG_DIR.
 LOG_DIR=$(realpath -m "$1") CONTAINER=${*: -1} COM_DIR=$(realpath -m "$COM_DIR")

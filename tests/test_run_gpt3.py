@@ -111,6 +111,16 @@ def test_container_sees_what_the_run_needs() -> None:
     assert name.startswith("gpt3_")  # kept on the nodes for the next attempt
 
 
+def test_queues_of_a_gpu_are_set_for_the_job_and_may_be_chosen(tmp_path: Path) -> None:
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\necho "queues ${CUDA_DEVICE_MAX_CONNECTIONS:-unset}"\n')
+    python.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    for more, queues in (({}, "1"), ({"SYSTEM": "dgxb200_n8"}, "unset"), ({"CUDA_DEVICE_MAX_CONNECTIONS": "8"}, "8")):
+        done = script("/logs", "/bpe", "image", **{**VARIABLES, "PATH": path, **more})
+        assert done.stdout == f"queues {queues}\n", done.stderr
+
+
 def test_job_decides_about_nodes_and_processes() -> None:
     slurm = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(REPOSITORY)}
     slurm |= {"SLURM_JOB_NUM_NODES": "32", "SLURM_NTASKS_PER_NODE": "4"}

@@ -10,9 +10,9 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class FirstContactCommand:
-    """Everything that only a GPU can tell, in half an hour of one: each kernel and service by itself against the CPU,
-    steps of the benchmark's layers, rates, memory, profiles, preflight. A part that fails costs no other, and the
-    result file is written anew after each.
+    """Everything that only a GPU can tell, in half an hour of one: each kernel by itself and a small training against
+    the CPU, steps of the benchmark's layers, rates, memory, profiles, preflight. A part that fails costs no other, and
+    the result file is written anew after each.
 
     Example: python -m benchmark preflight --first-contact --output first_contact
 
@@ -31,8 +31,7 @@ class FirstContactCommand:
     """Print contact.json at the end, too."""
 
     def run(self) -> int:
-        from benchmark.slice_run.first_contact.contact_parts import first_contact
-        from benchmark.slice_run.first_contact.contact_result import RESULT
+        from benchmark.preflight.first_contact.first_contact import RESULT, first_contact
 
         if not 0 < self.minutes <= 1440:
             raise InputError(f"minutes {self.minutes:g}: expected more than 0, at most 1,440; change --minutes")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ import tyro
 
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.run_plans.plan_options import PlanOptions
-from benchmark.slice_run.slice_config import SliceOptions
+from benchmark.preflight.slice_run.slice_config import SliceOptions
 from stage.errors import InputError
 
 
@@ -81,19 +81,19 @@ class SliceCommand:
 
     def run(self) -> int:
         from benchmark.planning.run_plans.plan_command import whole_system
-        from benchmark.slice_run.run_slice import run_slice
-        from benchmark.slice_run.slice_text import format_slice
+        from benchmark.preflight.slice_run.run_slice import run_slice
+        from benchmark.preflight.slice_run.slice_text import slice_lines
 
         result, calibration = run_slice(self.options)
         if not self.json:
-            print(format_slice(result, calibration), flush=True)
+            print("\n".join(slice_lines(result, calibration)), flush=True)
         planned, problem = None, None
         try:
             planned = whole_system(calibration) if calibration is not None else None
         except InputError as error:  # rates that no such device can have: what was measured is told all the same
             problem = f"no plan: {error}"
         if self.json:
-            print(json.dumps({**asdict(result), "whole_system": planned or problem}))
+            print(json.dumps({**result, "whole_system": planned or problem}))
         elif planned or problem:
             print(planned or problem)
-        return int(bool(result.problems) or problem is not None)
+        return int(bool(result["problems"]) or problem is not None)

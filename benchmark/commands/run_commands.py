@@ -121,7 +121,7 @@ class MachinePreflightCommand:
 
 
 def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
-    from benchmark.preflight.run_checks import run_checks
+    from benchmark.preflight.checks.run_checks import run_checks
     from benchmark.training.engine.distributed import end_process, read_environment
 
     status = run_checks(config, as_json=as_json)

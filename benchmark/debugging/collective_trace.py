@@ -5,40 +5,27 @@ runs into its time limit.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from benchmark.launch.heartbeat import Heartbeat
+from stage.outputs.publish import write_text
 
 NCCL_BUFFER = 2000
 MOST_BYTES = 64 << 20
 """Of a trace; 2,000 entries take 1 MB."""
-
-
-@dataclass(frozen=True)
-class PendingCollective:
-    name: str
-    """Such as "gloo:all_reduce"."""
-    group: str
-    """Number and name of its process group."""
-    number: int
-    """Which collective of its group it is: processes that wait in different ones have lost each other."""
-    sizes: tuple[tuple[int, ...], ...]
-    """Shapes of its inputs."""
-
-    def line(self) -> str:
-        shapes = ", ".join("x".join(map(str, shape)) or "1" for shape in self.sizes)
-        return f"{self.name} number {self.number} of group {self.group}, shape {shapes}"
+LOOK_S = 0.25
 
 
 def trace() -> bytes:
-    """All that is recorded, as JSON; empty where this PyTorch does not tell. For a thread: it needs no answer from a
-    device, but the interpreter's lock."""
-    recorder = torch._C._distributed_c10d
+    """Return all that is recorded, as JSON; empty where this PyTorch does not tell. For a thread: it needs no answer
+    from a device, but the interpreter's lock."""
     for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(recorder, name, None)
+        dump = getattr(torch._C._distributed_c10d, name, None)
         if dump is not None:
             found: bytes = dump(True, False)
             if b'"record_id"' in found:
@@ -46,29 +33,55 @@ def trace() -> bytes:
     return b""
 
 
-def pending_collectives(recorded: bytes) -> list[PendingCollective]:
-    """Those of a trace that were begun and are not done, the oldest first."""
+def pending_collectives(recorded: bytes) -> list[str]:
+    """Return a line for each collective of a trace that was begun and is not done, the oldest first.
+
+    Each has its number within its group: processes that wait in different ones have lost each other.
+    """
     try:
-        entries = json.loads(recorded)["entries"]
-        return [_pending(entry) for entry in entries if not entry["retired"] and entry["state"] != "completed"]
+        found = []
+        for entry in json.loads(recorded)["entries"]:
+            if entry["retired"] or entry["state"] == "completed":
+                continue
+            number = entry["p2p_seq_id"] if entry["is_p2p"] else entry["collective_seq_id"]
+            shapes = ", ".join("x".join(map(str, shape)) or "1" for shape in entry["input_sizes"])
+            group = " ".join(entry["process_group"])
+            found.append(f"{entry['profiling_name']} number {number} of group {group}, shape {shapes}")
+        return found
     except (ValueError, KeyError, TypeError):
         return []
 
 
-def _pending(entry: Mapping[str, Any]) -> PendingCollective:
-    number = entry["p2p_seq_id"] if entry["is_p2p"] else entry["collective_seq_id"]
-    shapes = tuple(tuple(map(int, shape)) for shape in entry["input_sizes"])
-    return PendingCollective(str(entry["profiling_name"]), " ".join(entry["process_group"]), int(number), shapes)
+@contextmanager
+def explaining(heartbeat: Heartbeat, path: Path) -> Iterator[None]:
+    """Write pending collectives to ``path``, a list of lines as JSON, once the watchdog asks for them (``heartbeat``).
+
+    From a thread: it answers while the main thread waits for a device or another process, but not where that holds the
+    interpreter's lock.
+    """
+    done = threading.Event()
+
+    def explain() -> None:
+        while not done.wait(LOOK_S):
+            if heartbeat.is_asked():
+                write_text(path, json.dumps(pending_collectives(trace())) + "\n")
+                return
+
+    threading.Thread(target=explain, name="hang explainer", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def recorder_environment(folder: Path) -> dict[str, str]:
-    """Variables with which NCCL's process groups record, and dump to ``folder`` when one runs into its time limit.
+    """Return variables with which NCCL's process groups record, and dump to ``folder`` when one runs into its time
+    limit.
 
     To be set before the first process group. PyTorch appends the rank to the name.
     """
-    prefix = str(folder / "flight_recorder_rank_")
     return {
         "TORCH_FR_BUFFER_SIZE": str(NCCL_BUFFER),
         "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_FR_DUMP_TEMP_FILE": prefix,
+        "TORCH_FR_DUMP_TEMP_FILE": str(folder / "flight_recorder_rank_"),
     }

@@ -1,17 +1,21 @@
 """What the switches of a run switch on (benchmark/config/debug_switches.py)."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from benchmark.config.debug_switches import DebugSwitches
 from benchmark.config.run_config import RunConfig
 from benchmark.debugging.collective_trace import recorder_environment
-from benchmark.debugging.memory_snapshot import snapshot_when_out_of_memory
-from benchmark.debugging.nvtx_ranges import NvtxRanges
-from benchmark.debugging.step_profiler import ChromeTrace, NsysRange, Recording, StepProfiler
+from benchmark.debugging.step_profiler import StepProfiler
 from benchmark.launch.attempt_folder import rank_file
-from benchmark.launch.phases import PhaseLog
+from benchmark.launch.phases import Phase, PhaseLog
+
+MOST_ENTRIES = 100_000
+"""Allocations and releases that are remembered with their Python stacks; the steps of 175B make some thousands each."""
 
 
 def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> dict[str, str]:
@@ -38,15 +42,45 @@ def debugging(config: RunConfig, attempt: Path, rank: int, phases: PhaseLog) -> 
     if steps is None or rank not in switches.profile_ranks:
         yield
         return
-    recording = _recording(config, rank, steps)
-    profiler = StepProfiler(recording, *steps, start_iteration=start)
+    name = f"steps_{steps[0]}_{steps[1]}_rank_{rank:05d}.json.gz"
+    path = None if switches.nvtx else config.run_dir / "profile" / name
+    profiler = StepProfiler(path, config.system.device, *steps, start_iteration=start)
     phases.add(profiler)
     yield
     profiler.close()
 
 
-def _recording(config: RunConfig, rank: int, steps: tuple[int, int]) -> Recording:
-    if config.debug.nvtx:
-        return NsysRange()
-    name = f"steps_{steps[0]}_{steps[1]}_rank_{rank:05d}.json.gz"
-    return ChromeTrace(config.run_dir / "profile" / name, config.system.device)
+class NvtxRanges:
+    """An observer of phases that opens an NVTX range for each, which nsys shows in its timeline. Steps are counted from
+    ``start_iteration``."""
+
+    def __init__(self, start_iteration: int) -> None:
+        self._start, self._is_open = start_iteration, False
+
+    def enter(self, phase: Phase, steps: int) -> None:
+        if self._is_open:
+            torch.cuda.nvtx.range_pop()  # type: ignore[no-untyped-call]
+        name = phase if steps < 0 else f"step {self._start + steps + 1}: {phase}"
+        torch.cuda.nvtx.range_push(name)  # type: ignore[no-untyped-call]
+        self._is_open = True
+
+
+def snapshot_when_out_of_memory(path: Path) -> None:
+    """Remember who holds the memory of a GPU; write ``path``, once, a snapshot for https://pytorch.org/memory_viz,
+    before PyTorch gives up on an allocation.
+
+    PyTorch tries again after it has given back what it keeps for later: a snapshot does not mean that the run failed.
+    """
+
+    def out_of_memory(device: int, wanted: int, allocated: int, free: int) -> None:
+        if path.exists():
+            return
+        try:
+            torch.cuda.memory._dump_snapshot(str(path))  # type: ignore[no-untyped-call]
+            words = f"{wanted / 2**30:.2f} GiB wanted, {free / 2**30:.2f} GiB free on device {device}; see {path}"
+            print(f"out of memory: {words}", file=sys.stderr, flush=True)
+        except Exception as error:  # what matters is the run's own error, which comes next
+            print(f"warning: {path}: {error}", file=sys.stderr, flush=True)
+
+    torch.cuda.memory._record_memory_history(max_entries=MOST_ENTRIES, stacks="python")
+    torch._C._cuda_attach_out_of_memory_observer(out_of_memory)  # type: ignore[attr-defined]

@@ -3,8 +3,9 @@
 import contextlib
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -14,102 +15,70 @@ WRITING_S = 60.0
 """How long the end of a run waits for a trace that is still being written."""
 
 
-class Recording(Protocol):
-    """Records what this process does."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def close(self) -> None:
-        """The run ends."""
-        ...
-
-
 class StepProfiler:
     """An observer of phases that records steps ``first`` to ``last``; steps are counted from ``start_iteration``.
 
-    A recording that fails is reported in a line, and training goes on.
+    The trace of PyTorch's profiler, gzipped JSON for chrome://tracing or ui.perfetto.dev, is written to ``path`` in the
+    background: a step of 128 micro-batches makes hundreds of megabytes. Without a path it is nsys, started with
+    ``--capture-range=cudaProfilerApi``, that records; operators then get NVTX ranges. A recording that fails is
+    reported in a line, and training goes on.
     """
 
-    def __init__(self, recording: Recording, first: int, last: int, *, start_iteration: int) -> None:
-        self._recording, self._first, self._last, self._start = recording, first, last, start_iteration
+    def __init__(self, path: Path | None, device: str, first: int, last: int, *, start_iteration: int) -> None:
+        self._path, self._first, self._last, self._start = path, first, last, start_iteration
         self._is_recording = self._is_done = False
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if device == "cuda":
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self._profile: Any = torch.profiler.profile(activities=activities)
+        self._operators: Any = torch.autograd.profiler.emit_nvtx()  # type: ignore[no-untyped-call]
+        self._writing: threading.Thread | None = None
 
     def enter(self, phase: Phase, steps: int) -> None:
+        """Start or stop where a step begins."""
         if steps < 0 or self._is_done:
             return
         iteration = self._start + steps + 1  # the step that begins, or comes next
         with _reported():
             if self._is_recording and (iteration > self._last or phase == "end"):
                 self._is_recording, self._is_done = False, True
-                self._recording.stop()
+                self._stop()
             elif not self._is_recording and phase == "data" and self._first <= iteration <= self._last:
                 self._is_recording = True
-                self._recording.start()
+                self._begin()
 
     def close(self) -> None:
         """Wait for what is being written."""
-        with _reported():
-            self._recording.close()
-
-
-class ChromeTrace:
-    """One trace of PyTorch's profiler, gzipped JSON for chrome://tracing or ui.perfetto.dev.
-
-    It is written in the background: a step of 128 micro-batches makes hundreds of megabytes.
-    """
-
-    def __init__(self, path: Path, device: str) -> None:
-        self._path = path
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if device == "cuda":
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profile: Any = torch.profiler.profile(activities=activities)
-        self._writing: threading.Thread | None = None
-
-    def start(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._profile.start()
-
-    def stop(self) -> None:
-        self._profile.stop()
-        self._writing = threading.Thread(target=self._write, name="profile", daemon=True)
-        self._writing.start()
-
-    def close(self) -> None:
         if self._writing is not None:
             self._writing.join(WRITING_S)
 
-    def _write(self) -> None:
+    def _begin(self) -> None:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._profile.start()
+        else:
+            torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+            self._operators.__enter__()
+
+    def _stop(self) -> None:
+        if self._path is not None:
+            self._profile.stop()
+            self._writing = threading.Thread(target=self._write, args=[self._path], name="profile", daemon=True)
+            self._writing.start()
+        else:
+            torch.cuda.synchronize()
+            self._operators.__exit__(None, None, None)
+            torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+    def _write(self, path: Path) -> None:
         with _reported():
-            partial = self._path.with_name(f".partial-{self._path.name}")
+            partial = path.with_name(f".partial-{path.name}")
             self._profile.export_chrome_trace(str(partial))
-            partial.rename(self._path)
-
-
-class NsysRange:
-    """Tells nsys, started with ``--capture-range=cudaProfilerApi``, when to record; operators get NVTX ranges."""
-
-    def __init__(self) -> None:
-        self._operators: Any = None
-
-    def start(self) -> None:
-        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-        self._operators = torch.autograd.profiler.emit_nvtx()  # type: ignore[no-untyped-call]
-        self._operators.__enter__()
-
-    def stop(self) -> None:
-        torch.cuda.synchronize()
-        self._operators.__exit__(None, None, None)
-        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
-
-    def close(self) -> None:
-        pass
+            partial.rename(path)
 
 
 @contextlib.contextmanager
-def _reported() -> Any:
+def _reported() -> Iterator[None]:
     """A trace is not worth a run."""
     try:
         yield

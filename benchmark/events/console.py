@@ -15,10 +15,10 @@ class Console:
 
     name = "console"
 
-    def __init__(self, log_interval: int, start_iteration: int, expected_steps: int) -> None:
-        """``log_interval``: steps between step lines. ``start_iteration``: where the run began. ``expected_steps``:
-        those that it is expected to take, of which a step line says the share that is done."""
-        self._log_interval, self._start, self._expected = log_interval, start_iteration, expected_steps
+    def __init__(self, log_interval: int, expected_steps: int) -> None:
+        """``log_interval``: steps between step lines. ``expected_steps``: those that the run is expected to take, of
+        which a step line says the share that is done."""
+        self._log_interval, self._expected = log_interval, expected_steps
         self._coloured = sys.stdout.isatty()
 
     def write(self, event: Event) -> None:
@@ -26,7 +26,7 @@ class Console:
         match event.key:
             case "step" if fields.get("skipped_in_a_row", 0) > 1:
                 pass  # the guards say when a row of skipped steps begins, and when it ends
-            case "step" if fields["iteration"] % self._log_interval == 0:
+            case "step" if fields["steps"] % self._log_interval == 0:
                 self._print(event, self._step_line(fields), wrong=fields["skipped"])
             case "evaluation":
                 target = fields["target"]
@@ -45,10 +45,10 @@ class Console:
         pass
 
     def _step_line(self, fields: Mapping[str, Any]) -> str:
-        done = (fields["iteration"] - self._start) / self._expected
+        done = fields["steps"] / self._expected
         speed = f"{fields['tflops_per_device']:.3g} TFLOP/s" if fields["mfu"] is None else f"MFU {fields['mfu']:.1%}"
         return (
-            f"step {fields['iteration']}  {done:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
+            f"step {fields['steps']}  {done:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
             f"lr {fields['learning_rate']:.2e}  {fields['step_s']:.3g} s  {fields['tokens_per_s']:,.0f} tokens/s  "
             + ("SKIPPED: not finite" if fields["skipped"] else speed)
         )

@@ -60,7 +60,7 @@ class Begin(ChainRecord, frozen=True, tag="begin"):
     config: dict[str, Any]
     """What ``replay`` needs of the configuration: benchmark, system, precision, seed, paths of the data ..."""
     kernels: dict[str, Any]
-    """Device, versions and whatever else chooses the bits that kernels give (machine/kernel_facts.py)."""
+    """Device, versions and whatever else chooses the bits that kernels give (machine/run_environment.py)."""
     inputs: dict[str, Any]
     """Digests of data and initial checkpoint, by what they are for; without their paths."""
     weights: str

@@ -57,6 +57,7 @@ def environment_snapshot(variables: Mapping[str, str]) -> dict[str, Any]:
         "processors": ask("lscpu"),
         "memory": _text(Path("/proc/meminfo")),
         "gpus": gpu_facts(),
+        "links": ask("nvidia-smi", "topo", "-m"),
         "infiniband": ask("ibstat"),
     }
     return {name: value for name, value in found.items() if value not in ("", {})}

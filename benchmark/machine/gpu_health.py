@@ -2,10 +2,13 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from benchmark.machine.gpus import DeviceReading
+import torch
+
+from benchmark.machine.gpus import DeviceReading, Gpu, gpu_of
 
 INTERVAL_S = 30.0
 TOO_OLD_S = 300.0
@@ -15,7 +18,7 @@ MANY_CORRECTED = 1000
 
 
 def turned_bad(before: DeviceReading | None, now: DeviceReading) -> dict[str, str]:
-    """What is wrong now that was not in the reading before, by its kind; all that is wrong where there was none."""
+    """Return what is wrong now that was not in the reading before, by its kind; all of it where there was none."""
     start = before or replace(now, uncorrected=0.0, remap_pending=0.0, remap_failed=0.0)
     had = before.slowdowns() if before else []
     found = {reason: f"{reason}: {now.line()}" for reason in now.slowdowns() if reason not in had}
@@ -33,20 +36,22 @@ def turned_bad(before: DeviceReading | None, now: DeviceReading) -> dict[str, st
 
 
 class DeviceHealth:
-    """Reads a device every ``interval_s`` seconds, for whoever asks for the newest reading; never waits for it."""
+    """Reads a device every ``interval_s`` seconds and keeps the newest readings; nobody waits for it.
 
-    def __init__(self, connect: Callable[[], Callable[[], DeviceReading]], *, interval_s: float = INTERVAL_S) -> None:
-        """``connect`` is called in the thread, for it can hang, too; what it gives reads the device."""
-        self._connect, self._interval_s = connect, interval_s
-        self._ended = threading.Event()
-        self._newest: tuple[float, DeviceReading] | None = None
-        self.problem: str | None = None
-        """Why there are no readings."""
+    ``connect`` is called in the thread, for it can hang, too; it returns the function that reads the device.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Callable[[], DeviceReading]], interval_s: float = INTERVAL_S, keep: int = 1
+    ) -> None:
+        self.readings: deque[tuple[float, DeviceReading]] = deque(maxlen=keep)
+        """With their times on the monotonic clock, the newest last."""
+        self._connect, self._interval_s, self._ended = connect, interval_s, threading.Event()
         threading.Thread(target=self._work, name="device health", daemon=True).start()
 
     def newest(self) -> DeviceReading | None:
-        """None before the first, and where NVML hangs."""
-        newest = self._newest
+        """Return the newest reading; None before the first, and where NVML hangs."""
+        newest = self.readings[-1] if self.readings else None
         return newest[1] if newest is not None and time.monotonic() - newest[0] < TOO_OLD_S else None
 
     def close(self) -> None:
@@ -56,7 +61,18 @@ class DeviceHealth:
         try:
             read = self._connect()
             while not self._ended.is_set():
-                self._newest = time.monotonic(), read()
+                self.readings.append((time.monotonic(), read()))
                 self._ended.wait(self._interval_s)
-        except Exception as error:  # a run does without
-            self.problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        except Exception:  # a run does without, whatever NVML says
+            return
+
+
+def own_gpu(device: torch.device) -> Gpu:
+    """Return this process's GPU. Raises InputError where nobody answers for it."""
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return gpu_of(None if uuid is None else str(uuid), device.index or 0)
+
+
+def watch_device(device: torch.device, interval_s: float = INTERVAL_S, keep: int = 1) -> DeviceHealth | None:
+    """Return the watch of this process's GPU; None for a CPU."""
+    return DeviceHealth(lambda: own_gpu(device).read, interval_s, keep) if device.type == "cuda" else None

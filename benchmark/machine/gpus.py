@@ -26,10 +26,6 @@ POWER_CAP = 0x04
 MOST_LINKS = 18
 LINK_SPEED = 90
 """NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: of each NVLink, in MB/s."""
-P2P_NVLINK = 2
-"""NVML_P2P_CAPS_INDEX_NVLINK."""
-ANCESTORS = {0: "one board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-"""NVML's levels of what two GPUs have in common on PCIe, as nvidia-smi calls them."""
 UNKNOWN = math.nan
 
 
@@ -70,24 +66,23 @@ class DeviceReading:
 
     def line(self) -> str:
         """Return for people what could explain that it is slow; empty where nothing is known."""
-        parts = []
-        if not math.isnan(self.clock_mhz):
-            of = "" if math.isnan(self.most_clock_mhz) else f" of {self.most_clock_mhz:,.0f}"
-            parts.append(f"clocks {self.clock_mhz:,.0f}{of} MHz")
+
+        def of(most: float) -> str:
+            return "" if math.isnan(most) else f" of {most:,.0f}"
+
+        parts = [] if math.isnan(self.clock_mhz) else [f"clocks {self.clock_mhz:,.0f}{of(self.most_clock_mhz)} MHz"]
         parts += self.slowdowns()
-        if not math.isnan(self.reasons) and int(self.reasons) & POWER_CAP:
-            parts.append("at its power limit")
-        if not math.isnan(self.temperature_c):
-            parts.append(f"{self.temperature_c:.0f} °C")
-        if not math.isnan(self.power_w):
-            of = "" if math.isnan(self.most_power_w) else f" of {self.most_power_w:.0f}"
-            parts.append(f"{self.power_w:.0f}{of} W")
+        parts += [] if not self._bits() & POWER_CAP else ["at its power limit"]
+        parts += [] if math.isnan(self.temperature_c) else [f"{self.temperature_c:.0f} °C"]
+        parts += [] if math.isnan(self.power_w) else [f"{self.power_w:.0f}{of(self.most_power_w)} W"]
         return ", ".join(parts)
 
     def slowdowns(self) -> list[str]:
         """Return the reasons for lower clocks that should not be."""
-        bits = 0 if math.isnan(self.reasons) else int(self.reasons)
-        return [name for bit, name in REASONS.items() if bits & bit]
+        return [name for bit, name in REASONS.items() if self._bits() & bit]
+
+    def _bits(self) -> int:
+        return 0 if math.isnan(self.reasons) else int(self.reasons)
 
 
 FIGURES = len(fields(DeviceReading))
@@ -99,8 +94,8 @@ TROUBLE = slice(6, FIGURES)
 class Gpu:
     """One GPU."""
 
-    def __init__(self, nvml: Any, handle: Any, number: int) -> None:
-        self._nvml, self._handle, self.number = nvml, handle, number
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
 
     def read(self) -> DeviceReading:
         """Take a reading. Takes some milliseconds, or for ever."""
@@ -123,32 +118,21 @@ class Gpu:
             link_errors=self._link_errors(),
         )
 
+    def facts(self) -> dict[str, Any]:
+        """Return what it is, by name; what it does not say is NaN, None or 0."""
+        memory, speed = self._ask("nvmlDeviceGetMemoryInfo"), self._ask("nvmlDeviceGetFieldValues", [LINK_SPEED])
+        generation, width = (self._number(f"nvmlDeviceGetMaxPcieLink{what}") for what in ("Generation", "Width"))
+        return {
+            "memory_mib": None if memory is None else memory.total / 2**20,
+            "most_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", 1),
+            "pcie": None if math.isnan(generation + width) else f"PCIe Gen{generation:.0f} x{width:.0f}",
+            "nvlinks": len(self._links()),
+            "gb_per_s_of_a_link": speed[0].value.uiVal / 1000 if speed and speed[0].nvmlReturn == 0 else None,
+        }
+
     @property
     def name(self) -> str:
         return str(self._ask("nvmlDeviceGetName") or "unknown")
-
-    @property
-    def memory_bytes(self) -> float:
-        found = self._ask("nvmlDeviceGetMemoryInfo")
-        return UNKNOWN if found is None else float(found.total)
-
-    def pcie(self) -> str:
-        """Return generation and width of its slot at most; empty where it does not say."""
-        generation, width = (self._number(f"nvmlDeviceGetMaxPcieLink{what}") for what in ("Generation", "Width"))
-        return "" if math.isnan(generation + width) else f"PCIe Gen{generation:.0f} x{width:.0f}"
-
-    def nvlinks(self) -> tuple[int, float]:
-        """Return the number of NVLinks that are up, and GB/s of each in one direction, NaN where it does not say."""
-        found = self._ask("nvmlDeviceGetFieldValues", [LINK_SPEED])
-        known = found is not None and found[0].nvmlReturn == 0
-        return len(self._links()), found[0].value.uiVal / 1000 if known else UNKNOWN
-
-    def connection(self, other: "Gpu") -> str:
-        """Return how it reaches another GPU of the machine: NVLink, or what they have in common on PCIe."""
-        if self._ask("nvmlDeviceGetP2PStatus", other._handle, P2P_NVLINK) == 0:
-            return "NVLink"
-        level = self._ask("nvmlDeviceGetTopologyCommonAncestor", other._handle)
-        return ANCESTORS.get(-1 if level is None else int(level), "unknown")
 
     def _links(self) -> list[int]:
         return [link for link in range(MOST_LINKS) if self._ask("nvmlDeviceGetNvLinkState", link)]
@@ -176,7 +160,7 @@ class Gpu:
 def all_gpus() -> list[Gpu]:
     """Return the GPUs of this machine. Raises InputError where nvidia-ml-py is missing, or NVML finds no driver."""
     nvml = _nvml()
-    return [Gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(number), number) for number in range(nvml.nvmlDeviceGetCount())]
+    return [Gpu(nvml, nvml.nvmlDeviceGetHandleByIndex(number)) for number in range(nvml.nvmlDeviceGetCount())]
 
 
 def gpu_of(uuid: str | None, number: int) -> Gpu:
@@ -186,12 +170,7 @@ def gpu_of(uuid: str | None, number: int) -> Gpu:
     """
     nvml = _nvml()
     by_number = nvml.nvmlDeviceGetHandleByIndex
-    return Gpu(nvml, by_number(number) if uuid is None else nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"), number)
-
-
-def driver_version() -> str:
-    """Return the version of the driver. Raises InputError likewise."""
-    return str(_nvml().nvmlSystemGetDriverVersion())
+    return Gpu(nvml, by_number(number) if uuid is None else nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
 
 
 def gpu_facts() -> dict[str, Any]:
@@ -200,25 +179,18 @@ def gpu_facts() -> dict[str, Any]:
     What they do not say is left out; empty where there is none, or nobody to ask.
     """
     try:
-        gpus, driver = all_gpus(), driver_version()
+        gpus = all_gpus()
     except InputError:
         return {}
     if not gpus:
         return {}
-    links, speed = gpus[0].nvlinks()
-    pairs = Counter(one.connection(other) for one in gpus for other in gpus[one.number + 1 :])
     found = {
-        "driver": driver,
+        "driver": str(_nvml().nvmlSystemGetDriverVersion()),
         "models": dict(Counter(gpu.name for gpu in gpus)),
-        "memory_mib": gpus[0].memory_bytes / 2**20,
-        "most_clock_mhz": gpus[0].read().most_clock_mhz,
-        "pcie": gpus[0].pcie(),
-        "nvlinks": links,
-        "gb_per_s_of_a_link": speed,
-        "connections_of_pairs": dict(pairs),
+        **gpus[0].facts(),
         "now": [gpu.read().line() for gpu in gpus],
     }
-    return {name: value for name, value in found.items() if value == value and value not in ("", 0, {})}  # no NaN
+    return {name: value for name, value in found.items() if value and value == value}  # neither empty nor NaN
 
 
 def _nvml() -> Any:

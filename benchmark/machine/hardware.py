@@ -15,10 +15,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from benchmark.machine.gpus import gpu_facts
 from stage.git import commit_of
 
 MELLANOX = {"MT4119": "ConnectX-5", "MT4123": "ConnectX-6", "MT4129": "ConnectX-7", "MT4131": "ConnectX-8"}
 PATIENCE_S = 30
+NO_ACCELERATORS = {
+    "accelerators_per_node": "0",
+    "accelerator_model_name": "none",
+    **{
+        f"accelerator_{what}": ""
+        for what in (
+            *("host_interconnect", "frequency", "on-chip_memories", "memory_configuration", "memory_capacity"),
+            *("interconnect", "interconnect_topology"),
+        )
+    },
+}
 
 
 def ask(*command: str) -> str:
@@ -68,21 +82,8 @@ def _flat(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def memory(meminfo: str, dmidecode: str) -> dict[str, str]:
-    """Of /proc/meminfo, and of ``dmidecode --type 17``, which only root may run."""
-    modules: Counter[str] = Counter()
-    total_gb = 0
-    for device in dmidecode.split("Memory Device")[1:]:
-        lines = dict(re.findall(r"^\s*([\w ]+): (.+)$", device, flags=re.MULTILINE))
-        size = re.fullmatch(r"(\d+) (GB|MB)", lines.get("Size", ""))
-        if size:
-            gigabytes = int(size[1]) if size[2] == "GB" else int(size[1]) // 1024
-            total_gb += gigabytes
-            speed = re.match(r"\d+", lines.get("Speed", ""))
-            modules[f"{gigabytes} GB {lines.get('Type', '')}{f'-{speed[0]}' if speed else ''}".strip()] += 1
-    if total_gb:
-        configuration = " + ".join(f"{count}x {module}" for module, count in modules.items())
-        return {"host_memory_capacity": f"{total_gb} GB", "host_memory_configuration": configuration}
+def memory(meminfo: str) -> dict[str, str]:
+    """Fields of /proc/meminfo; which modules there are only a person knows."""
     usable = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, flags=re.MULTILINE)
     return {"host_memory_capacity": f"{int(usable[1]) / 2**20:.1f} GiB usable"} if usable else {}
 
@@ -148,10 +149,48 @@ def _text(path: Path) -> str:
         return ""
 
 
+def accelerators() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the fields of the accelerators, and driver versions for ``other_software_stack``.
+
+    GPUs that differ are listed with their numbers; what is said of one is said of the first.
+    """
+    facts, found = gpu_facts(), _accelerators_by_torch()
+    if not facts:
+        return found, {}
+    models, count = facts["models"], sum(facts["models"].values())
+    name = next(iter(models))
+    found["accelerators_per_node"] = str(count)
+    found["accelerator_model_name"] = name if len(models) == 1 else ", ".join(f"{n}x {m}" for m, n in models.items())
+    if "memory_mib" in facts:
+        found["accelerator_memory_capacity"] = f"{facts['memory_mib']:.0f} MiB"
+    if "most_clock_mhz" in facts:
+        found["accelerator_frequency"] = f"{facts['most_clock_mhz']:.0f} MHz at most"
+    if "pcie" in facts:
+        found["accelerator_host_interconnect"] = facts["pcie"]
+    if "nvlinks" in facts:
+        speed = facts["nvlinks"] * facts.get("gb_per_s_of_a_link", 0.0)
+        each = f", {speed:.0f} GB/s in each direction" if speed else ""
+        found["accelerator_interconnect"] = f"{facts['nvlinks']} NVLinks{each}"
+    elif count == 1:
+        found["accelerator_interconnect"] = ""
+        found["accelerator_interconnect_topology"] = ""
+    return found, {"nvidia_driver": facts["driver"]}
+
+
+def _accelerators_by_torch() -> dict[str, str]:
+    if not torch.cuda.is_available():
+        return {} if torch.accelerator.is_available() else dict(NO_ACCELERATORS)
+    first = torch.cuda.get_device_properties(0)
+    return {
+        "accelerators_per_node": str(torch.cuda.device_count()),
+        "accelerator_model_name": str(first.name),
+        "accelerator_memory_capacity": f"{first.total_memory >> 20} MiB",
+        "accelerator_on-chip_memories": f"{first.L2_cache_size >> 20} MiB L2",
+    }
+
+
 def software() -> tuple[dict[str, Any], dict[str, str]]:
     """Fields of the software, and the versions in ``other_software_stack``."""
-    import torch
-
     stack = {"python_version": platform.python_version(), "kernel_version": f"Linux {platform.release()}"}
     if torch.version.cuda:
         stack["cuda_version"] = str(torch.version.cuda)

@@ -1,7 +1,10 @@
-"""What code runs, and on what: stamped into a run's events."""
+"""What code runs, on what, and with which kernels: stamped into a run's events and evidence."""
 
 import importlib.metadata
+import os
 import platform
+import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,10 +12,12 @@ import torch
 from stage.git import commit_of
 
 PACKAGES = ("torch", "numpy", "sentencepiece", "tensorstore", "safetensors", "mlperf-logging")
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def run_environment(device: str) -> dict[str, Any]:
-    """Commit, versions, and the name of the first device of the kind the run uses. What is not known is left out."""
+    """Return commit, versions, and the name of the first device of the kind the run uses; what is not known is left
+    out."""
     found: dict[str, Any] = {
         "commit": commit_of(),
         "python": platform.python_version(),
@@ -25,3 +30,47 @@ def run_environment(device: str) -> dict[str, Any]:
         found["cuda"] = torch.version.cuda
         found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
     return {name: value for name, value in found.items() if value is not None}
+
+
+def kernel_facts(device: torch.device, *, deterministic: bool) -> dict[str, Any]:
+    """Return what chooses the kernels of a process, and with them the bits that they give.
+
+    Where all of it is the same, and the layout of the model too, the same bits are expected on a CPU; on GPUs only with
+    deterministic kernels.
+    """
+    facts: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "torch": str(torch.__version__),
+        "deterministic": deterministic or device.type == "cpu",
+    }
+    if device.type == "cuda":
+        return {**facts, "cuda": torch.version.cuda}
+    return {**facts, "instructions": torch.backends.cpu.get_cpu_capability(), "threads": torch.get_num_threads()}
+
+
+def _cpu_name() -> str:
+    """Return the name that Linux gives the processor; else its architecture."""
+    lines = CPUINFO.read_text(errors="replace").splitlines() if CPUINFO.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def use_deterministic_kernels() -> None:
+    """Have this process use only kernels that give the same bits each time (``--deterministic``); an operator that has
+    none then raises RuntimeError with its name.
+
+    On a CPU, and of what model/ computes itself, all kernels do anyway. On GPUs some of PyTorch's, cuBLAS', cuDNN's and
+    NCCL's add up in an order that depends on timing; benchmark/config/runtime_variables.py fixes NCCL's and cuBLAS',
+    and model/ knows which kernel of the attention is deterministic.
+    """
+    torch.use_deterministic_algorithms(True)
+    # Else every tensor is filled with NaN before it is written to: a pass over all memory that changes no result.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+
+
+def seconds_since_process_start() -> float:
+    """Return the seconds since the operating system (Linux) started this process, imports included."""
+    started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

@@ -1,1 +1,1 @@
-"""Whether machines and inputs will carry a run, before a job is spent on finding out."""
+"""What a machine can do, before a job is spent on finding out: checks, a slice of the model, the first contact."""

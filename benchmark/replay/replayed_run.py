@@ -14,7 +14,7 @@ from benchmark.config.runtime_variables import runtime_environment
 from benchmark.evidence.chain import EVIDENCE, Chain, read_chain
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.forked_ranks import run_ranks
-from benchmark.machine.repeatability import use_deterministic_kernels
+from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import progress_from_json
 from benchmark.training.checkpoints.checkpoint_reader import load_checkpoint
 from benchmark.training.engine.distributed import (

@@ -142,7 +142,7 @@ def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
     """Yield the step, the place and what was found."""
     fields = event.fields
     if event.key == "slow_ranks":
-        step, slow, recovered = _form(fields.get("iteration"), "{:,}"), fields.get("slow"), fields.get("recovered")
+        step, slow, recovered = _form(fields.get("steps"), "{:,}"), fields.get("slow"), fields.get("recovered")
         for one in slow if isinstance(slow, list) else []:
             if isinstance(one, dict):
                 excess = _form(one.get("excess"), "{:.0%}")

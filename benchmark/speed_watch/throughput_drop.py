@@ -35,7 +35,7 @@ class SpeedChange:
 
     kind: Literal["drop", "recovery"]
     since: int
-    """Iteration with which it began."""
+    """The step with which it began."""
     before_s: float
     """Median of the steps before it."""
     now_s: float
@@ -56,13 +56,13 @@ class ThroughputDropDetector:
         """Step times before the window, in order of size; none of a lasting drop."""
         self._dropped_to: float | None = None
 
-    def add(self, iteration: int, step_s: float) -> SpeedChange | None:
+    def add(self, steps: int, step_s: float) -> SpeedChange | None:
         """A step; the first of a process, which is slow, is not to be added."""
         if len(self._window) == WINDOW:
             leaving = self._window[0][1]
             if self._dropped_to is None and len(self._before) < MOST_KEPT:
                 bisect.insort(self._before, leaving)
-        self._window.append((iteration, step_s))
+        self._window.append((steps, step_s))
         if len(self._window) < WINDOW or len(self._before) < LEAST_BEFORE:
             return None
         before_s = statistics.median(self._before)
@@ -87,9 +87,9 @@ class ThroughputDropDetector:
     def _since(self, old_s: float, new_s: float) -> int:
         """The first step of the window from which on most are nearer to the new time than to the old one."""
         middle_s, slower = (old_s + new_s) / 2, new_s > old_s
-        steps = list(self._window)
-        for place, (iteration, _) in enumerate(steps):
-            rest = [(one > middle_s) == slower for _, one in steps[place:]]
+        window = list(self._window)
+        for place, (number, _) in enumerate(window):
+            rest = [(one > middle_s) == slower for _, one in window[place:]]
             if rest[0] and sum(rest) >= 0.8 * len(rest):
-                return iteration
-        return steps[-1][0]
+                return number
+        return window[-1][0]

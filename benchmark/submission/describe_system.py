@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.machine import hardware
-from benchmark.machine.gpu_query import accelerators
 from benchmark.submission.system_fields import FIELDS, marked_fields
 from stage.errors import InputError
 from stage.outputs.publish import write_text
@@ -33,12 +32,12 @@ def describe_system(output: Path | None = None) -> str:
 
 def describe_this_machine() -> dict[str, Any]:
     """Every field of the description, in the usual order: read, or marked."""
-    gpu, gpu_stack = accelerators()
+    gpu, gpu_stack = hardware.accelerators()
     programs, stack = hardware.software()
     found: dict[str, Any] = {
         "hw_notes": "",
         **hardware.processors(hardware.ask("lscpu", "--json")),
-        **hardware.memory(_read(Path("/proc/meminfo")), hardware.ask("dmidecode", "--type", "17")),
+        **hardware.memory(_read(Path("/proc/meminfo"))),
         **hardware.storage(hardware.ask(*LSBLK)),
         **hardware.network(),
         **gpu,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from benchmark.config.run_config import RunConfig
 from benchmark.config.runtime_variables import runtime_environment
-from benchmark.machine.repeatability import use_deterministic_kernels
+from benchmark.machine.run_environment import use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import PROGRESS, read_progress
 from benchmark.training.checkpoints.checkpoint_reader import fill_from_dcp, verify_checkpoint
 from benchmark.training.engine.distributed import joined_world, read_environment, set_environment

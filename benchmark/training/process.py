@@ -15,7 +15,7 @@ from typing import NoReturn
 import torch
 
 from benchmark.config.run_config import RunConfig
-from benchmark.debugging.hang_explainer import explaining
+from benchmark.debugging.collective_trace import explaining
 from benchmark.launch.attempt_folder import attempt_path, raise_alarm, rank_file
 from benchmark.launch.endings import ENDINGS, Ending
 from benchmark.launch.heartbeat import HangLimits, Heartbeat

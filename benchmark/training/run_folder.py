@@ -24,8 +24,7 @@ from benchmark.events.mlperf_log import LogMark, MlperfLog, log_configuration
 from benchmark.launch.attempt_folder import AttemptStart, all_attempts, attempt_path, read_end, write_start
 from benchmark.launch.endings import RunEnd
 from benchmark.launch.stop_note import remove_stop_note
-from benchmark.machine.process_age import seconds_since_process_start
-from benchmark.machine.run_environment import run_environment
+from benchmark.machine.run_environment import run_environment, seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_choice import (
     CheckpointChoice,
     choose_checkpoint,

@@ -12,8 +12,7 @@ from benchmark.debugging.debug_observers import debug_environment, debugging
 from benchmark.launch.attempt_folder import attempt_path
 from benchmark.launch.endings import Ending
 from benchmark.launch.phases import PhaseLog
-from benchmark.machine.process_age import seconds_since_process_start
-from benchmark.machine.repeatability import use_deterministic_kernels
+from benchmark.machine.run_environment import seconds_since_process_start, use_deterministic_kernels
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.distributed import Environment, joined_world, read_environment, set_environment
 from benchmark.training.engine.micro_batches import TrainingBatches

@@ -40,7 +40,8 @@ def proved_attention(
         shape = f"{batch} x {heads} heads, {sequence} x {size}"
         found = f"{usual:.2g} from {other.__name__} ({shape}), with large logits {large:.2g}"
         if usual <= MOST and large <= MOST:  # neither is NaN
-            return f"{said}attention by {name}: at most {found}"
+            strides = attend_by(kernel, qkv.to(dtype).flatten(1), batch, heads).attended.out_BNSD.stride()
+            return f"{said}attention by {name}: at most {found}; its output's strides are {strides}"
         refuse_kernel(kernel)
         said += f"attention NOT by {name}, which is wrong here: {found}; "
 

@@ -159,7 +159,7 @@ def _read(config: RunConfig, folder: Path, decisions: tuple[Decision, ...], seco
         decisions,
         seconds,
         attempts=tuple(past_attempt(path) for path in all_attempts(run_dir)),
-        records=tuple(_records(events, config.benchmark.start_iteration)),
+        records=tuple(_records(events)),
         struck=tuple(map(json.loads, struck.read_text().splitlines())) if struck.exists() else (),
         log=tuple(read_log(result).events) if result.is_file() else (),
         finished=json.loads(summary.read_text())["status"] if summary.exists() else None,
@@ -180,16 +180,16 @@ def _digests(checkpoint: Path) -> dict[str, str]:
     return {name: hashlib.md5(values.tobytes(), usedforsecurity=False).hexdigest() for name, values in read.items()}
 
 
-def _records(events: Sequence[RecordedEvent], start_iteration: int) -> list[AttemptRecord]:
+def _records(events: Sequence[RecordedEvent]) -> list[AttemptRecord]:
     begun = [place for place, event in enumerate(events) if event.key == "attempt"]
     parts = [events[first:end] for first, end in zip(begun, [*begun[1:], len(events)], strict=False)]
-    return [_record(part, start_iteration) for part in parts]
+    return [_record(part) for part in parts]
 
 
-def _record(events: Sequence[RecordedEvent], start_iteration: int) -> AttemptRecord:
+def _record(events: Sequence[RecordedEvent]) -> AttemptRecord:
     """``events``: from the attempt's own on."""
     steps = [
-        (int(event.number("iteration") or 0) - start_iteration, event.time_ms / 1000, event.number("loss") or 0.0)
+        (int(event.number("steps") or 0), event.time_ms / 1000, event.number("loss") or 0.0)
         for event in events
         if event.key == "step"
     ]

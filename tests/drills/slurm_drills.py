@@ -95,8 +95,7 @@ class SlurmDrill:
 
     def steps(self) -> list[int]:
         """Steps since the initial checkpoint, in the order in which they were done, those done again too."""
-        iterations = [int(event["iteration"]) for event in self.events("step")]
-        return [iteration - min(iterations) + 1 for iteration in iterations]
+        return [int(event["steps"]) for event in self.events("step")]
 
     def wait_for_step(self, step: int = FAULT_AT) -> None:
         self.wait(lambda: max(self.steps(), default=0) >= step, f"step {step}")

@@ -75,7 +75,7 @@ class ElementwiseTime:
     """One pass over memory."""
 
     operation: str
-    """copy, gelu, layer norm, adam ...: benchmark/slice_run/device_rates.py lists them."""
+    """copy, gelu, layer norm, adam ...: benchmark/preflight/slice_run/device_rates.py lists them."""
     bytes: int
     """Read and written."""
     seconds: float
@@ -124,7 +124,7 @@ class SliceStep:
     """Median."""
     tflops_per_device: float
     by_kind_s: Mapping[str, float]
-    """Rank 0: seconds of kernels by kind, as benchmark/slice_run/kernel_kinds.py names them; empty on a CPU."""
+    """Rank 0: seconds of kernels by kind, as benchmark/preflight/slice_run/step_times.py names them; empty on a CPU."""
     exposed_communication_s: float | None
     """Rank 0: when nothing but communication ran."""
     host_s_per_micro_batch: float | None

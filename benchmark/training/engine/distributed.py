@@ -15,6 +15,7 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from benchmark.config.system_config import System
 from benchmark.machine.gloo_interface import gloo_environment
@@ -216,7 +217,10 @@ def joined_world(
             f"rank {environment.rank}: not all {environment.world_size} processes came to {environment.address} within "
             f"{timeout.total_seconds():g} s; see which of them did not start"
         ) from error
-    yield World(environment.rank, environment.world_size, device, build_mesh(system, device.type), environment.host)
+    mesh = build_mesh(system, device.type)
+    for axis in AXES:  # PyTorch 2.13 gives groups that it splits off 30 minutes of their own
+        _set_pg_timeout(timeout, mesh.get_group(axis))
+    yield World(environment.rank, environment.world_size, device, mesh, environment.host)
     if not any(thread.name.startswith(BACKGROUND) for thread in threading.enumerate()):
         dist.destroy_process_group()
 

@@ -30,7 +30,7 @@ from benchmark.evidence.chain import (
     read_chain,
 )
 from benchmark.launch.endings import RunEnd
-from benchmark.machine.kernel_facts import kernel_facts
+from benchmark.machine.run_environment import kernel_facts
 from benchmark.training.engine.tensor_fingerprint import StateFingerprints, as_text
 from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark.launch.endings import RunEnd
-from benchmark.machine.process_age import seconds_since_process_start
+from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.observer import Observer
 from benchmark.training.step_flags import StepFlags
 

@@ -47,12 +47,12 @@ class SkipGuard(Observer):
         state = check_state(self._state)
         if in_a_row == 1 and not state.tensors:
             return None
-        iteration = self._state.progress.iteration
+        done = self._state.progress.steps
         steps = "a step" if in_a_row == 1 else f"{in_a_row} steps in a row"
-        text = f"{steps} without finite gradients, from step {iteration - in_a_row + 1} on: {describe_state(state)}"
+        text = f"{steps} without finite gradients, from step {done - in_a_row + 1} on: {describe_state(state)}"
         text += f"; in the last of them, {found}; nothing of it was saved"
         damaged = [asdict(one) for one in state.tensors[:MOST_RANKS_IN_EVENT]]
-        self._events.note("diagnosis", text, iteration=iteration, skipped_in_a_row=in_a_row, damaged=damaged)
+        self._events.note("diagnosis", text, steps=done, skipped_in_a_row=in_a_row, damaged=damaged)
         self._events.warn(text)
         return RunEnd("failed", text)
 
@@ -64,7 +64,7 @@ class SkipGuard(Observer):
         self._events.note(
             "nonfinite",
             text,
-            iteration=progress.iteration,
+            steps=progress.steps,
             first_sample=found.first_sample,
             num_samples=found.num_samples,
             losses_finite=found.losses_finite,
@@ -73,5 +73,5 @@ class SkipGuard(Observer):
             samples_command=command,
         )
         if progress.skipped_in_a_row == 1:
-            self._events.warn(f"step {progress.iteration} skipped: {text}. Its samples: {command}")
+            self._events.warn(f"step {progress.steps} skipped: {text}. Its samples: {command}")
         return text

@@ -4,16 +4,13 @@ Every few steps each rank times some of its blocks (engine/own_compute.py) and s
 of itself, to all (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. Nothing waits for it.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-
-import torch
+from collections.abc import Sequence
 
 from benchmark.config.system_config import System
 from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import RunEnd
-from benchmark.machine.gpu_health import DeviceHealth, turned_bad
-from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading, gpu_of
+from benchmark.machine.gpu_health import turned_bad, watch_device
+from benchmark.machine.gpus import FIGURES, TROUBLE, DeviceReading
 from benchmark.speed_watch.slow_ranks import SlowRank, SlowRankDetector
 from benchmark.speed_watch.throughput_drop import SpeedChange, ThroughputDropDetector
 from benchmark.training.engine.own_compute import OwnCompute
@@ -58,13 +55,13 @@ class SpeedWatch(Observer):
 
     def step_done(self, step: StepDone) -> None:
         """Collective."""
-        step_s, iteration = step.seconds(), self._progress.iteration
+        step_s, steps = step.seconds(), self._progress.steps
         self._steps_seen += 1
         if self._interval:
-            self._exchange(iteration)
+            self._exchange(steps)
         disturbed = step.result.flags.writer_busy  # a checkpoint that is written beside the step is known to slow it
         judges = self._world.rank == 0 and self._steps_seen > WARM_UP and not disturbed
-        if judges and self._throughput is not None and (change := self._throughput.add(iteration, step_s)) is not None:
+        if judges and self._throughput is not None and (change := self._throughput.add(steps, step_s)) is not None:
             self._tell_of_change(change)
 
     def end(self, end: RunEnd) -> None:
@@ -75,24 +72,24 @@ class SpeedWatch(Observer):
         if self._health is not None:
             self._health.close()
 
-    def _exchange(self, iteration: int) -> None:
+    def _exchange(self, steps: int) -> None:
         """Judge what was sent a step ago, and send what was measured in this one."""
         rows = self._table.receive()
         if rows is not None and self._world.rank == 0:
             self._tell_of_devices(rows)
-            self._tell_of_ranks(iteration, [row[0] for row in rows])
+            self._tell_of_ranks(steps, [row[0] for row in rows])
         if self._is_due:
             seconds = self._own.stop()
             reading = self._health.newest() if self._health is not None else None
             self._table.send([0.0 if seconds is None else seconds, *(reading or DeviceReading()).row()])
 
-    def _tell_of_ranks(self, iteration: int, seconds: Sequence[float]) -> None:
+    def _tell_of_ranks(self, steps: int, seconds: Sequence[float]) -> None:
         verdict = self._slow_ranks.add(seconds)
         if not (verdict.slow or verdict.recovered):
             return
         self._events.note(
             "slow_ranks",
-            iteration=iteration,
+            steps=steps,
             slow=[
                 {
                     "rank": one.rank,
@@ -109,11 +106,11 @@ class SpeedWatch(Observer):
             block_us=[round(one * 1e6) for one in seconds],
         )
         for slow in verdict.slow[:MOST_NAMED]:
-            self._events.warn(f"after step {iteration}: {self._slow_line(slow)}")
+            self._events.warn(f"after step {steps}: {self._slow_line(slow)}")
         if len(verdict.slow) > MOST_NAMED:
             self._events.warn(f"and {len(verdict.slow) - MOST_NAMED} more ranks, in events.jsonl")
         for rank in verdict.recovered[:MOST_NAMED]:
-            line = f"after step {iteration}: {self._place(rank)} computes as fast as the others again"
+            line = f"after step {steps}: {self._place(rank)} computes as fast as the others again"
             self._events.note("message", line)
 
     def _tell_of_devices(self, rows: Sequence[Sequence[float]]) -> None:
@@ -175,15 +172,3 @@ class SpeedWatch(Observer):
     def _device(self, rank: int) -> int | None:
         """Number of its GPU among those of its machine; None on a CPU."""
         return rank % self._devices_per_node if self._world.device.type == "cuda" else None
-
-
-def watch_device(device: torch.device) -> DeviceHealth | None:
-    """The health of this process's GPU; None for a CPU."""
-    if device.type != "cuda":
-        return None
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return DeviceHealth(partial(_connected, None if uuid is None else str(uuid), device.index))
-
-
-def _connected(uuid: str | None, number: int) -> Callable[[], DeviceReading]:
-    return gpu_of(uuid, number).read

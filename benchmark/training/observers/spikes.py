@@ -49,8 +49,8 @@ class Spike:
     expected_loss: float
     grad_norm: float
     expected_norm: float
-    steps: int
-    """Steps up to this one, in a row, that were high."""
+    in_a_row: int
+    """Steps up to this one that were high."""
 
 
 class UsualValues:
@@ -156,17 +156,17 @@ class SpikeGuard(Observer):
         if not state.tensors:
             return None
         said = describe_state(state)
-        self._events.warn(f"after step {self._state.progress.iteration}: {said}")
+        self._events.warn(f"after step {self._state.progress.steps}: {said}")
         return RunEnd("failed", f"{said}; nothing of it was saved")
 
     def _note(self, spike: Spike) -> None:
         progress = self._state.progress
-        first, last = progress.samples_after(progress.steps - spike.steps), progress.consumed_samples
+        first, last = progress.samples_after(progress.steps - spike.in_a_row), progress.consumed_samples
         command = self._samples_command(first, last - first)
-        told = {"iteration": progress.iteration, "samples": [first, last], "samples_command": command}
-        self._events.note("spike", **told, **asdict(spike))
+        told = {"samples": [first, last], "samples_command": command}
+        self._events.note("spike", steps=progress.steps, **told, **asdict(spike))
         text = (
-            f"spike at step {progress.iteration}: loss {spike.loss:.3f} where {spike.expected_loss:.3f} was expected, "
+            f"spike at step {progress.steps}: loss {spike.loss:.3f} where {spike.expected_loss:.3f} was expected, "
             f"gradient norm {spike.grad_norm:.3g}, {spike.grad_norm / spike.expected_norm:.3g} times the usual. "
             f"Copies, weights and moments are looked through; the run goes on. Its samples: {command}"
         )

@@ -26,6 +26,7 @@ class StepRecord(Observer):
         tflops = self._device_flops / seconds / 1e12
         self._events.note(
             "step",
+            steps=progress.steps,
             iteration=progress.iteration,
             consumed_samples=progress.consumed_samples,
             trained_tokens=progress.trained_tokens,

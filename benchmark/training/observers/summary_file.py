@@ -10,7 +10,7 @@ from benchmark.events.event_log import EventLog
 from benchmark.launch.endings import Ending, RunEnd
 from benchmark.launch.phases import Phase
 from benchmark.launch.stop_note import StopNote, write_stop_note
-from benchmark.machine.process_age import seconds_since_process_start
+from benchmark.machine.run_environment import seconds_since_process_start
 from benchmark.training.checkpoints.checkpoint_folder import newest_checkpoint
 from benchmark.training.engine.run_progress import Evaluation, Progress
 from benchmark.training.observer import Observer, StepDone
@@ -114,4 +114,4 @@ class SummaryFile(Observer):
         except OSError as error:
             self._events.warn(f"stopped.json could not be written: {error}")
         if self._saves and not saved:
-            self._events.warn(f"step {self._progress.iteration} is not saved: an older one goes on")
+            self._events.warn(f"step {self._progress.steps} is not saved: an older one goes on")

@@ -1,21 +1,22 @@
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from benchmark.commands.first_contact_command import FirstContactCommand
-from benchmark.slice_run.first_contact import contact_parts
-from benchmark.slice_run.first_contact.contact_result import ContactResult, Outcome, PartResult
+from benchmark.preflight.first_contact import first_contact
+from benchmark.preflight.first_contact.first_contact import ContactResult, PartResult
 from stage.errors import InputError
 from tests.support import assert_refused, command
 
 
 @pytest.mark.parametrize(("outcome", "status"), [("ok", 0), ("failed", 1)])
 def test_the_status_tells_whether_all_works(
-    outcome: Outcome, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    outcome: Literal["ok", "failed"], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = ContactResult("1 x NVIDIA H200", "2.11.0", "now", [PartResult("features", outcome, "said", 1.0)])
-    monkeypatch.setattr(contact_parts, "first_contact", lambda *_: result)
+    monkeypatch.setattr(first_contact, "first_contact", lambda *_: result)
     assert FirstContactCommand(output=Path("there")).run() == status
     assert capsys.readouterr().out.endswith("all works: there/contact.json\n")
     assert FirstContactCommand(json=True).run() == status

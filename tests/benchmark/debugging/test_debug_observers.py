@@ -3,12 +3,19 @@
 import dataclasses
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmark.config.debug_switches import DebugSwitches
-from benchmark.debugging.debug_observers import debug_environment, debugging
+from benchmark.debugging.debug_observers import (
+    NvtxRanges,
+    debug_environment,
+    debugging,
+    snapshot_when_out_of_memory,
+)
 from benchmark.launch.phases import PhaseLog
 from tests.benchmark.runs import run, system_of
 from tests.benchmark.tiny import CPU, SHORT, Inputs
@@ -43,3 +50,31 @@ def test_steps_of_a_run_are_traced_on_the_ranks_that_are_named(inputs: Inputs, t
     with gzip.open(path) as file:
         names = [event.get("name") for event in json.load(file)["traceEvents"]]
     assert names.count("aten::native_layer_norm") >= 2 * 9  # of two steps, four blocks and what follows them
+
+
+def test_each_phase_is_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(torch.cuda.nvtx, "range_push", calls.append)
+    monkeypatch.setattr(torch.cuda.nvtx, "range_pop", lambda: calls.append("pop"))
+    ranges = NvtxRanges(4000)
+    ranges.enter("load", -1)
+    ranges.enter("data", 0)
+    assert calls == ["load", "pop", "step 4001: data"]
+
+
+def test_one_snapshot_is_written_when_memory_runs_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    observers: list[Callable[[int, int, int, int], None]] = []
+    monkeypatch.setattr(torch._C, "_cuda_attach_out_of_memory_observer", observers.append, raising=False)
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **_: None)
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda path: Path(path).write_text("snapshot"))
+    path = tmp_path / "rank_00003.memory.pickle"
+    for there in (path, tmp_path / "no folder" / "memory.pickle"):
+        snapshot_when_out_of_memory(there)
+        for _ in range(2):
+            observers[-1](3, 5 * 2**30, 70 * 2**30, 2**29)
+    assert path.read_text() == "snapshot"
+    told, *warnings = capsys.readouterr().err.splitlines()
+    assert told == f"out of memory: 5.00 GiB wanted, 0.50 GiB free on device 3; see {path}"
+    assert all(line.startswith("warning: ") for line in warnings)

@@ -3,82 +3,74 @@
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmark.debugging.step_profiler import ChromeTrace, NsysRange, StepProfiler
+from benchmark.debugging.step_profiler import StepProfiler
 from benchmark.launch.phases import Phase
-
-
-class Recorded:
-    """A recording that notes the step it is told at."""
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.calls: list[str] = []
-        self._failure = failure
-
-    def start(self) -> None:
-        self.calls.append("start")
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        self.calls.append("stop")
-
-    def close(self) -> None:
-        self.calls.append("close")
-
 
 STEP: tuple[Phase, ...] = ("data", "passes", "update")
 
 
-def run_steps(profiler: StepProfiler, recorded: Recorded, first: int, count: int) -> list[str]:
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What nsys is told, for which this machine has no library."""
+    found: list[str] = []
+    operators = SimpleNamespace(
+        __enter__=lambda: found.append("operators"), __exit__=lambda *_: found.append("no operators")
+    )
+    monkeypatch.setattr(torch.cuda.profiler, "start", lambda: found.append("start"))
+    monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: found.append("stop"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: found.append("wait"))
+    monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", lambda: operators)
+    return found
+
+
+def run_steps(profiler: StepProfiler, calls: list[str], first: int, count: int) -> list[str]:
     """Steps from the one with number ``first`` since the checkpoint; the calls and the steps, in their order."""
     profiler.enter("load", -1)
     for steps in range(first, first + count):
         for phase in STEP:
             profiler.enter(phase, steps)
             if phase == "passes":
-                recorded.calls.append(str(100 + steps + 1))
+                calls.append(str(100 + steps + 1))
         if steps % 2:
             profiler.enter("evaluation", steps + 1)
     profiler.enter("end", first + count)
     profiler.close()
-    return recorded.calls
+    return calls
 
 
-def test_steps_are_recorded_from_their_data_to_the_next_phase() -> None:
-    recorded = Recorded()
-    calls = run_steps(StepProfiler(recorded, 102, 103, start_iteration=100), recorded, 0, 5)
-    assert calls == ["101", "start", "102", "103", "stop", "104", "105", "close"]
+BEGIN, END = ["start", "operators"], ["wait", "no operators", "stop"]
 
 
-def test_a_run_that_continues_within_records_the_rest_and_after_it_nothing() -> None:
-    recorded = Recorded()
-    assert run_steps(StepProfiler(recorded, 102, 104, start_iteration=100), recorded, 2, 3) == [
-        *["start", "103", "104", "stop", "105", "close"]
-    ]
-    recorded = Recorded()
-    assert run_steps(StepProfiler(recorded, 102, 103, start_iteration=100), recorded, 3, 2) == ["104", "105", "close"]
+@pytest.mark.parametrize(
+    ("recorded", "first", "count", "due"),
+    [
+        ((102, 103), 0, 5, ["101", *BEGIN, "102", "103", *END, "104", "105"]),
+        ((102, 104), 2, 3, [*BEGIN, "103", "104", *END, "105"]),  # a run that continues within
+        ((102, 103), 3, 2, ["104", "105"]),
+        ((102, 900), 0, 3, ["101", *BEGIN, "102", "103", *END]),  # a run that ends within
+    ],
+)
+def test_steps_are_recorded_from_their_data_to_the_next_phase(
+    recorded: tuple[int, int], first: int, count: int, due: list[str], calls: list[str]
+) -> None:
+    assert run_steps(StepProfiler(None, "cuda", *recorded, start_iteration=100), calls, first, count) == due
 
 
-def test_a_run_that_ends_within_is_stopped() -> None:
-    recorded = Recorded()
-    calls = run_steps(StepProfiler(recorded, 102, 900, start_iteration=100), recorded, 0, 3)
-    assert calls == ["101", "start", "102", "103", "stop", "close"]
-
-
-def test_a_recording_that_fails_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = Recorded(OSError("no space left"))
-    run_steps(StepProfiler(recorded, 101, 102, start_iteration=100), recorded, 0, 3)
-    assert "warning: profile: no space left" in capsys.readouterr().err
+def test_a_recording_that_fails_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    run_steps(StepProfiler(tmp_path / "file" / "trace", "cpu", 101, 102, start_iteration=100), [], 0, 3)
+    assert "warning: profile: [Errno" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_trace_of_pytorchs_profiler(tmp_path: Path) -> None:
     path = tmp_path / "profile" / "trace.json.gz"
-    profiler = StepProfiler(ChromeTrace(path, "cpu"), 2, 2, start_iteration=0)
+    profiler = StepProfiler(path, "cpu", 2, 2, start_iteration=0)
     for steps in range(3):
         profiler.enter("data", steps)
         torch.ones(2 + steps, 3) @ torch.ones(3, 4)
@@ -89,27 +81,3 @@ def test_a_trace_of_pytorchs_profiler(tmp_path: Path) -> None:
         names = [event.get("name") for event in json.load(file)["traceEvents"]]
     assert names.count("aten::mm") == 1  # of one step of three
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-
-
-def test_a_range_for_nsys(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[str] = []
-    monkeypatch.setattr(torch.cuda.profiler, "start", lambda: calls.append("start"))
-    monkeypatch.setattr(torch.cuda.profiler, "stop", lambda: calls.append("stop"))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("wait"))
-    monkeypatch.setattr(torch.autograd.profiler, "emit_nvtx", lambda: OperatorRanges(calls))
-    nsys = NsysRange()
-    nsys.start()
-    nsys.stop()
-    nsys.close()
-    assert calls == ["start", "operators", "wait", "no operators", "stop"]
-
-
-class OperatorRanges:
-    def __init__(self, calls: list[str]) -> None:
-        self._calls = calls
-
-    def __enter__(self) -> None:
-        self._calls.append("operators")
-
-    def __exit__(self, *_: object) -> None:
-        self._calls.append("no operators")

@@ -26,7 +26,7 @@ STEP_LINE = "step 4  4%  loss 2.7500  norm 0.250  lr 2.00e-05  1.5 s  2,097,152 
 
 def lines_of(console_events: list[Event], capsys: pytest.CaptureFixture[str], log_interval: int = 1) -> list[str]:
     """What people see, without the times, which are looked at on the way."""
-    console = Console(log_interval, start_iteration=0, expected_steps=100)
+    console = Console(log_interval, expected_steps=100)
     for one in console_events:
         console.write(one)
     console.close()
@@ -36,9 +36,9 @@ def lines_of(console_events: list[Event], capsys: pytest.CaptureFixture[str], lo
 
 
 def test_steps_at_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = [event("step", iteration=iteration, **STEP) for iteration in range(3, 6)]
-    steps.append(event("step", iteration=6, **{**STEP, "mfu": None}))
-    steps.append(event("step", iteration=8, **{**STEP, "skipped": True}))
+    steps = [event("step", steps=number, **STEP) for number in range(3, 6)]
+    steps.append(event("step", steps=6, **{**STEP, "mfu": None}))
+    steps.append(event("step", steps=8, **{**STEP, "skipped": True}))
     assert lines_of(steps, capsys, log_interval=2) == [
         STEP_LINE,
         STEP_LINE.replace("step 4  4%", "step 6  6%").replace("MFU 40.4%", "400 TFLOP/s"),
@@ -47,12 +47,12 @@ def test_steps_at_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lines_have_at_most_100_characters_at_full_size(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = lines_of([event("step", **{**STEP, "iteration": 10_464, "tokens_per_s": 999_999.0})], capsys)
+    (line,) = lines_of([event("step", **{**STEP, "steps": 10_464, "tokens_per_s": 999_999.0})], capsys)
     assert len("12:34:56 " + line.replace("10464%", "100%")) <= 100
 
 
 def test_row_of_skipped_steps_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    row = [event("step", **{**STEP, "iteration": 4 + n, "skipped": n > 0, "skipped_in_a_row": n}) for n in (1, 2, 3, 0)]
+    row = [event("step", **{**STEP, "steps": 4 + n, "skipped": n > 0, "skipped_in_a_row": n}) for n in (1, 2, 3, 0)]
     assert [line.split("  ")[0] for line in lines_of(row, capsys)] == ["step 5", "step 4"]
 
 
@@ -60,7 +60,7 @@ def test_what_went_wrong_is_red_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    console = Console(1, 0, 100)
+    console = Console(1, 100)
     for one in (event("message", "fine"), event("message", "damaged", wrong=True)):
         console.write(one)
     fine, damaged = capsys.readouterr().out.splitlines()

@@ -25,8 +25,6 @@ SAYS: dict[tuple[object, ...], Any] = {
     ("nvmlDeviceGetNvLinkErrorCounter", 0, 0): 5,
     ("nvmlDeviceGetNvLinkErrorCounter", 0, 1): 2,
     ("nvmlDeviceGetFieldValues", "[90]"): [SPEED],
-    ("nvmlDeviceGetP2PStatus", "number 1", 2): 0,
-    ("nvmlDeviceGetP2PStatus", "number 2", 2): 0,
 }
 
 

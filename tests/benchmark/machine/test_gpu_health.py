@@ -60,22 +60,18 @@ def eventually(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_the_thread_keeps_the_newest_reading() -> None:
-    readings: Iterator[DeviceReading] = iter([GOOD, changed(temperature_c=80)])
-    health = DeviceHealth(lambda: lambda: next(readings), interval_s=0.01)
+def test_the_thread_keeps_the_newest_readings_until_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: Iterator[DeviceReading] = iter([GOOD, GOOD, changed(temperature_c=80)])
+    health = DeviceHealth(lambda: lambda: next(readings), interval_s=0.01, keep=2)
     eventually(lambda: (health.newest() or GOOD).temperature_c == 80)
-    eventually(lambda: health.problem)
-    assert health.problem == "StopIteration"
+    assert [one.temperature_c for _, one in health.readings] == [61, 80]
+    monkeypatch.setattr("benchmark.machine.gpu_health.TOO_OLD_S", 0.0)
+    assert health.newest() is None
     health.close()
 
 
-def test_a_device_that_hangs_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_hangs_holds_nobody_up() -> None:
     hangs = threading.Event()
     health = DeviceHealth(lambda: SimpleNamespace(read=lambda: hangs.wait()).read)
     assert health.newest() is None
     hangs.set()
-    monkeypatch.setattr("benchmark.machine.gpu_health.TOO_OLD_S", 0.0)
-    old = DeviceHealth(lambda: lambda: GOOD)
-    eventually(lambda: old._newest)
-    assert old.newest() is None
-    old.close()

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmark.machine.near_cores import cores_of, keep_near, share_of_cores
+from benchmark.machine.near_cores import keep_near
 
 ADDRESS = "0000:1b:00.0"
-
-
-def test_lists_of_cores() -> None:
-    assert cores_of("0-3,8,10-11\n") == {0, 1, 2, 3, 8, 10, 11}
-    assert cores_of("\n") == frozenset()
-    with pytest.raises(ValueError, match="x"):
-        cores_of("x")
 
 
 def _machine(
@@ -71,13 +64,6 @@ def test_cores_that_were_dealt_out_before_stay_as_they_are(tmp_path: Path, monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})  # as srun --cpu-bind=cores does
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: None)
     assert keep_near(gpus[1], gpus, devices=devices, cores=cores) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize(("count", "parts"), [(1, [5]), (2, [2, 3]), (5, [1] * 5), (7, [5] * 7)])
-def test_shares_are_equal_and_never_empty(count: int, parts: list[int], tmp_path: Path) -> None:
-    found = [share_of_cores(range(3, 8), number, count, tmp_path) for number in range(count)]
-    assert list(map(len, found)) == parts
-    assert frozenset.union(*found) == set(range(3, 8))
 
 
 def test_threads_that_run_already_are_bound_too(tmp_path: Path) -> None:

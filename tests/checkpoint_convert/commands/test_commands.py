@@ -21,6 +21,7 @@ def test_help_of_every_command_has_its_example(module: str) -> None:
 
 
 def test_what_is_no_command_or_option_is_refused() -> None:
-    assert_refused(command("checkpoint_convert", "convert"), "(see --help)")
+    assert_refused(command("checkpoint_convert", "convert"), "unknown command 'convert'; ")
     assert_refused(command("checkpoint_convert", "plan", "--heads", "4"), "(see --help)")
-    assert_refused(command("checksums"), "Expected one of {create, verify}")
+    assert_refused(command("checksums", "sign"), "unknown command 'sign'; there are create, verify")
+    assert command("checksums").stdout.startswith("usage: python -m checksums COMMAND")

@@ -67,7 +67,10 @@ def proved(monkeypatch: pytest.MonkeyPatch, *kinds: type[CpuFlash]) -> str:
 
 def test_a_kernel_that_is_right_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     said = proved(monkeypatch, AlsoRight, CpuFlash)
-    assert said == "attention by AlsoRight: at most 0 from CpuFlash (2 x 3 heads, 8 x 8), with large logits 0"
+    assert said == (
+        "attention by AlsoRight: at most 0 from CpuFlash (2 x 3 heads, 8 x 8), with large logits 0; its output's "
+        "strides are (24, 8, 48, 1)"
+    )
 
 
 @pytest.mark.parametrize("wrong", [LeavesNan, WrongKeys, FailsOnLarge])

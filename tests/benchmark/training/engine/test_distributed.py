@@ -14,6 +14,7 @@ from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.training.engine import distributed
 from benchmark.training.engine.distributed import (
+    TIMES_START_LIMIT,
     Environment,
     device_of,
     joined_world,
@@ -112,6 +113,10 @@ def _look(system: System) -> dict[str, Any]:
             "from rank 0": world.from_rank_0(world.rank + 40),
             "threads": torch.get_num_threads(),
             "memory": world.peak_memory_bytes() > 1e6,
+            "timeouts": {
+                world.mesh.get_group(axis)._get_backend(world.device).options._timeout
+                for axis in world.mesh.mesh_dim_names or ()
+            },
         }
 
 
@@ -125,6 +130,8 @@ def test_tensor_parallel_ranks_are_next_to_each_other_and_stages_farthest_apart(
     assert {one["from rank 0"] for one in found} == {40}
     assert {one["threads"] for one in found} == {max(1, len(os.sched_getaffinity(0)) // 4)}
     assert all(one["memory"] for one in found)
+    limit = datetime.timedelta(seconds=TIMES_START_LIMIT * system_of(4).start_limit_s)
+    assert [one["timeouts"] for one in found] == [{limit}] * 4
 
 
 def test_replicas_are_farther_apart_than_shards() -> None:

@@ -61,7 +61,7 @@ def test_flipped_bits_in_a_weight_are_found_at_the_step_they_spoil(inputs: Input
     for failure in in_processes(2, _train_with_flipped_bits, config, SPIKE, name, 0, three_hundred):
         assert failure.startswith("copies differ between devices")
     said = [event["value"] for event in events(tmp_path / "run", "message")]
-    assert any(line.startswith("spike at step 4045") for line in said)
+    assert any(line.startswith("spike at step 45") for line in said)
     assert any("ranks 1 differ from rank 0" in line for line in said)
     assert [event["steps"] for event in events(tmp_path / "run", "audit") if event["differences"]] == [SPIKE]
     assert whole_checkpoints(tmp_path / "run") == [20, 40]
@@ -75,7 +75,7 @@ def test_flipped_bit_that_makes_steps_skip_is_named_at_the_first(inputs: Inputs,
         assert re.search("weights or moments are damaged.*nothing of it was saved", failure)
     (diagnosis,) = [event["value"] for event in events(tmp_path / "run", "diagnosis")]
     assert f"model/{name} on rank 1" in diagnosis and "as a flipped bit makes" in diagnosis
-    assert diagnosis.startswith("a step without finite gradients, from step 4025 on: weights or moments are damaged")
+    assert diagnosis.startswith("a step without finite gradients, from step 25 on: weights or moments are damaged")
     assert whole_checkpoints(tmp_path / "run") == [20]
 
 
@@ -98,7 +98,7 @@ def test_wall_of_skipped_steps_is_explained_and_ends_the_run(inputs: Inputs, tmp
     config = configured(inputs, tmp_path / "run", system=system_of(2)).changed(log_interval=1)
     host = socket.gethostname()
     for failure in in_processes(2, _train_into_a_wall, config):
-        assert failure.startswith("10 steps in a row without finite gradients, from step 4005 on: weights and")
+        assert failure.startswith("10 steps in a row without finite gradients, from step 5 on: weights and")
         assert f"held by rank 1 ({host})" in failure
     _, first, last = [event["value"] for event in events(tmp_path / "run", "message")][:3]
     assert f"held by rank 1 ({host})" in first and "--documents --output samples.npy" in first

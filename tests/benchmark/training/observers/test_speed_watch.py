@@ -60,8 +60,8 @@ class Reports:
     ) -> None:
         """Steps that take ``step_s``, at each of which ``rows`` arrive."""
         self.rows = rows
-        for iteration in range(first, first + count):
-            self._progress.steps = iteration - 1 - self._progress.start_samples // self._progress.global_batch_size
+        for number in range(first, first + count):
+            self._progress.steps = number - 1
             self.reports.before_step()
             self._progress.steps += 1
             result = StepResult(3.5, 0.25, 1e-3, False, StepFlags(writer_busy=disturbed))

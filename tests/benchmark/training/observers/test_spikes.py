@@ -65,7 +65,7 @@ def test_blooms_spike_is_noticed_three_steps_before_its_loss_explodes() -> None:
     first = 31214 - len(before)
     ((step, noticed),) = found([*before, *spike[:9], *recovering, *spike[9:], *quiet(20, seed=6)])
     assert first + step - 1 == 31216
-    assert (noticed.loss, noticed.grad_norm, noticed.steps) == (2.595213, 2.39, 2)  # 31215's norm was high, too
+    assert (noticed.loss, noticed.grad_norm, noticed.in_a_row) == (2.595213, 2.39, 2)  # 31215's norm was high, too
     assert noticed.grad_norm / noticed.expected_norm == pytest.approx(9.9, rel=0.1)
 
 

@@ -1,0 +1,1 @@
+"""The checks of machines and inputs before a job."""

@@ -1,0 +1,55 @@
+"""Weights and tokens that are made up: the same in every process that has the same part of them."""
+
+import math
+import zlib
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from benchmark.config.run_config import RunConfig
+from benchmark.training.engine.distributed import World
+from benchmark.training.engine.micro_batches import MicroBatch
+from benchmark.training.engine.run_progress import starting_progress
+from benchmark.training.engine.train_state import TrainState, empty_state
+
+DEVIATION = 0.02
+"""Of weights, as GPT-3's begin; that of what is added to the residual stream is smaller by the root of its terms."""
+ADDED = ("dense.weight", "dense_4h_to_h.weight")
+SEED = 1
+
+
+def made_up_state(config: RunConfig, world: World) -> TrainState:
+    """Return a state at the step the benchmark starts at: weights at random, biases and moments zero."""
+    state = empty_state(config, world, starting_progress(config.benchmark, SEED))
+    for name, tensor in state.tensors().items():
+        assert isinstance(tensor, DTensor)
+        local = tensor.to_local()
+        if name.startswith("model/") and local.dim() > 1:
+            smaller = math.sqrt(2 * config.benchmark.model.num_layers) if name.endswith(ADDED) else 1
+            local.normal_(0, DEVIATION / smaller, generator=_generator(name, tensor))
+        else:
+            local.zero_()
+    state.optimizer.start_at(config.benchmark.start_iterations)
+    return state
+
+
+def _generator(name: str, tensor: DTensor) -> torch.Generator:
+    """Copies of a part get the same numbers: the seed knows the part, not the process. The word table's two copies
+    have one name."""
+    place = tuple(tensor.device_mesh.get_coordinate() or ())
+    part = [at for at, placement in zip(place, tensor.placements, strict=True) if placement.is_shard()]
+    return torch.Generator(tensor.to_local().device).manual_seed(zlib.crc32(f"{name} {part} {SEED}".encode()))
+
+
+def made_up_batches(config: RunConfig, world: World) -> list[MicroBatch]:
+    """Return a step's batches, of tokens at random; all positions but each sample's last count."""
+    model, size = config.benchmark.model, config.system.micro_batch_size
+    generator = torch.Generator().manual_seed(SEED + world.data_rank)
+    batches = []
+    for _ in range(config.num_microbatches):
+        tokens_BS = torch.randint(model.vocab_size, (size, model.seq_length), generator=generator)
+        mask_BS = torch.ones(tokens_BS.shape)
+        mask_BS[:, -1] = 0
+        batch = MicroBatch(tokens_BS, tokens_BS.roll(-1, dims=1), mask_BS)
+        batches.append(batch.pinned() if world.device.type == "cuda" else batch)
+    return batches

@@ -1,0 +1,81 @@
+"""``benchmark slice``: choose the layers, start the processes, put together what they measured."""
+
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmark.config.run_config import RunConfig
+from benchmark.launch.forked_ranks import run_ranks
+from benchmark.planning.run_plans.calibration import Calibration, write_calibration
+from benchmark.preflight.slice_run.device_facts import DeviceFacts, device_facts
+from benchmark.preflight.slice_run.fitting_layers import chosen_layers, counted_memory, fullest_bytes
+from benchmark.preflight.slice_run.rank_measurement import RankMeasurement, read_measurements, run_rank
+from benchmark.preflight.slice_run.slice_config import SliceOptions, slice_config
+from benchmark.preflight.slice_run.slice_result import calibration_of, slice_result
+from stage.errors import CheckFailed, InputError
+
+CALIBRATION, RESULT, TRACE, LOG = "calibration.json", "slice.json", "trace.json", "slice.log"
+NO_MEMORY = re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE)
+"""As PyTorch, NCCL, a CPU's allocator and Python say it."""
+
+
+def run_slice(options: SliceOptions) -> tuple[dict[str, Any], Calibration | None]:
+    """Run it, and write ``CALIBRATION``, ``RESULT`` and, with ``profile``, ``TRACE`` of rank 0 to the output folder.
+
+    Where the steps ran, and what comes after them failed, the result has them and says what failed; there is no
+    calibration without rates. Raises InputError for what these devices cannot run, CheckFailed when a process fails
+    before that, for another reason than memory with ``LOG`` in the output folder.
+    """
+    slice_config(options, options.layers or options.least_layers, "")  # complains before anything starts
+    facts = device_facts(options.device, "--device cpu --hidden-size 512 --seq-length 256")
+    if options.device == "cuda" and options.devices > facts.count:
+        raise InputError(
+            f"tensor {options.tensor_parallel} x pipeline {options.pipeline_parallel} x data {options.data_parallel} "
+            f"take {options.devices} devices; PyTorch sees {facts.count} here: lower --tensor-parallel, "
+            "--pipeline-parallel or --data-parallel"
+        )
+    layers = chosen_layers(options, facts)
+    config = slice_config(options, layers, facts.accelerator)
+    options.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.output) as folder:
+        ranks, problem = _measured(config, options, facts, Path(folder))
+    result = slice_result(options, config, facts, ranks, counted_memory(options, facts, layers), problem)
+    (options.output / RESULT).write_text(json.dumps(result, indent=1) + "\n")
+    (options.output / CALIBRATION).unlink(missing_ok=True)  # another slice's would be taken for this one's
+    calibration = calibration_of(result, facts, ranks[0])
+    if calibration is not None:
+        write_calibration(calibration, options.output / CALIBRATION)
+    return result, calibration
+
+
+def _measured(
+    config: RunConfig, options: SliceOptions, facts: DeviceFacts, folder: Path
+) -> tuple[list[RankMeasurement], str]:
+    """Return what all processes measured, by rank, and what failed after the steps."""
+    processes, log = config.system.num_devices, folder / "log.txt"
+    trace = options.output / TRACE if options.profile else None
+    status = run_ranks(run_rank, [config, options.steps, folder, trace], processes=processes, environment={}, log=log)
+    measured = read_measurements(folder, processes)
+    if status == 0:
+        return measured, ""
+    said = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+    shutil.copy(log, options.output / LOG)
+    last = f"{said[-1]} ({options.output / LOG} has all)"
+    if len(measured) == processes:
+        return measured, f"after the steps a process ended with status {status}: {last}"
+    layers = config.benchmark.model.num_layers
+    for line in filter(NO_MEMORY.search, said):
+        raise CheckFailed(f"layers {layers}: out of memory, {_counted(options, facts, layers)}; {line[:300]}")
+    raise CheckFailed(f"a process of the slice ended with status {status}: {last}")
+
+
+def _counted(options: SliceOptions, facts: DeviceFacts, layers: int) -> str:
+    """Return what the dry run thought of it, and what it thinks of less."""
+    said = f"where the dry run counts {fullest_bytes(options, facts, layers) / 1e9:.1f} GB"
+    fewer = layers - options.pipeline_parallel
+    if fewer < options.least_layers:
+        return f"{said}: raise --tensor-parallel or choose --recompute full"
+    return f"{said}: --layers {fewer} takes {fullest_bytes(options, facts, fewer) / 1e9:.1f} GB"

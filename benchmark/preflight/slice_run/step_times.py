@@ -1,0 +1,129 @@
+"""Where the time of a step went, from the events of PyTorch's profiler.
+
+Tried on a CPU and on events made up as a GPU's are; no GPU has run it since it reads events instead of a written trace.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch.autograd import DeviceType
+
+KERNEL_KINDS: tuple[tuple[str, str], ...] = (
+    ("communication", r"nccl|multimem|one_shot_all|two_shot_all"),
+    ("attention", r"fmha|flash|sdpa|attention|attn|compute_dot_do_o|convert_dq_to"),
+    ("normalization", r"layer_?norm|LayerNorm|GammaBeta|rms_?norm"),
+    ("optimizer", r"multi_tensor|adam|foreach|lpnorm"),
+    ("matmul", r"gemm|nvjet|cutlass|xmma|cublas|splitk|s16816|h16816"),
+    ("copies", r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|FillFunctor"),
+    (
+        "embedding",
+        r"embedding|indexSelect|index_elementwise|indexFunc|gather|scatter|radix|sort|krn_partial|compute_grad_weight",
+    ),
+    ("elementwise", r"elementwise|reduce_kernel|gelu|softmax|vectorized"),
+)
+"""Kinds of kernels on a GPU and what is found in their names, whatever the case; the first that fits. The names are
+those of PyTorch 2.11 to 2.13 and the libraries it calls. The slice prints the largest of no known kind."""
+OPERATOR_KINDS: tuple[tuple[str, str], ...] = (
+    ("communication", r"^(c10d|_c10d_functional|gloo|nccl)\b"),
+    ("attention", r"scaled_dot_product|attention"),
+    ("normalization", r"layer_norm"),
+    ("optimizer", r"_foreach|adam|Optimizer\."),
+    ("matmul", r"::(mm|addmm|addmm_|bmm|baddbmm|linear|matmul)$"),
+    ("copies", r"copy|clone|contiguous|::to$|::cat$|::zero_$|::fill_$|empty|::stack$"),
+    ("embedding", r"embedding|::gather|scatter|index"),
+    ("elementwise", r"aten::"),
+)
+"""Likewise of PyTorch's operators on a CPU."""
+OTHER = "other"
+WAITING_US = 50.0
+"""A call of the CUDA runtime that takes longer waits for the device: launching takes some 5 microseconds, and blocks
+when about a thousand kernels are queued."""
+MOST_NAMES = 5
+"""Of kernels of no known kind."""
+
+Interval = tuple[float, float]
+"""Begin and end."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """One step on one device. On a CPU only the first field has anything."""
+
+    by_kind_s: dict[str, float]
+    """Seconds of kernels, on a CPU of operators without what they call, by kind, the longest first. Kernels run beside
+    each other, so the sum can be more than the step."""
+    unknown_kernels: tuple[str, ...] = ()
+    """Names of the longest kernels of no known kind."""
+    kernels: int | None = None
+    communication_s: float | None = None
+    """When communication ran. NCCL's kernels begin before the other ranks come, so waiting for these is in it."""
+    exposed_communication_s: float | None = None
+    """When nothing but communication ran."""
+    idle_s: float | None = None
+    """When nothing ran between the first kernel and the last."""
+    host_s: float | None = None
+    """What the host took to queue it all, without waiting for the device; None where no call was recorded."""
+
+
+def kind_of(name: str, kinds: tuple[tuple[str, str], ...]) -> str:
+    """Return the first kind whose pattern is found in ``name``; ``OTHER`` without one."""
+    return next((kind for kind, pattern in kinds if re.search(pattern, name, re.IGNORECASE)), OTHER)
+
+
+def cpu_times(events: Iterable[Any]) -> StepTimes:
+    """Sum up operators. ``events``: the profiler's ``key_averages()``."""
+    by_kind: Counter[str] = Counter()
+    for event in events:
+        by_kind[kind_of(event.key, OPERATOR_KINDS)] += event.self_cpu_time_total * 1e-6
+    return StepTimes(dict(by_kind.most_common()))
+
+
+def gpu_times(events: Iterable[Any]) -> StepTimes:
+    """Sum up kernels and what ran beside them. ``events``: the profiler's ``events()``, of kernels and of calls of the
+    CUDA runtime, with times in microseconds."""
+    kernels, calls = [], []
+    for event in events:
+        if event.device_type == DeviceType.CPU:
+            if event.name.startswith("cu"):  # not the profiler's own work
+                calls.append((event.time_range.start, event.time_range.end))
+        elif not event.is_user_annotation:  # a range around kernels
+            kernels.append((event.name, (event.time_range.start, event.time_range.end)))
+    if not kernels:
+        return StepTimes({})
+    by_kind: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    talking: list[Interval] = []
+    working: list[Interval] = []
+    for name, (begin, end) in kernels:
+        kind = kind_of(name, KERNEL_KINDS)
+        by_kind[kind] += (end - begin) * 1e-6
+        if kind == OTHER:
+            unknown[name] += end - begin
+        (talking if kind == "communication" else working).append((begin, end))
+    running_us = covered([*talking, *working])
+    return StepTimes(
+        by_kind_s=dict(by_kind.most_common()),
+        unknown_kernels=tuple(name for name, _ in unknown.most_common(MOST_NAMES)),
+        kernels=len(kernels),
+        communication_s=covered(talking) * 1e-6,
+        exposed_communication_s=(running_us - covered(working)) * 1e-6,
+        idle_s=(_span([*talking, *working]) - running_us) * 1e-6,
+        host_s=(_span(calls) - covered(one for one in calls if one[1] - one[0] > WAITING_US)) * 1e-6 if calls else None,
+    )
+
+
+def covered(intervals: Iterable[Interval]) -> float:
+    """Return the time that intervals cover together."""
+    total, until = 0.0, -math.inf
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def _span(intervals: list[Interval]) -> float:
+    return max(end for _, end in intervals) - min(begin for begin, _ in intervals)
