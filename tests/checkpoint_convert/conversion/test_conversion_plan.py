@@ -60,17 +60,6 @@ def test_times_are_those_of_the_manual(network: int, workers: int, times: list[t
     assert len(run(*words).stdout.splitlines()) == 1 + 48 + 1 + 5
 
 
-def test_options_out_of_range_are_refused() -> None:
-    for option, value in (
-        ("--disk-mb-per-s", "0"),
-        ("--network-mb-per-s", "nan"),
-        ("--nodes", "0"),
-        ("--workers", "1000000000"),
-        ("--memory-limit", "1.2.3GiB"),
-    ):
-        run("plan", option, value).refused(option, "expected")
-
-
 @pytest.mark.parametrize(
     ("own", "files", "expected"),
     [

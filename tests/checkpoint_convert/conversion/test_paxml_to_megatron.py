@@ -142,16 +142,6 @@ def test_damaged_sources_are_named_and_nothing_is_published(
     assert {path.name for path in tmp_path.iterdir()} <= {"source", "out.partial"}
 
 
-def test_bad_usage_is_refused(make_once: MakePaxml, tmp_path: Path) -> None:
-    words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "bf16", "--input"]
-    run(*words, tmp_path / "none").refused("no such folder")
-    run(*words, make_once(ODD), "--memory-limit", "lots").refused("expected a size such as 8GiB")
-    run(*words, make_once(ODD), "--memory-limit", "1KB").refused("--memory-limit is too small")
-    run(*words, make_once(ODD), "--workers", 0).refused("--workers 0: expected 1 to 4096")
-    run(*words, make_once(ODD), "--md5-list", "list").refused("--md5-list: compare a folder by")
-    assert list(tmp_path.iterdir()) == []
-
-
 @needs_shared
 def test_kept_generator_is_the_shared_one() -> None:
     assert (GOLDEN / "gen_paxml.py").read_bytes() == (SHARED_GOLDEN / "convert" / "gen_paxml.py").read_bytes()
