@@ -109,7 +109,7 @@ class DescribeSystemCommand:
     """
 
     output: Path | None = None
-    """File to write; printed unless given."""
+    """File to write; printed unless given. A .toml gets the hardware part of a system, for --system."""
 
     def run(self) -> int:
         from benchmark.submission.describe_system import describe_system

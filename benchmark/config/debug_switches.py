@@ -12,7 +12,7 @@ class DebugSwitches:
     """Each costs nothing while it is off."""
 
     profile: str | None = None
-    """FIRST:LAST, steps as the console counts them: write a Chrome trace of each to RUN_DIR/profile."""
+    """FIRST:LAST, steps: write a Chrome trace of each to RUN_DIR/profile."""
     profile_ranks: tuple[int, ...] = (0,)
     """Ranks that --profile traces."""
     nvtx: bool = False
@@ -25,7 +25,7 @@ class DebugSwitches:
     def __post_init__(self) -> None:
         steps = self.profiled_steps
         if steps is not None and not 0 < steps[0] <= steps[1]:
-            raise InputError(f"profile {self.profile}: expected FIRST:LAST, 1 <= FIRST <= LAST, such as 4010:4012")
+            raise InputError(f"profile {self.profile}: expected FIRST:LAST, 1 <= FIRST <= LAST, such as 10:12")
         if any(rank < 0 for rank in self.profile_ranks):
             raise InputError(f"profile_ranks {self.profile_ranks}: expected 0 or more; change --profile-ranks")
 

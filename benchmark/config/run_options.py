@@ -9,7 +9,7 @@ import tyro
 from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
-from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS, system_called
 from stage.cli import choose, one_line_usage_error
 from stage.command_help import help_text
 from stage.errors import InputError
@@ -42,7 +42,7 @@ def parse_run(
     if not arguments or arguments[0].startswith("-"):
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
     name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
-    system = SYSTEMS[choose(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")]
+    system = system_called(_take_flag(overrides) or DEFAULT_SYSTEM[name])
     default = command(RunConfig(benchmark=BENCHMARKS[name], system=system if on_devices else _one_device_each(system)))
     parsed = one_line_usage_error(
         lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}")
@@ -60,10 +60,11 @@ def run_help(
     rest = list(arguments)
     system = _take_flag(rest)
     name = next((word for word in rest if word in BENCHMARKS), next(iter(BENCHMARKS)))
-    chosen = SYSTEMS[choose(system or DEFAULT_SYSTEM[name], SYSTEMS, "system")]
+    chosen = system_called(system or DEFAULT_SYSTEM[name])
     made = command(RunConfig(benchmark=BENCHMARKS[name], system=chosen))
     told = help_text(prog, type(made), made=made, shown=shown, more=f" BENCHMARK [{FLAG} NAME]")
-    return f"{told}\n\nBENCHMARK: {', '.join(BENCHMARKS)}. NAME: {', '.join(SYSTEMS)} ({name}: {chosen.name})."
+    systems = f"{', '.join(SYSTEMS)}, or a TOML file ({name}: {chosen.name})"
+    return f"{told}\n\nBENCHMARK: {', '.join(BENCHMARKS)}. NAME: {systems}."
 
 
 def _one_device_each(system: System) -> System:
@@ -79,7 +80,7 @@ def _take_flag(arguments: list[str]) -> str | None:
             return argument.removeprefix(f"{FLAG}=")
         if argument == FLAG:
             if place + 1 == len(arguments):
-                raise InputError(f"{FLAG}: expected a name, one of {', '.join(SYSTEMS)}")
+                raise InputError(f"{FLAG}: expected a name, one of {', '.join(SYSTEMS)}, or a TOML file")
             del arguments[place]
             return arguments.pop(place)
     return None

@@ -1,14 +1,23 @@
 """The machines of a run, and how the model is spread over them; those that have a name are in ``systems.py``."""
 
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 import tyro
 
 from benchmark.config.accelerators import ACCELERATORS, accelerator_called
 from benchmark.config.field_checks import divisors, listed, require_positive
 from model.gpt3_config import Recompute
 from stage.errors import InputError
+from stage.regular_files import read_regular
+
+SUFFIX = ".toml"
+LARGEST_FILE = 1 << 20
+USUAL = {"device": "cuda", "micro_batch_size": 1}
+"""Of a file that does not say them."""
 
 
 @dataclass(frozen=True)
@@ -90,5 +99,30 @@ class System:
         return ACCELERATORS[self.accelerator].peak_tflops if self.accelerator else None
 
     @property
+    def memory_gb(self) -> float | None:
+        """Of one device, 10^9 bytes; None where it is not in the table."""
+        return ACCELERATORS[self.accelerator].memory_gb if self.accelerator else None
+
+    @property
     def num_pipeline_stages(self) -> int:
         return self.pipeline_parallel * self.pipeline_chunks
+
+
+def read_system(path: Path) -> System:
+    """A system of a user's own, from a TOML file with its fields; it has the file's name.
+
+    Raises InputError, with the field, for a file that describes none.
+    """
+    mend = "expected the fields of a system, as docs/planning.md lists them"
+    try:
+        table = tomllib.loads(read_regular(path, LARGEST_FILE).decode())
+        others = table.keys() - {field.name for field in fields(System)} | table.keys() & {"name"}
+        if others:
+            raise InputError(f"{path}: {', '.join(sorted(others))[:200]}: no field of a system; {mend}")
+        return msgspec.convert({**USUAL, **table, "name": path.stem}, System)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, or a field of another kind
+        raise InputError(f"{path}: {error}; {mend}") from None
+    except InputError as error:  # fields that do not fit together
+        raise InputError(str(error) if str(error).startswith(str(path)) else f"{path}: {error}") from None

@@ -1,10 +1,14 @@
-"""The systems: data only. ``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold.
+"""The systems as data, and one of them by its name.
 
-Topologies are the fastest that fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a
-percent of it with memory to spare. None was measured on its devices yet.
+``train BENCHMARK --system NAME --dry-run`` shows what each of their devices would hold. Topologies are the fastest that
+fit by ``plan gpt3_175b --system NAME --global-batch-size 2048 --search``, or within a percent of it with memory to
+spare. None was measured on its devices yet.
 """
 
-from benchmark.config.system_config import System
+from pathlib import Path
+
+from benchmark.config.system_config import SUFFIX, System, read_system
+from stage.cli import choose
 
 
 def _machines(name: str, nodes: int, accelerator: str, platform: str, **topology: object) -> System:
@@ -59,3 +63,8 @@ _ALL = (
 SYSTEMS = {system.name: system for system in _ALL}
 
 DEFAULT_SYSTEM = {"gpt3_175b": "dgxh100_n64", "rehearsal": "cpu_p2"}
+
+
+def system_called(name: str) -> System:
+    """The shipped system of that name, or that of a TOML file. Raises InputError where there is none."""
+    return read_system(Path(name)) if name.endswith(SUFFIX) else SYSTEMS[choose(name, SYSTEMS, "system")]

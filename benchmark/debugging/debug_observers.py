@@ -32,35 +32,34 @@ def debug_environment(switches: DebugSwitches, device: str, attempt: Path) -> di
 @contextmanager
 def debugging(config: RunConfig, attempt: Path, rank: int, phases: PhaseLog) -> Iterator[None]:
     """Observe the phases of this process as the switches say, and finish what is being written at the end."""
-    switches, start = config.debug, config.benchmark.start_iteration
+    switches = config.debug
     if switches.memory_snapshot:
         attempt.mkdir(parents=True, exist_ok=True)
         snapshot_when_out_of_memory(rank_file(attempt, rank, "memory.pickle"))
     if switches.nvtx:
-        phases.add(NvtxRanges(start))
+        phases.add(NvtxRanges())
     steps = switches.profiled_steps
     if steps is None or rank not in switches.profile_ranks:
         yield
         return
     name = f"steps_{steps[0]}_{steps[1]}_rank_{rank:05d}.json.gz"
     path = None if switches.nvtx else config.run_dir / "profile" / name
-    profiler = StepProfiler(path, config.system.device, *steps, start_iteration=start)
+    profiler = StepProfiler(path, config.system.device, *steps)
     phases.add(profiler)
     yield
     profiler.close()
 
 
 class NvtxRanges:
-    """An observer of phases that opens an NVTX range for each, which nsys shows in its timeline. Steps are counted from
-    ``start_iteration``."""
+    """An observer of phases that opens an NVTX range for each, which nsys shows in its timeline."""
 
-    def __init__(self, start_iteration: int) -> None:
-        self._start, self._is_open = start_iteration, False
+    def __init__(self) -> None:
+        self._is_open = False
 
     def enter(self, phase: Phase, steps: int) -> None:
         if self._is_open:
             torch.cuda.nvtx.range_pop()  # type: ignore[no-untyped-call]
-        name = phase if steps < 0 else f"step {self._start + steps + 1}: {phase}"
+        name = phase if steps < 0 else f"step {steps + 1}: {phase}"
         torch.cuda.nvtx.range_push(name)  # type: ignore[no-untyped-call]
         self._is_open = True
 

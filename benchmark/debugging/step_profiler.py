@@ -16,7 +16,7 @@ WRITING_S = 60.0
 
 
 class StepProfiler:
-    """An observer of phases that records steps ``first`` to ``last``; steps are counted from ``start_iteration``.
+    """An observer of phases that records steps ``first`` to ``last``, counted since the initial checkpoint.
 
     The trace of PyTorch's profiler, gzipped JSON for chrome://tracing or ui.perfetto.dev, is written to ``path`` in the
     background: a step of 128 micro-batches makes hundreds of megabytes. Without a path it is nsys, started with
@@ -24,8 +24,8 @@ class StepProfiler:
     reported in a line, and training goes on.
     """
 
-    def __init__(self, path: Path | None, device: str, first: int, last: int, *, start_iteration: int) -> None:
-        self._path, self._first, self._last, self._start = path, first, last, start_iteration
+    def __init__(self, path: Path | None, device: str, first: int, last: int) -> None:
+        self._path, self._first, self._last = path, first, last
         self._is_recording = self._is_done = False
         activities = [torch.profiler.ProfilerActivity.CPU]
         if device == "cuda":
@@ -38,12 +38,12 @@ class StepProfiler:
         """Start or stop where a step begins."""
         if steps < 0 or self._is_done:
             return
-        iteration = self._start + steps + 1  # the step that begins, or comes next
+        step = steps + 1  # that begins, or comes next
         with _reported():
-            if self._is_recording and (iteration > self._last or phase == "end"):
+            if self._is_recording and (step > self._last or phase == "end"):
                 self._is_recording, self._is_done = False, True
                 self._stop()
-            elif not self._is_recording and phase == "data" and self._first <= iteration <= self._last:
+            elif not self._is_recording and phase == "data" and self._first <= step <= self._last:
                 self._is_recording = True
                 self._begin()
 

@@ -27,11 +27,13 @@ def complaint(benchmark: str, system: str) -> str:
     try:
         import torch
 
-        from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
+        from benchmark.config.systems import DEFAULT_SYSTEM, system_called
+        from stage.errors import InputError
     except Exception as error:  # a broken installation can fail in any way
         return f"{found}: import fails: {type(error).__name__}: {' '.join(str(error).split())}"
-    chosen = SYSTEMS.get(DEFAULT_SYSTEM.get(benchmark, "") if system == "-" else system)
-    if chosen is None:
+    try:
+        chosen = system_called(DEFAULT_SYSTEM.get(benchmark, "") if system == "-" else system)
+    except InputError:
         return ""  # the options' own complaint is better
     if chosen.device == "cuda" and not torch.cuda.is_available():
         return f"{found}: PyTorch {torch.__version__} sees no CUDA device, and system {chosen.name} needs them"

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmark.config.accelerators import accelerator_named
+from benchmark.config.system_config import SUFFIX
 from benchmark.machine import hardware
 from benchmark.submission.system_fields import FIELDS, marked_fields
 from stage.errors import InputError
@@ -13,12 +15,16 @@ LSBLK = ("lsblk", "--json", "--bytes", "--nodeps", "--output", "NAME,TYPE,SIZE,R
 
 
 def describe_system(output: Path | None = None) -> str:
-    """The description of this machine as JSON; or, written to ``output``, the fields that are left for a person.
+    """The description of this machine as JSON; or, written to ``output``, the fields that are left for a person. A file
+    that ends in .toml gets the hardware part of a system instead, for ``--system``.
 
     Raises InputError where ``output`` exists.
     """
     if output is not None and output.exists():
         raise InputError(f"{output}: exists, perhaps filled in by hand; choose another --output or delete it")
+    if output is not None and output.suffix == SUFFIX:
+        write_text(output, hardware_toml())
+        return f"{output}: for --system; add nodes and the layout"
     description = describe_this_machine()
     text = json.dumps(description, indent=2, ensure_ascii=False)
     if output is None:
@@ -28,6 +34,16 @@ def describe_system(output: Path | None = None) -> str:
     total = len(description)
     told = [f"{output}: {total - len(left)} of {total} fields read, {len(left)} left for you:"]
     return "\n".join(told + [f"  {name:33} {description[name]}" for name in left])
+
+
+def hardware_toml() -> str:
+    """One machine like this as a system: its accelerators, and nothing of the layout."""
+    gpu, _ = accelerators()
+    name, count = gpu.get("accelerator_model_name", ""), gpu.get("accelerators_per_node", "")
+    known = accelerator_named(name)
+    lines = ["nodes = 1", f"devices_per_node = {max(1, int(count)) if count.isdecimal() else 1}"]
+    lines.append(f'accelerator = "{known}"' if known else 'device = "cpu"')
+    return "\n".join(lines) + "\n"
 
 
 def describe_this_machine() -> dict[str, Any]:

@@ -33,8 +33,6 @@ FITTED = (
 )
 """The constants that are chosen; everything else is from documents."""
 DERIVED = {
-    "accelerators.A100.matmul_bf16": ("accelerators.A100-80GB.matmul_bf16", 1.0),
-    "accelerators.A100.matmul_fp8": ("accelerators.A100-80GB.matmul_bf16", 1.0),
     "accelerators.A100-80GB.matmul_fp8": ("accelerators.A100-80GB.matmul_bf16", 1.0),
     "accelerators.H200.matmul_bf16": ("accelerators.H100 SXM.matmul_bf16", 1.0),
     "accelerators.H200.matmul_fp8": ("accelerators.H100 SXM.matmul_fp8", 1.0),

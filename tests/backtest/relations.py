@@ -19,7 +19,7 @@ MODELS = (
     Transformer(48, 7168, 56, 2048, 50368),
     Transformer(24, 2048, 16, 512, 50000),
 )
-FASTER_DEVICES = (("A100", "A100-80GB"), ("A100-80GB", "H100 SXM"), ("H100 SXM", "H200"), ("H200", "B200"))
+FASTER_DEVICES = (("A100-80GB", "H100 SXM"), ("H100 SXM", "H200"), ("H200", "B200"))
 BETTER = ("nvlink_gb_s", "memory_tb_s", "matmul_bf16", "attention_forward", "attention_backward")
 RECOMPUTED_LESS = (("full", "selective"), ("selective", "none"))
 MOST_DEVICES = 16384
@@ -49,7 +49,7 @@ def random_work(chosen: random.Random) -> Workload:
             recompute=chosen.choice(("none", "selective", "full")),
             sequence_parallel=tensor > 1 and chosen.random() < 0.8,
         )
-        accelerator = chosen.choice(("A100-80GB", "A100", "H100 SXM", "H200", "B200"))
+        accelerator = chosen.choice(("A100-80GB", "H100 SXM", "H200", "B200"))
         return Workload(model, layout, "bf16", accelerator, chosen.choice(list(STACKS)))
 
 

@@ -3,8 +3,10 @@
 What it needs of PyTorch beyond its public interface is here, and nowhere else (docs/facts/torch_distributed.md 5).
 """
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -13,24 +15,46 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.system_config import System
+from benchmark.planning.fake.device_rules import GPU
 from benchmark.planning.fake.fake_gpu import Capability, FakeGpu, fake_gpu
-from benchmark.planning.fake.fake_messages import messages_of_many_tensors
-from benchmark.planning.fake.host_waits import GPU
 from benchmark.training.engine.distributed import World, build_mesh
 
-CAPABILITIES: dict[str, Capability] = {
-    "A100-80GB": (8, 0),
-    "A100": (8, 0),
-    "H100 PCIe": (9, 0),
-    "H100 SXM": (9, 0),
-    "H100 NVL": (9, 0),
-    "H200": (9, 0),
-    "H200 NVL": (9, 0),
-    "GH200": (9, 0),
-    "B200": (10, 0),
-    "GB200": (10, 0),
+CAPABILITIES: dict[str, Capability] = {"A100-80GB": (8, 0), "A100": (8, 0), "B200": (10, 0), "GB200": (10, 0)}
+"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory); 9.0 of
+all Hopper devices, and of what is not known."""
+
+
+class _Works:
+    """Of several collectives that began as one message: PyTorch's fake group sends each tensor by itself."""
+
+    def __init__(self, works: Sequence[Any]) -> None:
+        self._works = works
+
+    def wait(self) -> None:
+        for work in self._works:
+            work.wait()
+
+
+def _one_by_one(*names: str) -> Callable[..., Any]:
+    """A collective of many tensors as many collectives, of which PyTorch's fake group has one for each tensor: by the
+    first of ``names`` that there is."""
+
+    def begin(group: dist.ProcessGroup, *tensors_and_options: Any) -> _Works:
+        single = next(getattr(group, name) for name in names if hasattr(group, name))
+        tensors = [argument for argument in tensors_and_options if isinstance(argument, list)]
+        return _Works([single(*one) for one in zip(*tensors, strict=True)])
+
+    return begin
+
+
+_OF_MANY_TENSORS = {
+    "allgather_into_tensor_coalesced": _one_by_one("all_gather_single", "_allgather_base"),
+    "all_gather_single_coalesced": _one_by_one("all_gather_single", "_allgather_base"),
+    "reduce_scatter_tensor_coalesced": _one_by_one("reduce_scatter_single", "_reduce_scatter_base"),
+    "reduce_scatter_single_coalesced": _one_by_one("reduce_scatter_single", "_reduce_scatter_base"),
+    "allreduce_coalesced": lambda group, tensors, *_: _Works([group.allreduce([tensor]) for tensor in tensors]),
 }
-"""CUDA's compute capability by accelerator, from NVIDIA's table (developer.nvidia.com/cuda-gpus, from memory)."""
+"""Methods of a process group."""
 
 
 @contextmanager
@@ -42,7 +66,9 @@ def fake_world(system: System, rank: int) -> Iterator[World]:
     device = torch.device("cpu") if system.device == "cpu" else GPU
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=system.num_devices)
     try:
-        with messages_of_many_tensors():
+        with ExitStack() as stack:
+            for attribute in _OF_MANY_TENSORS.keys() & set(dir(dist.ProcessGroup)):
+                stack.enter_context(patch.object(dist.ProcessGroup, attribute, _OF_MANY_TENSORS[attribute]))
             yield World(rank, system.num_devices, device, build_mesh(system, device.type))
     finally:
         dist.destroy_process_group()

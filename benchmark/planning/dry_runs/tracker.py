@@ -2,7 +2,7 @@
 
 import weakref
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,9 +14,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from benchmark.planning.fake.device_rules import COPIES
 from benchmark.planning.fake.fake_gpu import FakeGpu
-from benchmark.planning.fake.fake_gpu_tensors import ASKS_FOR_DEVICE, device_as_seen_by_cpp
-from benchmark.planning.fake.host_waits import COPIES
 from benchmark.planning.fake.operator_costs import (
     AttentionShape,
     Kind,
@@ -28,6 +27,7 @@ from benchmark.planning.fake.operator_costs import (
     plain_name,
     tensors_in,
 )
+from benchmark.planning.fake.remembered_results import Question, RememberedResult, question_of, remembered
 
 _aten: Any = torch.ops.aten
 COLLECTIVES = {
@@ -104,8 +104,7 @@ class Tracker(TorchDispatchMode):
         self._sizes: dict[int, int] = {}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._device_type = "cpu" if self.gpu is None else "cuda"
-        self._costs: dict[Hashable, Cost] = {}
-        """Of operators whose results are remembered."""
+        self._known: dict[Question, tuple[RememberedResult, Cost]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -115,49 +114,55 @@ class Tracker(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if function is ASKS_FOR_DEVICE and self.gpu is not None:
-            seen = device_as_seen_by_cpp(args[0])
-            if seen is not None:
-                return seen  # a third of all calls
         if any(kind is not FakeTensor and issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its local operations come by again
         kwargs = kwargs or {}
         if function.namespace == "prim":
             return function(*args, **kwargs)
-        question = None
         with torch._C.DisableTorchFunction():  # whose mode would be asked about each shape and device
             if self.gpu is not None:
-                question = self.gpu.tensors.question(function, args, kwargs)
-                cost = None if question is None else self._costs.get(question)
-                if question is not None and cost is not None:
-                    result, new = self.gpu.tensors.memory.answer(question, args)
-                    for tensor in new:
-                        self._see(tensor)
-                    self._add(cost)
-                    return result
-                waits = len(self.gpu.waits.found)
-                given = tensors_in((args, kwargs))
-                value = self.gpu.rules.value_instead(function, given, args, kwargs)
-                if value is not None:
-                    return value
-                if len(self.gpu.waits.found) > waits:
-                    question = None  # the next call waits, too
-            else:
-                given = tensors_in((args, kwargs))
-                if function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
-                    return 1.0  # as on a GPU
+                return self._on_gpu(self.gpu, function, args, kwargs)
+            if function is _aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
+                return 1.0  # as on a GPU
         result = function(*args, **kwargs)
         with torch._C.DisableTorchFunction():
-            made = tensors_in(result)
-            for tensor in made:
-                self._see(tensor)
-            cost = self._cost(function, args, kwargs, given + made, result)
-            self._add(cost)
-            if question is not None and self.gpu is not None and self.gpu.tensors.memory.knows(question):
-                one_device = len({tensor.device for tensor in given + made}) == 1
-                if function not in COPIES or one_device:  # copies from the host depend on where it has pinned memory
-                    self._costs[question] = cost
+            self._count(function, args, kwargs, tensors_in((args, kwargs)), result)
         return result
+
+    def _on_gpu(self, gpu: FakeGpu, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if function.is_view:
+            return gpu.run(function, args, kwargs)
+        question = question_of(function, args, kwargs)
+        if question is not None:
+            known = self._known.get(question)
+            if known is not None:
+                result, new = known[0].make((*args, *kwargs.values()))
+                for tensor in new:
+                    self._see(tensor)
+                self._add(known[1])
+                return result
+        waits, given = len(gpu.rules.found), tensors_in((args, kwargs))
+        value = gpu.rules.value_instead(function, given, args, kwargs)
+        if value is not None:
+            return value
+        result = gpu.run(function, args, kwargs)
+        cost = self._count(function, args, kwargs, given, result)
+        # the host's waits are looked for each time, and so is the pinned memory of copies between devices
+        alike = len(gpu.rules.found) == waits and (function not in COPIES or len({each.device for each in given}) == 1)
+        again = remembered((*args, *kwargs.values()), result) if alike and question is not None else None
+        if question is not None and again is not None:
+            self._known[question] = again, cost
+        return result
+
+    def _count(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Tensor], result: Any
+    ) -> Cost:
+        made = tensors_in(result)
+        for tensor in made:
+            self._see(tensor)
+        cost = self._cost(function, args, kwargs, [*given, *made], result)
+        self._add(cost)
+        return cost
 
     def restart(self) -> None:
         """Count from here; what is live stays so."""

@@ -1,43 +1,48 @@
-"""Tensors on a GPU that is not there, and the parts of ``torch.cuda`` that training uses.
+"""A GPU that is not there: tensors without memory that say ``cuda``, and what of ``torch.cuda`` training uses.
 
-PyTorch's fake tensors have shapes and no values, and know the device they pretend to be on. Most of PyTorch's C++ code
-takes such a tensor for one of the device and asks its driver, which a build for CPUs does not have and a machine
-without a GPU cannot answer (autograd does so for every gradient). So C++ is told another device, ``AS_SEEN_BY_CPP``,
-which needs no driver and which nothing else uses; Python code reads and writes ``cuda``. There are two translations:
-names of devices on their way into PyTorch, by a function mode (here), and on their way to the fake tensors, by the fake
-mode (fake_gpu_tensors.py).
-
-What it needs of PyTorch beyond its public interface is here, in fake_gpu_tensors.py, remembered_results.py and
-fake_world.py (docs/facts/torch_distributed.md 5).
+Tensors of the device are PyTorch's meta tensors, which have shapes and no values and need no driver. Python code writes
+and reads ``cuda`` all the same: a function mode renames devices on their way into PyTorch, properties of tensors rename
+them on their way out. Tensors on the host are real. What is needed of PyTorch beyond its public interface is in this
+folder and in fake_world.py (docs/facts/torch_distributed.md 5).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import FakeWork
-from torch._subclasses import fake_tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
-from benchmark.planning.fake.fake_gpu_tensors import FakeGpuTensors
+from benchmark.planning.fake.device_rules import GPU, DeviceRules
 from benchmark.planning.fake.fake_streams import FakeEvent, FakeStream, StreamOrder
-from benchmark.planning.fake.host_waits import AS_SEEN_BY_CPP, GPU, DeviceRules, HostWaits
 
 Capability = tuple[int, int]
 """CUDA's compute capability."""
+META = torch.device("meta")
+_aten: Any = torch.ops.aten
+PRODUCTS_INTO_OTHER_PRECISION: dict[Any, tuple[int, int]] = {
+    _aten.mm.dtype: (0, 1),
+    _aten.mm.dtype_out: (0, 1),
+    _aten.addmm.dtype: (1, 2),
+    _aten.addmm.dtype_out: (1, 2),
+}
+"""Matrix products that only CUDA has; the arguments that are multiplied."""
+is_on_meta: Callable[[Tensor], bool] = vars(torch._C.TensorBase)["is_meta"].__get__
+"""What C++ knows, whatever Python code is told."""
+_cpp_device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].__get__
 
 
 def _renamed(argument: Any) -> Any:
     """``cuda`` as C++ is to see it; whatever else as it is."""
-    if isinstance(argument, torch.device):
-        return AS_SEEN_BY_CPP if argument.type == "cuda" else argument
-    return AS_SEEN_BY_CPP if isinstance(argument, str) and argument.startswith("cuda") else argument
+    kind = type(argument)
+    if kind is torch.device:
+        return META if argument.type == "cuda" else argument
+    return META if kind is str and argument.startswith("cuda") else argument
 
 
 class DeviceNames(TorchFunctionMode):
@@ -53,7 +58,7 @@ class DeviceNames(TorchFunctionMode):
             Tensor.pin_memory: self._pin,
             Tensor.is_pinned: lambda tensor, *_: self.pinned(tensor),
             Tensor.record_stream: lambda *_: None,
-            Tensor.cuda: lambda tensor, *_, non_blocking=False: tensor.to(AS_SEEN_BY_CPP, non_blocking=non_blocking),
+            Tensor.cuda: lambda tensor, *_, non_blocking=False: tensor.to(META, non_blocking=non_blocking),
         }
 
     def __torch_function__(
@@ -96,18 +101,45 @@ class DeviceNames(TorchFunctionMode):
         return self._tensor(data, dtype=dtype, device=device)
 
 
-@contextmanager
-def replaced(owner: Any, attribute: str, value: Any) -> Iterator[None]:
-    """``owner.attribute`` is ``value`` for a while."""
-    before = vars(owner).get(attribute)
-    setattr(owner, attribute, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            delattr(owner, attribute)
-        else:
-            setattr(owner, attribute, before)
+class FakeGpu:
+    """One device. ``order``: its streams; ``rules``: what it would not forgive."""
+
+    def __init__(self) -> None:
+        self.names = DeviceNames()
+        self.rules = DeviceRules(self.names.pinned)
+        self.order = StreamOrder(self.rules.add_wait)
+        self._in_operator = False
+
+    def device(self, tensor: Tensor) -> torch.device:
+        """The device as Python code is told: operators that PyTorch implements in Python see C++'s."""
+        found = _cpp_device(tensor)
+        return GPU if found.type == "meta" and not self._in_operator else found
+
+    def run(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The operator on tensors without values; what is copied to the host is ones there."""
+        if function is _aten.copy_.default and is_on_meta(args[1]) and not is_on_meta(args[0]):
+            return args[0].fill_(1)
+        if function is _aten._to_copy.default and is_on_meta(args[0]) and kwargs.get("device", META).type == "cpu":
+            return torch.ones(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+        if function in PRODUCTS_INTO_OTHER_PRECISION:
+            return _product(function, args, kwargs)
+        self._in_operator = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._in_operator = False
+
+
+def _product(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor:
+    first, second = (args[place] for place in PRODUCTS_INTO_OTHER_PRECISION[function])
+    out: Tensor | None = kwargs.get("out")
+    shape = (first.shape[0], second.shape[1])
+    if first.dtype != second.dtype or first.shape[1] != second.shape[0] or (out is not None and out.shape != shape):
+        raise RuntimeError(f"{function}: {first.shape} x {second.shape} into {shape if out is None else out.shape}")
+    if out is not None:
+        return out
+    dtype = next(argument for argument in (*args, *kwargs.values()) if isinstance(argument, torch.dtype))
+    return torch.empty(shape, dtype=dtype, device=META)
 
 
 _LAUNCHES = {
@@ -135,29 +167,11 @@ def _waiting(order: StreamOrder, method: Callable[..., Any]) -> Callable[..., An
     return wait
 
 
-def _device(tensor: Tensor) -> torch.device:
-    if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
-        return tensor.fake_device  # C++ would ask for it by way of all modes
-    device: torch.device = torch._C.TensorBase.device.__get__(tensor)
-    return GPU if device == AS_SEEN_BY_CPP else device
-
-
-class FakeGpu:
-    """One device. ``tensors``: the mode in which tensors have shapes and no values; ``waits``: the host's for it."""
-
-    def __init__(self) -> None:
-        self.waits = HostWaits()
-        self.order = StreamOrder(self.waits.add)
-        self.names = DeviceNames()
-        self.rules = DeviceRules(self.waits, self.names.pinned)
-        self.tensors = FakeGpuTensors()
-
-
 @contextmanager
 def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: str) -> Iterator[FakeGpu]:
     """``torch.cuda`` says that there are ``devices`` of the kind, and its streams and events remember their order."""
     gpu = FakeGpu()
-    order, waits = gpu.order, gpu.waits
+    order, wait, to_list = gpu.order, gpu.rules.add_wait, Tensor.tolist
     properties = SimpleNamespace(
         name=name, major=capability[0], minor=capability[1], total_memory=memory_bytes, multi_processor_count=0
     )
@@ -166,12 +180,13 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         return entered if entered is not None else ExitStack()
 
     def values(tensor: Tensor) -> Any:
-        """Ones. A fake tensor asks for one value after the other; a device is waited for once."""
-        if tensor.device.type == "cuda":
-            waits.add(".tolist()")
-        return np.ones(tensor.shape).tolist()
+        """Ones; the device is waited for once."""
+        if not is_on_meta(tensor):
+            return to_list(tensor)
+        wait(".tolist()")
+        return torch.ones(tensor.shape).tolist()
 
-    in_cuda = {
+    in_cuda: dict[str, Any] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "is_bf16_supported": lambda *_: capability >= (8, 0),
@@ -182,7 +197,7 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         "get_device_name": lambda *_: name,
         "get_device_capability": lambda *_: capability,
         "get_device_properties": lambda *_: properties,
-        "synchronize": lambda *_: waits.add("torch.cuda.synchronize"),
+        "synchronize": lambda *_: wait("torch.cuda.synchronize"),
         "empty_cache": lambda: None,
         "max_memory_allocated": lambda *_: 0,
         "memory_allocated": lambda *_: 0,
@@ -197,25 +212,20 @@ def fake_gpu(*, devices: int, capability: Capability, memory_bytes: int, name: s
         "set_stream": order.set_current,
         "stream": stream,
     }
+    in_tensors: dict[str, Any] = {
+        "device": property(gpu.device),
+        "is_cuda": property(lambda tensor: gpu.device(tensor).type == "cuda"),
+        "is_meta": property(lambda tensor: gpu.device(tensor).type == "meta"),
+        "tolist": values,
+    }
     with ExitStack() as stack:
-        for attribute, value in in_cuda.items():
-            stack.enter_context(replaced(torch.cuda, attribute, value))
-        for attribute, reader in _TENSOR_READERS.items():
-            stack.enter_context(replaced(Tensor, attribute, property(reader)))
+        stack.enter_context(patch.multiple(torch.cuda, **in_cuda))
+        stack.enter_context(patch.multiple(Tensor, create=True, **in_tensors))
+        stack.enter_context(patch.object(torch.accelerator, "current_stream", lambda *_: order.current))
         for owner, attribute in _WAITS:
-            stack.enter_context(replaced(owner, attribute, _waiting(order, getattr(owner, attribute))))
+            stack.enter_context(patch.object(owner, attribute, _waiting(order, getattr(owner, attribute))))
         for attribute in _LAUNCHES & set(dir(dist.ProcessGroup)):
             launch = getattr(dist.ProcessGroup, attribute)
-            stack.enter_context(replaced(dist.ProcessGroup, attribute, _launching(order, launch)))
-        stack.enter_context(replaced(FakeTensor, "tolist", values))
-        stack.enter_context(replaced(torch.accelerator, "current_stream", lambda *_: order.current))
-        stack.enter_context(replaced(fake_tensor, "init_gpu_context", lambda _: None))
+            stack.enter_context(patch.object(dist.ProcessGroup, attribute, _launching(order, launch)))
         stack.enter_context(gpu.names)
         yield gpu
-
-
-_TENSOR_READERS: dict[str, Callable[[Tensor], Any]] = {
-    "device": _device,
-    "is_cuda": lambda tensor: tensor.device.type == "cuda",
-    "is_meta": lambda tensor: tensor.device.type == "meta",
-}

@@ -1,10 +1,7 @@
-"""What an operator makes of tensors that have no values, made again without asking PyTorch's rules for shapes again.
+"""What an operator makes of tensors without values, made again without asking PyTorch's rules for shapes.
 
-A step calls the same operators on the same shapes thousands of times. PyTorch's fake mode remembers results too, but
-takes a tenth of a millisecond to find one and to make its tensor, half of a dry run. What may be remembered is
-left to PyTorch: only results that it found in its own memory are made here, and lists of views, which it leaves out.
-
-What it needs of PyTorch beyond its public interface is here, in fake_gpu_tensors.py, fake_gpu.py and fake_world.py.
+A step calls the same operators on the same shapes thousands of times, and many of PyTorch's rules for meta tensors are
+Python code that takes up to a millisecond.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,135 +10,91 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from benchmark.planning.fake.fake_gpu import META, is_on_meta
 
 PLAIN = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format})
 """Types of arguments that are what they say."""
+TENSORS = frozenset({Tensor, torch.nn.Parameter})
 Question = tuple[object, ...]
 """All that a result depends on."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRecipe:
-    """How to make one result: an argument itself, a plain value, a view of an argument, or a tensor of its own."""
-
-    itself: int | None = None
-    """Place of the argument that an operator in place gives back."""
-    value: int | None = None
-    view_of: int | None = None
-    shape: tuple[int, ...] = ()
-    stride: tuple[int, ...] = ()
-    offset: int = 0
-    dtype: torch.dtype = torch.float32
-    device: torch.device | None = None
-    """That it pretends to be on."""
-    attributes: Mapping[str, Any] | None = None
-    """What PyTorch's fake tensors remember in Python: their mode, their device, under a name that its version chose."""
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the result has memory of its own."""
-        return self.attributes is not None and self.view_of is None
-
-    def make(self, args: Sequence[Any]) -> Any:
-        if self.attributes is None:
-            return self.value if self.itself is None else args[self.itself]
-        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            meta = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
-            if self.view_of is not None:
-                meta.set_(args[self.view_of].untyped_storage(), self.offset, self.shape, self.stride)
-            made = Tensor._make_subclass(
-                FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=self.device
-            )
-        torch._C._set_throw_on_mutable_data_ptr(made)
-        vars(made).update(self.attributes)
-        return made
+def question_of(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
+    """None where an argument is neither a tensor nor a plain value."""
+    parts: list[object] = [id(function), torch.get_default_dtype(), torch.is_inference_mode_enabled()]
+    described = _described(parts, args) and (not kwargs or _described(parts, kwargs.items()))
+    return tuple(parts) if described else None
 
 
-class RememberedResults:
-    """Of one fake mode."""
-
-    def __init__(self, mode: FakeTensorMode) -> None:
-        self._mode = mode
-        self._kept: dict[Question, tuple[type | None, list[ResultRecipe]]] = {}
-        """Tuple or list where there are several results."""
-
-    def question(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Question | None:
-        """None where an argument is neither a strided tensor of this mode nor a plain value."""
-        parts: list[object] = [id(function), torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-        described = self._described(parts, args) and (not kwargs or self._described(parts, kwargs.items()))
-        return tuple(parts) if described else None
-
-    def knows(self, question: Question) -> bool:
-        """Whether there is a result."""
-        return question in self._kept
-
-    def answer(self, question: Question, args: Sequence[Any]) -> tuple[Any, list[Tensor]]:
-        """The result, which is known, and the tensors in it that have memory of their own."""
-        kind, recipes = self._kept[question]
-        made = [recipe.make(args) for recipe in recipes]
-        new = [one for one, recipe in zip(made, recipes, strict=True) if recipe.is_new]
-        return (made[0] if kind is None else kind(made)), new
-
-    def keep(self, question: Question, function: Any, args: Sequence[Any], result: Any) -> None:
-        """``result``: of an operator that makes the same whenever it is asked the same."""
-        kind = type(result) if type(result) in (tuple, list) else None
-        recipes = [_recipe(function, args, each) for each in ([result] if kind is None else result)]
-        known = [each for each in recipes if each is not None]
-        if len(known) == len(recipes):
-            self._kept[question] = kind, known
-
-    def _described(self, parts: list[object], values: Iterable[Any]) -> bool:
-        """Adds to ``parts`` what tells the values apart; False where one is of another kind."""
-        for value in values:
-            kind = type(value)
-            if kind in PLAIN:
-                parts += (kind, value)  # 1, 1.0 and True are equal, results of theirs are not
-            elif kind is FakeTensor:
-                if value.fake_mode is not self._mode or value.constant is not None:
-                    return False
-                if value.layout is not torch.strided:
-                    return False
-                parts += (
-                    kind,
-                    value.dtype,
-                    value.shape,
-                    value.stride(),
-                    value.storage_offset(),
-                    value.untyped_storage().nbytes(),
-                    value.fake_device,
-                    value.requires_grad,
-                    torch._C._dispatch_keys(value).raw_repr(),  # conjugates, negatives, inference
-                )
-            elif kind in (list, tuple):
-                parts += (kind, len(value))
-                if not self._described(parts, value):
-                    return False
-            else:
+def _described(parts: list[object], values: Iterable[Any]) -> bool:
+    """Adds to ``parts`` what tells the values apart; False where one is of another kind."""
+    for value in values:
+        kind = type(value)
+        if kind in PLAIN:
+            parts += (kind, value)  # 1, 1.0 and True are equal, results of theirs are not
+        elif kind in TENSORS:
+            parts += (value.dtype, value.shape, value.stride(), is_on_meta(value), value.requires_grad)
+        elif kind in (list, tuple):
+            parts += (kind, len(value))
+            if not _described(parts, value):
                 return False
-        return True
+        else:
+            return False
+    return True
 
 
-def _recipe(function: Any, args: Sequence[Any], result: Any) -> ResultRecipe | None:
-    """None for what is neither a plain strided tensor without gradient nor a number or nothing."""
-    if result is None or type(result) is int:
-        return ResultRecipe(value=result)
-    if type(result) is not FakeTensor or result.layout is not torch.strided:
+@dataclass(frozen=True, slots=True)
+class RememberedTensor:
+    """A result with memory of its own."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedResult:
+    """How to make the results of an operator: new tensors, places of arguments that it gives back, numbers."""
+
+    kind: type | None
+    """Tuple or list where there are several results."""
+    parts: tuple[RememberedTensor | int | tuple[int | None], ...]
+    """A number stands in a tuple of its own, a place by itself."""
+
+    def make(self, given: Sequence[Any]) -> tuple[Any, list[Tensor]]:
+        """The result from all arguments, and the tensors in it that have memory of their own."""
+        made: list[Any] = []
+        new = []
+        for part in self.parts:
+            if type(part) is RememberedTensor:
+                tensor = torch.empty_strided(part.shape, part.stride, dtype=part.dtype, device=META)
+                new.append(tensor)
+                made.append(tensor)
+            else:
+                made.append(part[0] if isinstance(part, tuple) else given[part])  # type: ignore[index]
+        return (made[0] if self.kind is None else self.kind(made)), new
+
+
+def remembered(given: Sequence[Any], result: Any) -> RememberedResult | None:
+    """``given``: all arguments; ``result``: of an operator that makes the same whenever it is asked the same. None
+    where it has values, as on the host, a gradient, or is a view."""
+    kind = type(result) if type(result) in (tuple, list) else None
+    results = [result] if kind is None else result
+    tensors = [each for each in results if isinstance(each, Tensor)]
+    if not tensors or not all(type(each) in TENSORS and is_on_meta(each) for each in tensors):
         return None
-    if result.requires_grad or result.is_conj() or result.is_neg() or result.constant is not None:
-        return None
-    itself = next((place for place, given in enumerate(args) if given is result), None)
-    if itself is not None:
-        return ResultRecipe(itself=itself)
-    tensors = [place for place, given in enumerate(args) if isinstance(given, Tensor)]
-    if function.is_view and len(tensors) != 1:
-        return None
-    return ResultRecipe(
-        view_of=tensors[0] if function.is_view else None,
-        shape=tuple(result.shape),
-        stride=tuple(result.stride()),
-        offset=int(result.storage_offset()),
-        dtype=result.dtype,
-        device=result.fake_device,
-        attributes=dict(vars(result)),
-    )
+    places = {id(argument): place for place, argument in enumerate(given)}
+    storages = {argument.untyped_storage()._cdata for argument in given if isinstance(argument, Tensor)}
+    parts: list[RememberedTensor | int | tuple[int | None]] = []
+    for each in results:
+        if id(each) in places and isinstance(each, Tensor):
+            parts.append(places[id(each)])
+        elif each is None or type(each) is int:
+            parts.append((each,))
+        else:
+            special = not isinstance(each, Tensor) or each.requires_grad or each.is_inference() or each.is_conj()
+            if special or each.untyped_storage()._cdata in storages:
+                return None
+            parts.append(RememberedTensor(tuple(each.shape), tuple(each.stride()), each.dtype))
+    return RememberedResult(kind, tuple(parts))

@@ -5,26 +5,24 @@ named. What was not measured is absent: no collectives on one device, no clocks 
 """
 
 import json
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from stage.errors import InputError
 from stage.regular_files import read_regular
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 LARGEST_FILE = 4 << 20
 """Bytes; ten times what a slice writes."""
-LARGEST_SIZE = 1 << 50
+Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
 """Of anything that is counted: tokens, bytes, devices."""
-MOST_SHOWN = 120
-"""Characters of a field's name in a message."""
-ABOVE_ZERO = ("seconds", "step_s")
-"""Times of what did something."""
+Number = Annotated[float, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+"""Of what did something."""
 MatmulRole = Literal["forward", "input gradient", "weight gradient"]
 """Output = input weight^T; its gradient; the FP32 sum of weight gradients to which a product is added."""
 CollectiveKind = Literal["all-gather", "reduce-scatter", "all-reduce", "send"]
@@ -37,14 +35,14 @@ class MatmulTime:
     layer: str
     """qkv, dense, h_to_4h, 4h_to_h (as the checkpoint names them) or output."""
     role: MatmulRole
-    tensor_parallel: int
-    tokens: int
+    tensor_parallel: Size
+    tokens: Size
     """Of all samples of a micro-batch."""
-    inputs: int
+    inputs: Size
     """Columns of the layer's input on one tensor-parallel rank ..."""
-    outputs: int
+    outputs: Size
     """... and of its output. 2 x tokens x inputs x outputs FLOPs, whatever the role."""
-    seconds: float
+    seconds: Seconds
 
     @property
     def tflops(self) -> float:
@@ -56,12 +54,12 @@ class AttentionTime:
     """Causal attention between the matrix products, by the kernel that trains."""
 
     role: Literal["forward", "backward"]
-    samples: int
-    heads: int
+    samples: Size
+    heads: Size
     """On one tensor-parallel rank."""
-    sequence: int
-    head_size: int
-    seconds: float
+    sequence: Size
+    head_size: Size
+    seconds: Seconds
 
     @property
     def tflops(self) -> float:
@@ -76,9 +74,9 @@ class ElementwiseTime:
 
     operation: str
     """copy, gelu, layer norm, adam ...: benchmark/preflight/slice_run/device_rates.py lists them."""
-    bytes: int
+    bytes: Size
     """Read and written."""
-    seconds: float
+    seconds: Seconds
 
     @property
     def gb_per_s(self) -> float:
@@ -89,9 +87,9 @@ class ElementwiseTime:
 class LaunchTime:
     """Of a kernel that does next to nothing."""
 
-    host_s: float
+    host_s: Number
     """What queueing it takes, Python and PyTorch's dispatcher included."""
-    device_s: float
+    device_s: Number
     """From one to the next on the device when many are queued."""
 
 
@@ -101,36 +99,36 @@ class CollectiveTime:
 
     kind: CollectiveKind
     """send: from each even rank to the next."""
-    ranks: int
-    bytes: int
+    ranks: Size
+    bytes: Size
     """Of the larger side: what an all-gather puts together, a reduce-scatter begins with."""
-    seconds: float
+    seconds: Seconds
 
 
 @dataclass(frozen=True)
 class SliceStep:
     """The step the slice ran, against which a plan can be held."""
 
-    layers: int
-    hidden_size: int
-    tensor_parallel: int
-    pipeline_parallel: int
-    pipeline_chunks: int
-    data_parallel: int
-    micro_batch_size: int
-    micro_batches: int
+    layers: Size
+    hidden_size: Size
+    tensor_parallel: Size
+    pipeline_parallel: Size
+    pipeline_chunks: Size
+    data_parallel: Size
+    micro_batch_size: Size
+    micro_batches: Size
     recompute: str
-    step_s: float
+    step_s: Seconds
     """Median."""
-    tflops_per_device: float
-    by_kind_s: Mapping[str, float]
+    tflops_per_device: Number
+    by_kind_s: Mapping[str, Number]
     """Rank 0: seconds of kernels by kind, as benchmark/preflight/slice_run/step_times.py names them; empty on a CPU."""
-    exposed_communication_s: float | None
+    exposed_communication_s: Number | None
     """Rank 0: when nothing but communication ran."""
-    host_s_per_micro_batch: float | None
-    clock_mhz: float | None
+    host_s_per_micro_batch: Number | None
+    clock_mhz: Number | None
     """Lowest that was seen while the steps ran."""
-    power_w: float | None
+    power_w: Number | None
     """Highest."""
 
 
@@ -138,7 +136,7 @@ class SliceStep:
 class Calibration:
     """All of a file."""
 
-    format: int
+    format: Literal[1]
     benchmark: str
     device: str
     """As the driver names it; "cpu" for a CPU, of which a plan can use nothing but the form."""
@@ -169,39 +167,10 @@ def write_calibration(calibration: Calibration, path: Path) -> None:
 
 def read_calibration(path: Path) -> Calibration:
     """Raises InputError for a file that is not there, too large, or of another form, with the field."""
-    mend = "expected the calibration.json of a slice; change --calibration"
+    mend = "expected the calibration.json of a slice; change --calibration, or run the slice again"
     try:
-        found = msgspec.json.decode(read_regular(path, LARGEST_FILE), type=dict[str, Any])
+        return msgspec.json.decode(read_regular(path, LARGEST_FILE), type=Calibration)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {mend}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"{path}: {error}; {mend}") from None
-    if found.get("format") != FORMAT:
-        raise InputError(f"{path}: format {found.get('format')!r:.80}, expected {FORMAT}; run the slice again")
-    try:
-        calibration = msgspec.convert(found, Calibration)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}; {mend}") from None
-    problem = next(_impossible(calibration, "calibration"), None)
-    if problem is not None:
-        raise InputError(f"{path}: {problem}; run the slice again")
-    return calibration
-
-
-def _impossible(value: Any, where: str) -> Iterator[str]:
-    """Figures that nothing measures: sizes of 0 or beyond ``LARGEST_SIZE``, times below 0 or without end."""
-    if is_dataclass(value):
-        for field in fields(value):
-            yield from _impossible(getattr(value, field.name), f"{where}.{field.name}")
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _impossible(one, f"{where}.{name}"[:MOST_SHOWN])
-    elif isinstance(value, tuple):
-        for place, one in enumerate(value):
-            yield from _impossible(one, f"{where}[{place}]")
-    elif type(value) is int and not 1 <= value <= LARGEST_SIZE:
-        yield f"{where}: got {value}; expected 1 to {LARGEST_SIZE:,}"
-    elif type(value) is float:
-        above = where.endswith(ABOVE_ZERO)
-        if not math.isfinite(value) or value < 0 or (above and value == 0):
-            yield f"{where}: got {value:g}; expected a number {'above' if above else 'of at least'} 0"

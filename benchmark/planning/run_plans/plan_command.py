@@ -28,33 +28,27 @@ def print_plan(
     Raises CheckFailed, after printing, for a run that does not fit in memory; InputError for bad options.
     """
     require_possible(config, options)  # complains before the seconds of the dry run
-    if calibration is not None and options.tflops is not None:
-        raise InputError("--calibration has the rates of a simulated step: leave out --tflops, or it")
     constants = _constants(config, calibration)
     examined = None
     if options.stack == "ours":
-        if sys.stderr.isatty():
-            print("plan: running a step of each kind of rank on tensors without memory …", file=sys.stderr)
+        _progress("running a step of each kind of rank on tensors without memory …")
         examined = dry_run(config)
-    made = make_plan(config, examined, options, constants)
-    content = {**asdict(made), "planned_for": _planned_for(config, options)}
-    print(json.dumps(content) if as_json else format_run_plan(made, config, verbose=verbose))
+    made, system = make_plan(config, examined, options, constants), config.system
+    if as_json:
+        planned_for = {  # tells whether a run is the planned one: report --plan reads it
+            "benchmark": config.benchmark.name,
+            "system": system.name,
+            "accelerator": system.accelerator or system.device,
+            "devices": system.num_devices,
+            "global_batch_size": config.benchmark.global_batch_size,
+            "precision": "fp32" if config.precision == "fp32" else options.precision,
+        }
+        print(json.dumps({**asdict(made), "planned_for": planned_for}))
+    else:
+        print(format_run_plan(made, config, verbose=verbose))
     if made.complaint is not None:
         raise CheckFailed(made.complaint)
     return 0
-
-
-def _planned_for(config: RunConfig, options: PlanOptions) -> dict[str, str | int]:
-    """What tells whether a run is the planned one; ``report --plan`` reads it."""
-    system = config.system
-    return {
-        "benchmark": config.benchmark.name,
-        "system": system.name,
-        "accelerator": system.accelerator or system.device,
-        "devices": system.num_devices,
-        "global_batch_size": config.benchmark.global_batch_size,
-        "precision": "fp32" if config.precision == "fp32" else options.precision,
-    }
 
 
 def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, calibration: Path | None = None) -> int:
@@ -65,11 +59,15 @@ def print_search(config: RunConfig, options: PlanOptions, *, as_json: bool, cali
     runnable = next((other for other in candidates(config) if cannot_run(other) is None), None)
     if runnable is not None:
         require_possible(runnable, options)
-    if options.tflops is not None:
-        raise InputError("--search finds the speed of each layout: leave out --tflops")
+    _progress("simulating a step of each layout that fits …")
     found = search_layouts(config, options, _constants(config, calibration))
     print(json.dumps(asdict(found)) if as_json else format_search(found, config))
     return 0
+
+
+def _progress(words: str) -> None:
+    if sys.stderr.isatty():
+        print(f"plan: {words}", file=sys.stderr)
 
 
 def whole_system(calibration: Calibration) -> str | None:

@@ -1,14 +1,12 @@
 """What a plan can be asked besides the run's configuration, and what of it cannot be."""
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import tyro
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.step_model.machine_constants import Constant, committed_constants, names_in
+from benchmark.planning.step_model.machine_constants import committed_constants, names_in
 from benchmark.planning.step_model.stacks import STACKS
 from benchmark.planning.step_model.what_if import apply_what_if
 from benchmark.planning.step_model.workload import Number, Workload, workload_of
@@ -16,6 +14,7 @@ from stage.errors import InputError
 
 StackName = Literal["ours", "megatron", "nemo", "torchtitan"]
 assert get_args(StackName) == tuple(STACKS)
+NUMBERS = get_args(Number)
 NETWORK_GBIT_S = (0.1, 100_000.0)
 
 
@@ -31,8 +30,6 @@ class PlanOptions:
     """Changes of machine or code: nvlink=2x network=2x matmul=1.1x tp-overlap=off jitter=off ..."""
     network_gbit_s: float | None = None
     """Gbit/s of each device's card to other nodes, one way; as usual for the accelerator unless given."""
-    tflops: float | None = None
-    """Model TFLOP/s per device to count with instead of the simulated step, such as a run of yours printed."""
 
 
 def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
@@ -42,57 +39,28 @@ def planned_workload(config: RunConfig, options: PlanOptions) -> Workload:
 
 def require_possible(config: RunConfig, options: PlanOptions) -> None:
     """Raise InputError for what cannot be planned, before anything long begins."""
-    low, high = NETWORK_GBIT_S
-    if options.network_gbit_s is not None and not low <= options.network_gbit_s <= high:
-        raise InputError(
-            f"--network-gbit-s {options.network_gbit_s:g}: expected {low:g} to {high:,.0f}, of each device's card"
-        )
-    _require_speed(config, options)
-    simulated = options.tflops is None
-    if options.what_if and not simulated:
-        raise InputError("--what-if changes the simulated step: leave out --tflops, or --what-if")
+    (low, high), gbit_s = NETWORK_GBIT_S, options.network_gbit_s
+    if gbit_s is not None and not low <= gbit_s <= high:
+        raise InputError(f"--network-gbit-s {gbit_s:g}: expected {low:g} to {high:,.0f}, of each device's card")
     work, constants = planned_workload(config, options), committed_constants()
-    accelerator = config.system.accelerator
-    known = names_in(constants, "accelerators")
+    accelerator, known = config.system.accelerator, names_in(constants, "accelerators")
     if config.system.device == "cpu" and accelerator:
         raise InputError(
             f"--device cpu: system {config.system.name} has {accelerator}; leave --device out, or choose cpu_p2"
         )
-    if config.precision == "fp32" and options.stack != "ours" and simulated:
+    if config.precision == "fp32" and options.stack != "ours":
         having = " or ".join(STACKS[options.stack].precisions)
-        raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision, or give --tflops")
-    if accelerator not in known and simulated and (options.stack != "ours" or options.what_if):
+        raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision")
+    if accelerator not in known and (options.stack != "ours" or options.what_if):
         raise InputError(
             f"--stack {options.stack}, --what-if: there are no constants of {accelerator or 'a CPU'}; --accelerator "
-            f"may be {', '.join(known)}, or give --tflops"
+            f"may be {', '.join(known)}"
         )
     work.require_precision()
-    if options.precision == "fp8":
-        _require_fp8(accelerator, constants)
+    if options.precision == "fp8" and accelerator in known:  # in the table the rate in FP8 of what has none is BF16's
+        rates = {name: [constants[f"accelerators.{name}.matmul_{kind}"].value for kind in NUMBERS] for name in known}
+        having = ", ".join(name for name, (bf16, fp8) in rates.items() if fp8 > bf16)
+        if accelerator not in having.split(", "):
+            raise InputError(f"--precision fp8: {accelerator} has no products in FP8; --accelerator may be {having}")
     if accelerator in known:
         apply_what_if(options.what_if, work, constants)
-
-
-def _require_fp8(accelerator: str, constants: Mapping[str, Constant]) -> None:
-    """In the table the rate in FP8 of what has none is BF16's."""
-    known = names_in(constants, "accelerators")
-    having = [
-        name
-        for name in known
-        if constants[f"accelerators.{name}.matmul_fp8"].value > constants[f"accelerators.{name}.matmul_bf16"].value
-    ]
-    if accelerator in known and accelerator not in having:
-        raise InputError(
-            f"--precision fp8: {accelerator} has no products in FP8; --accelerator may be {', '.join(having)}"
-        )
-
-
-def _require_speed(config: RunConfig, options: PlanOptions) -> None:
-    """A speed that is given is one that the device can have."""
-    tflops, peak = options.tflops, config.system.peak_tflops
-    if tflops is None:
-        return
-    most = math.inf if peak is None else peak * (2 if options.precision == "fp8" else 1)
-    if not 0 < tflops <= most or math.isinf(tflops):
-        peak_of = f" and at most {config.system.accelerator}'s peak of {most:g}" if peak is not None else ""
-        raise InputError(f"--tflops {tflops:g}: expected more than 0{peak_of}")

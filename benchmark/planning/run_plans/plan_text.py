@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
-from benchmark.config.accelerators import ACCELERATORS, accelerator_named
+from benchmark.config.accelerators import accelerator_named
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, RankReport
+from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS
+from benchmark.planning.dry_runs.rank_report import RankReport
+from benchmark.planning.run_plans.run_length import is_the_benchmarks
 from benchmark.planning.run_plans.run_plan import RunPlan
 from benchmark.planning.run_plans.search_layouts import SearchResult
 from benchmark.results.frames import published_frame, systems_frame
@@ -32,17 +34,19 @@ DECIDING = 3
 
 
 def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
-    """The headline, the step, the parts and what decides; ``verbose``: memory and messages by rank, and the reasons
-    for every figure besides."""
+    """The score, the step, the parts and what decides; ``verbose``: memory and messages by rank, and the reasons for
+    every figure besides."""
     system = config.system
     lines = [
+        *_score(plan, config),
+        "",
         f"{config.benchmark.name} on {system.name}: {system.num_devices} {system.accelerator or system.device} = "
         f"pipeline {system.pipeline_parallel} x data {system.data_parallel} x tensor {system.tensor_parallel}",
         f"batch {config.benchmark.global_batch_size} = {config.num_microbatches} micro-batches of "
         f"{system.micro_batch_size} on each data-parallel device; recompute {system.recompute}, {plan.precision}, "
         f"stack {plan.stack}",
         "",
-        *_headline(plan, config),
+        *_figures(plan, config),
         *_runs(plan, verbose=verbose),
         "",
         *_parts(plan, verbose=verbose),
@@ -61,28 +65,36 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _headline(plan: RunPlan, config: RunConfig) -> Iterator[str]:
-    """Score, speed, memory, and what others published on as many of these devices."""
-    estimate, every = plan.estimate, f"every {config.benchmark.eval_interval} steps"
-    if plan.run_s is not None:
+def _score(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+    """What the machine would score, and what others published on as many of these devices."""
+    if not is_the_benchmarks(config.benchmark):
+        yield f"no benchmark: model, target or start are not those of {config.benchmark.name}, so there is no score"
+        return
+    if plan.run_s is None:
+        yield f"{'would score':<18}not known{'' if plan.step_s is None else f': {plan.assumptions[1]}'}"
+    else:
         yield f"{'would score':<18}{plan.run_s / 60:,.1f} min{_interval(plan, 'run_s', 1 / 60)}"
     published = _published(config)
     if published:
         yield f"{'published':<18}{published}"
-    if estimate is not None:
-        mfu = "" if estimate.mfu is None else f"MFU {estimate.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
-        yield f"{'step':<18}{estimate.step_s:,.3g} s{_interval(plan, 'step_s')}"
+
+
+def _figures(plan: RunPlan, config: RunConfig) -> Iterator[str]:
+    """Speed, memory, failures."""
+    if plan.step_s is not None:
+        mfu = "" if plan.mfu is None else f"MFU {plan.mfu:.1%}{_interval(plan, 'mfu', 100, '%')}, "
+        yield f"{'step':<18}{plan.step_s:,.3g} s{_interval(plan, 'step_s')}"
         yield (
-            f"{'speed':<18}{mfu}{estimate.tflops_per_device:,.4g} TFLOP/s and "
-            f"{estimate.tokens_per_s_per_device:,.0f} tokens/s per device, {estimate.tokens_per_s:,.0f} tokens/s"
+            f"{'speed':<18}{mfu}{plan.tflops_per_device:,.4g} TFLOP/s and "
+            f"{plan.tokens_per_s_per_device:,.0f} tokens/s per device, {plan.tokens_per_s:,.0f} tokens/s"
         )
-        if estimate.evaluation_s is not None:
-            yield f"{'evaluation':<18}{estimate.evaluation_s:,.3g} s{_interval(plan, 'evaluation_s')}, {every}"
-    memory_gb = _memory_gb(config)
-    share = f", {plan.memory_bytes['peak'] / memory_gb / 1e9:.0%} of {config.system.accelerator}" if memory_gb else ""
+    if plan.evaluation_s is not None:
+        every = f"every {config.benchmark.eval_interval} steps"
+        yield f"{'evaluation':<18}{plan.evaluation_s:,.3g} s{_interval(plan, 'evaluation_s')}, {every}"
+    memory_gb, peak = config.system.memory_gb, plan.memory_bytes["peak"]
+    share = f", {peak / memory_gb / 1e9:.0%} of {config.system.accelerator}" if memory_gb else ""
     fits = {True: ": it fits", False: ": it does not fit", None: ""}[plan.memory_fits]
-    if plan.memory_bytes:
-        yield f"{'memory':<18}{plan.memory_bytes['peak'] / 2**30:.1f} GiB on the rank that needs most{share}{fits}"
+    yield f"{'memory':<18}{peak / 2**30:.1f} GiB on the rank that needs most{share}{fits}"
     costs = plan.costs
     if costs is not None and costs.with_failures_s is not None and costs.with_failures_interval_s is not None:
         low, high = (end / 60 for end in costs.with_failures_interval_s)
@@ -110,12 +122,11 @@ def _published(config: RunConfig) -> str:
 
 
 def _runs(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
-    if plan.estimate is None:
-        return
-    for name, length in zip(("run, at least", "run, at most"), plan.estimate.lengths, strict=False):
+    names = ("run, at least", "run, at most") if len(plan.lengths) > 1 else ("run",)
+    for name, length in zip(names, plan.lengths, strict=False):
         yield (
-            f"{name if len(plan.estimate.lengths) > 1 else 'run':<18}{length.seconds / 60:,.1f} min: {length.tokens:,} "
-            f"tokens, {length.steps:,} steps, {length.evaluations} evaluations ({length.evaluation_share:.1%} of it)"
+            f"{name:<18}{length.seconds / 60:,.1f} min: {length.tokens:,} tokens, {length.steps:,} steps, "
+            f"{length.evaluations} evaluations ({length.evaluation_share:.1%} of it)"
         )
     if plan.reference_runs and not verbose:
         told = (f"{one.global_batch_size}: {one.run_s / 60:,.1f}" for one in plan.reference_runs)
@@ -157,16 +168,12 @@ def _deciding(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
         yield f"  {one.constant:<34}{' to '.join(ends)}"
 
 
-def _memory_gb(config: RunConfig) -> float | None:
-    return ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
-
-
 def _memory(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     if plan.dry_run is None:
         sizes = "  ".join(f"{kind} {size / 2**30:.2f}" for kind, size in plan.memory_bytes.items())
         yield f"memory of the rank that needs most, GiB: {sizes}"
         return
-    memory_gb = _memory_gb(config)
+    memory_gb = config.system.memory_gb
     yield f"{'memory per device, GiB':<28}" + "".join(f"{part:>12}" for part in MEMORY_PARTS)
     for report in plan.dry_run.reports:
         sizes = "".join(f"{getattr(report, f'{part}_bytes') / 2**30:12.2f}" for part in MEMORY_PARTS)

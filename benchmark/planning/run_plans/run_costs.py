@@ -1,12 +1,10 @@
 """The time that a run takes besides its steps: checkpoints, the start, failures."""
 
-import dataclasses
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmark.config.run_config import RunConfig
-from benchmark.planning.run_plans.expected_goodput import FailingRun, expected_goodput
 from benchmark.training.checkpoints.save_policy import checkpoint_bytes, estimated_pause_s, save_interval
 from stage.errors import InputError
 
@@ -16,11 +14,9 @@ PAUSE_RANGE = (0.1, 1.5)
 INIT_S_AT_512, INIT_GROWTH, INIT_RANGE = 250.0, 0.25, (0.5, 2.0)
 """init_start to run_start of published runs on H100: some 250 s x (devices / 512)^0.25, half to twice of it: 170 to
 297 s at 512, 293 to 476 at 1,536, 379 to 806 at 10,240 to 10,752 devices (docs/facts/peers.md 1.1)."""
-RESTART_S = 120.0
-"""From a failure until processes start again, before the init: noticing it, and Slurm; assumed."""
-
-RESTART_RANGE = (0.5, 2.0)
-"""Of it: a process that dies is seen at once, one that hangs after minutes."""
+RESTART_S, RESTART_RANGE = 120.0, (0.5, 2.0)
+"""From a failure until processes start again, before the init: noticing it, and Slurm; assumed. A process that dies is
+seen at once, one that hangs after minutes."""
 PUBLISHED_MTBF_HOURS = 50_000.0
 """Of a device with its share of the machine: 419 interruptions in 54 days of 16,384 H100 (The Llama 3 Herd of Models,
 arXiv 2407.21783, table 5) are 50,700 hours; a GPU a week of BLOOM's 384 is 64,500 (docs/facts/peers.md 1.5)."""
@@ -28,6 +24,8 @@ MANY, MOST_FAILURES = 200.0, 1000
 """Failures: beyond the first their number is as good as normal; with fewer nobody has more than the second."""
 TAIL = 0.05
 """Of runs with fewer failures than the interval begins with, and of those with more than it ends with."""
+MOST_EXPONENT = 700.0
+"""Beyond it e^x is no float; nothing is ever finished there."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,42 @@ class RunCosts:
     upper end."""
 
 
+@dataclass(frozen=True)
+class FailingRun:
+    """A run, its checkpoints and its failures, as means; seconds."""
+
+    step_s: float
+    mtbf_s: float
+    """Between failures of the whole system. Of one machine it is longer by the number of machines."""
+    save_steps: int
+    """Steps between checkpoints."""
+    pause_s: float
+    """Training pauses for the copy of a checkpoint."""
+    restart_s: float
+    """From a failure until the first step begins again: noticing it, idle, start, init."""
+
+    @property
+    def segment_s(self) -> float:
+        """From checkpoint to checkpoint."""
+        return self.save_steps * self.step_s + self.pause_s
+
+    @property
+    def goodput(self) -> float:
+        """Time in steps / all time in the long run, 0 to 1.
+
+        Failures come at random, at a constant rate, while training, saving and restarting; a run goes back to its
+        newest checkpoint. With M seconds between failures, segments of s and restarts of R seconds, it takes
+        M e^(R/M) (e^(s/M) - 1) seconds to finish a segment (J. T. Daly, "A higher order estimate of the optimum
+        checkpoint interval for restart dumps", 2006).
+        """
+        delay, segment = self.restart_s / self.mtbf_s, self.segment_s / self.mtbf_s
+        if delay + segment > MOST_EXPONENT:
+            return 0.0
+        return self.save_steps * self.step_s / (self.mtbf_s * math.exp(delay) * math.expm1(segment))
+
+
 def run_costs(
-    config: RunConfig,
-    *,
-    step_s: float,
-    run_s: float | None,
-    run_interval_s: Interval | None,
+    config: RunConfig, *, step_s: float, run_s: float | None = None, run_interval_s: Interval | None = None
 ) -> RunCosts:
     """``run_s``: run_start to run_stop; None where no target is known.
 
@@ -79,27 +107,24 @@ def run_costs(
         pause_s=pause_s,
         restart_s=RESTART_S + init_s,
     )
-    goodput = expected_goodput(failing)
+    goodput = failing.goodput
     if goodput <= 0:
         raise InputError(
             f"--device-mtbf-hours {config.system.device_mtbf_hours:g}: with a failure every {failing.mtbf_s:.3g} s on "
             f"{devices} devices and {failing.restart_s:.0f} s for a restart no run would end; expected more hours"
         )
-    with_failures_s, with_failures_interval_s = _with_failures(failing, goodput, run_s, run_interval_s, devices)
     return RunCosts(
         CheckpointCost(checkpoint_bytes(config), pause_s, _times(pause_s, PAUSE_RANGE), every_s),
         init_s,
         _times(init_s, INIT_RANGE),
         goodput,
-        with_failures_s,
-        with_failures_interval_s,
+        None if run_s is None else run_s / goodput,
+        None if run_interval_s is None else _with_failures(failing, run_interval_s, devices),
     )
 
 
-def _with_failures(
-    failing: FailingRun, goodput: float, run_s: float | None, interval_s: Interval | None, devices: int
-) -> tuple[float | None, Interval | None]:
-    """The mean run, and nine of ten runs.
+def _with_failures(failing: FailingRun, interval_s: Interval, devices: int) -> Interval | None:
+    """Seconds that nine of ten runs take.
 
     The interval begins with a run at the lower end of its own, ``PUBLISHED_MTBF_HOURS`` between failures if that is
     more than given, short pauses and restarts, and as few failures as one of twenty such runs has at most. It ends with
@@ -107,26 +132,18 @@ def _with_failures(
     Failures are a Poisson process; each loses its restart and, in the mean, half a segment. No interval where at the
     upper end no run would end.
     """
-    if run_s is None or interval_s is None:
-        return None, None
     rare_s = max(failing.mtbf_s, 3600 * PUBLISHED_MTBF_HOURS / devices)
     ends = []
-    for run, mtbf_s, place in ((interval_s[0], rare_s, 0), (interval_s[1], failing.mtbf_s, 1)):
-        end = dataclasses.replace(
-            failing,
-            mtbf_s=mtbf_s,
-            pause_s=failing.pause_s * PAUSE_RANGE[place],
-            restart_s=failing.restart_s * RESTART_RANGE[place],
-        )
-        share = expected_goodput(end)
-        if share <= 0:
-            return run_s / goodput, None
-        mean_s = run / share
+    for run_s, mtbf_s, place, share in ((interval_s[0], rare_s, 0, TAIL), (interval_s[1], failing.mtbf_s, 1, 1 - TAIL)):
+        pause_s, restart_s = failing.pause_s * PAUSE_RANGE[place], failing.restart_s * RESTART_RANGE[place]
+        end = replace(failing, mtbf_s=mtbf_s, pause_s=pause_s, restart_s=restart_s)
+        if end.goodput <= 0:
+            return None
+        mean_s = run_s / end.goodput
         failures = mean_s / mtbf_s
-        lost_s = end.restart_s + (end.save_steps * end.step_s + end.pause_s) / 2
-        unusual = _poisson_quantile(failures, TAIL if place == 0 else 1 - TAIL)
-        ends.append(max(run, mean_s + (unusual - failures) * lost_s))
-    return run_s / goodput, (ends[0], ends[1])
+        unusual = _poisson_quantile(failures, share) - failures
+        ends.append(max(run_s, mean_s + unusual * (restart_s + end.segment_s / 2)))
+    return ends[0], ends[1]
 
 
 def _poisson_quantile(mean: float, share: float) -> float:

@@ -4,16 +4,27 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from benchmark.config.benchmarks import BENCHMARKS, GPT3_175B
+from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import Benchmark, RunConfig
-from benchmark.results.convergence import points_in
-from benchmark.results.judged import REHEARSAL_POINTS
 from benchmark.training.inputs import count_validation_tokens
 
-PUBLISHED_TOKENS = (23.0 * 24576 * 2048, 29.0 * 24576 * 2048)
-"""Fewest and most tokens to 2.69 in any published result, 1.158e9 and 1.460e9 (docs/facts/peers.md 1.1) …"""
-PUBLISHED_BATCH_SIZES = (1536, 6144)
-"""… and their batch sizes."""
+
+@dataclass(frozen=True)
+class KnownRuns:
+    """What published results tell of a benchmark's runs."""
+
+    tokens: tuple[float, float]
+    """Fewest and most to the target in any result ..."""
+    batch_sizes: tuple[int, int]
+    """... and their smallest and largest batch size."""
+    source: str
+
+
+KNOWN_RUNS = {
+    "gpt3_175b": KnownRuns(  # 1.158e9 and 1.460e9
+        (23.0 * 24576 * 2048, 29.0 * 24576 * 2048), (1536, 6144), "the published results (docs/facts/peers.md 1.1)"
+    ),
+}
 VALIDATION_TOKENS = {"gpt3_175b": 11_590_004, "rehearsal": 22_434}
 """Of the published subset (docs/facts/peers.md 1.0) and of the rehearsal's generated text."""
 
@@ -39,23 +50,16 @@ def is_the_benchmarks(benchmark: Benchmark) -> bool:
 
 def tokens_to_target(benchmark: Benchmark) -> tuple[tuple[float, ...], str]:
     """Fewest and most tokens that runs of this benchmark needed, and where from; nothing where there are none."""
-    base, size = BENCHMARKS[benchmark.name], benchmark.global_batch_size
+    name, size, known = benchmark.name, benchmark.global_batch_size, KNOWN_RUNS.get(benchmark.name)
     if benchmark.target_log_perplexity is None:
         samples = (benchmark.last_iteration - benchmark.start_iteration) * size
         return (float(samples * benchmark.model.seq_length),), "no target: training to the end of train_samples"
-    if not is_the_benchmarks(benchmark):
-        return (), f"no run length: model, target or start are not those of {base.name}, whose lengths are known"
-    if base is GPT3_175B:
-        low, high = PUBLISHED_BATCH_SIZES
-        tokens, source = PUBLISHED_TOKENS, "the published results (docs/facts/peers.md 1.1)"
-    else:
-        (point,) = points_in(REHEARSAL_POINTS)
-        low = high = round(point.batch_size)
-        tokens, source = (point.tokens[0], point.tokens[-1]), "benchmark/results/rehearsal_points.json"
+    if known is None or not is_the_benchmarks(benchmark):
+        return (), f"no run length: nobody has published a run of this model to this target from {name}'s start"
+    low, high = known.batch_sizes
     if not low <= size <= high:
-        sizes = f"{low} to {high}" if low < high else str(low)
-        return (), f"no run length: the batch sizes of known runs are {sizes}, not {size}"
-    return tokens, f"tokens to the target: fewest and most of {source}, rounded up to an evaluation"
+        return (), f"no run length: the batch sizes of known runs are {low} to {high}, not {size}"
+    return known.tokens, f"tokens to the target: fewest and most of {known.source}, rounded up to an evaluation"
 
 
 def validation_tokens(config: RunConfig) -> tuple[int | None, str]:

@@ -1,6 +1,6 @@
 """What a run would need and take: memory and messages, the step in parts, the time to the target, each with its doubt.
 
-The step is simulated (step_model/) unless a speed is given. Memory and messages of this repository's own code are those
+The step is simulated (step_model/). Memory and messages of this repository's own code are those
 of the dry run, other stacks' memory is computed by formula.
 """
 
@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmark.config.accelerators import ACCELERATORS
 from benchmark.config.run_config import RunConfig
 from benchmark.planning.dry_runs.dry_run import MEMORY_PARTS, RESERVE, DryRun
 from benchmark.planning.run_plans.plan_options import PlanOptions, planned_workload, require_possible
@@ -30,29 +29,10 @@ from benchmark.planning.step_model.what_if import apply_what_if
 from model.flops import train_flops_per_token
 from stage.errors import InputError
 
-FORWARD_SHARE = 1 / 3
-"""Of an evaluated token's FLOPs in a trained one's: no backward pass, which takes twice the forward's. Used where the
-speed is given."""
 LEFT_OUT = (
     "left out of the run: the pause at each checkpoint, restarts, audits, and the time before run_start (untimed)"
 )
-
-
-@dataclass(frozen=True)
-class TimeEstimate:
-    """Figures that follow from the step's time."""
-
-    tflops_per_device: float
-    """Model FLOP/s, bubble and messages included."""
-    mfu: float | None
-    """Of the dense BF16 peak; None where that is not known."""
-    step_s: float
-    tokens_per_s: float
-    tokens_per_s_per_device: float
-    evaluation_s: float | None
-    """Of one evaluation; None where the size of the validation set is not known."""
-    lengths: tuple[RunLength, ...]
-    """Shortest and longest run to the target; one where no target is set, none where nothing is known."""
+MOST_INFLUENCES = 5
 
 
 @dataclass(frozen=True)
@@ -72,12 +52,19 @@ class RunPlan:
 
     step_s: float | None = None
     mfu: float | None = None
+    """Of the dense BF16 peak."""
     tflops_per_device: float | None = None
+    """Model FLOP/s, bubble and messages included."""
+    tokens_per_s: float | None = None
+    tokens_per_s_per_device: float | None = None
     bubble_s: float | None = None
-    """Waiting within the pipeline; None where the speed is given."""
+    """Waiting within the pipeline."""
     evaluation_s: float | None = None
+    """Of one evaluation; None where the size of the validation set is not known."""
     run_s: float | None = None
     """run_start to run_stop, by the mean tokens of reference runs at this batch size, else of published ones."""
+    lengths: tuple[RunLength, ...] = ()
+    """Shortest and longest run to the target; one where no target is set, none where nothing is known."""
     memory_bytes: dict[str, float]
     """By kind, of the rank that needs most."""
     memory_fits: bool | None
@@ -85,7 +72,7 @@ class RunPlan:
     intervals: dict[str, Interval] = dataclasses.field(default_factory=dict)
     """By the names above."""
     parts: StepParts | None = None
-    """Seconds of the step; None where the speed is given."""
+    """Seconds of the step."""
     influences: tuple[Influence, ...] = ()
     """Where the step's interval mostly comes from, besides the backtest's error."""
     reference_runs: tuple[ReferenceRun, ...] = ()
@@ -96,7 +83,6 @@ class RunPlan:
     """Model FLOPs of a step of the whole system (model/flops.py)."""
     bubble: float
     """(p - 1) / (m v): idle time of a device over its working time, by the textbook's formula."""
-    estimate: TimeEstimate | None = None
     assumptions: tuple[str, ...]
     """Why each figure is what it is, or missing."""
     dry_run: DryRun | None
@@ -108,17 +94,6 @@ class RunPlan:
         if self.dry_run is not None:
             return self.dry_run.complaint
         return None if self.memory_fits is not False else self.assumptions[-1]
-
-
-@dataclass(frozen=True)
-class _StepTime:
-    """A step and an evaluation, simulated or given."""
-
-    step_s: float
-    interval: Interval
-    evaluation_s: float | None
-    why: str
-    predicted: StepInterval | None = None
 
 
 def make_plan(
@@ -134,56 +109,59 @@ def make_plan(
     options = PlanOptions() if options is None else options
     require_possible(config, options)
     constants = committed_constants() if constants is None else constants
-    system = config.system
+    system, (tokens, counted) = config.system, validation_tokens(config)
     memory, fits, memory_why = _memory(config, examined, options)
+    flops = config.tokens_per_step * train_flops_per_token(config.benchmark.model)
     without_time = RunPlan(
         memory_bytes=memory,
         memory_fits=fits,
         stack=options.stack,
         precision=options.precision,
-        step_flops=config.tokens_per_step * train_flops_per_token(config.benchmark.model),
+        step_flops=flops,
         bubble=(system.pipeline_parallel - 1) / (config.num_microbatches * system.pipeline_chunks),
         assumptions=(),
         dry_run=examined,
     )
-    whole_sequences, counted = _validation(config)
-    time = _step_time(config, options, constants, without_time.step_flops, whole_sequences)
-    if isinstance(time, str):
-        return dataclasses.replace(without_time, assumptions=tuple(filter(None, (time, memory_why))))
+    why = _why_no_time(config, constants)
+    if why is not None:
+        return dataclasses.replace(without_time, assumptions=tuple(filter(None, (why, memory_why))))
+    step, evaluation_s = _simulated(config, options, constants, tokens)
     goals, goal_source = tokens_to_target(config.benchmark)
     lengths: tuple[RunLength, ...] = ()
-    if time.evaluation_s is not None:
-        runs = (run_length(config, goal, time.step_s, time.evaluation_s) for goal in goals)
-        lengths = tuple(dict.fromkeys(runs))
-    estimate = _estimate(config, without_time.step_flops, time, lengths)
     run_s = None
-    if lengths and time.evaluation_s is not None:
-        expected = config.benchmark.expected_steps * config.tokens_per_step
-        run_s = run_length(config, expected, time.step_s, time.evaluation_s).seconds
-        run_s = min(max(run_s, lengths[0].seconds), lengths[-1].seconds)
-    intervals = _intervals(estimate, time)
-    predicted = time.predicted
-    return dataclasses.replace(
-        without_time,
-        step_s=time.step_s,
-        mfu=estimate.mfu,
-        tflops_per_device=estimate.tflops_per_device,
-        bubble_s=None if predicted is None else predicted.parts.bubble,
-        evaluation_s=time.evaluation_s,
-        run_s=run_s,
-        intervals=intervals,
-        parts=None if predicted is None else predicted.parts,
-        influences=() if predicted is None else predicted.influences[:5],
-        reference_runs=() if predicted is None else _references(config, options, constants),
-        costs=run_costs(
-            config,
-            step_s=time.step_s,
-            run_s=run_s,
-            run_interval_s=intervals.get("run_s"),
-        ),
-        estimate=estimate,
-        assumptions=tuple(filter(None, (time.why, goal_source, counted, LEFT_OUT, memory_why))),
+    if goals and evaluation_s is not None:
+        expected, *ends = (
+            run_length(config, goal, step.step_s, evaluation_s)
+            for goal in (config.benchmark.expected_steps * config.tokens_per_step, *goals)
+        )
+        lengths = tuple(dict.fromkeys(ends))
+        run_s = min(max(expected.seconds, lengths[0].seconds), lengths[-1].seconds)
+    tflops, tokens_per_s = flops / (step.step_s * system.num_devices * 1e12), config.tokens_per_step / step.step_s
+    stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
+    simulated = (
+        f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, {error:.1%} "
+        f"for nine of ten published steps not used for fitting, and {len(step.influences)} constants without "
+        "published steps behind them"
     )
+    made = dataclasses.replace(
+        without_time,
+        step_s=step.step_s,
+        mfu=None if system.peak_tflops is None else tflops / system.peak_tflops,
+        tflops_per_device=tflops,
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_device=tokens_per_s / system.num_devices,
+        bubble_s=step.parts.bubble,
+        evaluation_s=evaluation_s,
+        run_s=run_s,
+        lengths=lengths,
+        parts=step.parts,
+        influences=step.influences[:MOST_INFLUENCES],
+        reference_runs=_references(config, options, constants),
+        assumptions=tuple(filter(None, (simulated, goal_source, counted, LEFT_OUT, memory_why))),
+    )
+    intervals = _intervals(made, step)
+    costs = run_costs(config, step_s=step.step_s, run_s=run_s, run_interval_s=intervals.get("run_s"))
+    return dataclasses.replace(made, intervals=intervals, costs=costs)
 
 
 def _memory(
@@ -191,8 +169,7 @@ def _memory(
 ) -> tuple[dict[str, float], bool | None, str]:
     """Bytes by kind on the rank that needs most, by the dry run or else by formula; whether that fits; and why not, or
     where the figures are from."""
-    accelerator = config.system.accelerator
-    memory_gb = ACCELERATORS[accelerator].memory_gb if accelerator else None
+    memory_gb = config.system.memory_gb
     if examined is not None:
         worst = max(examined.reports, key=lambda report: report.peak_bytes)
         counted = {kind: float(getattr(worst, f"{kind}_bytes")) for kind in MEMORY_PARTS}
@@ -202,82 +179,47 @@ def _memory(
     if memory_gb is None:
         return need, None, "memory by formula (arXiv 2205.05198, section 4)"
     fits = formula.total <= memory_gb * 1e9 * (1 - RESERVE)
-    told = f"memory by formula: {formula.total / 1e9:.1f} GB of {accelerator}'s {memory_gb:.0f}"
+    told = f"memory by formula: {formula.total / 1e9:.1f} GB of {config.system.accelerator}'s {memory_gb:.0f}"
     advice = "; raise --tensor-parallel, --pipeline-parallel or --nodes, or choose --recompute selective or full"
     return need, fits, told if fits else f"{told}, of which {RESERVE:.0%} stay free{advice}"
 
 
-def _step_time(
-    config: RunConfig,
-    options: PlanOptions,
-    constants: Mapping[str, Constant],
-    step_flops: float,
-    validation_sequences: int | None,
-) -> _StepTime | str:
-    """The step's time, or why there is none."""
-    system, model = config.system, config.benchmark.model
-    if options.tflops is not None:
-        step_s = step_flops / (options.tflops * 1e12 * system.num_devices)
-        evaluation_s = None
-        if validation_sequences is not None:
-            share = validation_sequences * model.seq_length * train_flops_per_token(model) * FORWARD_SHARE / step_flops
-            evaluation_s = share * step_s
-        return _StepTime(step_s, (step_s, step_s), evaluation_s, f"{options.tflops:g} TFLOP/s per device, as given")
+def _why_no_time(config: RunConfig, constants: Mapping[str, Constant]) -> str | None:
+    """None where the step can be simulated."""
+    known, system = names_in(constants, "accelerators"), config.system
     if config.precision == "fp32":
-        return "no time estimated: there are no constants of matrix products in FP32; give --tflops"
-    if system.accelerator not in names_in(constants, "accelerators"):
-        known = ", ".join(names_in(constants, "accelerators"))
-        return (
-            f"no time estimated: no constants of {system.accelerator or system.device}, only of {known}; give --tflops"
-        )
-    predicted, evaluation_s = _simulated(config, options, constants, validation_sequences)
-    stack, error = STACKS[options.stack], constants[f"stacks.{options.stack}.error"].value
-    why = (
-        f"step simulated as {stack.title} would run it ({stack.source}); interval: the backtest's error, {error:.1%} "
-        f"for nine of ten published steps not used for fitting, and {len(predicted.influences)} constants without "
-        "published steps behind them"
-    )
-    return _StepTime(predicted.step_s, (predicted.low_s, predicted.high_s), evaluation_s, why, predicted)
+        return "no time estimated: there are no constants of matrix products in FP32"
+    if system.accelerator not in known:
+        return f"no time estimated: no constants of {system.accelerator or system.device}, only of {', '.join(known)}"
+    return None
 
 
 def _simulated(
-    config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], validation_sequences: int | None
+    config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant], validation_tokens: int | None
 ) -> tuple[StepInterval, float | None]:
     """A step, and seconds of an evaluation where its size is known."""
-    changed = apply_what_if(options.what_if, planned_workload(config, options), constants)
-    predicted = predict_step(changed.work, changed.constants)
-    if validation_sequences is None:
-        return predicted, None
-    return predicted, simulate_evaluation(changed.work, values_of(changed.constants), validation_sequences)
+    work, constants = apply_what_if(options.what_if, planned_workload(config, options), constants)
+    step = predict_step(work, constants)
+    if validation_tokens is None:
+        return step, None
+    sequences = math.ceil(validation_tokens / config.benchmark.model.seq_length)
+    return step, simulate_evaluation(work, values_of(constants), sequences)
 
 
-def _validation(config: RunConfig) -> tuple[int | None, str]:
-    """Sequences of the validation set, and where from."""
-    tokens, counted = validation_tokens(config)
-    return (None if tokens is None else math.ceil(tokens / config.benchmark.model.seq_length)), counted
-
-
-def _estimate(config: RunConfig, step_flops: float, time: _StepTime, lengths: tuple[RunLength, ...]) -> TimeEstimate:
-    devices, peak = config.system.num_devices, config.system.peak_tflops
-    tflops, tokens_per_s = step_flops / (time.step_s * devices * 1e12), config.tokens_per_step / time.step_s
-    mfu = None if peak is None else tflops / peak
-    return TimeEstimate(tflops, mfu, time.step_s, tokens_per_s, tokens_per_s / devices, time.evaluation_s, lengths)
-
-
-def _intervals(estimate: TimeEstimate, time: _StepTime) -> dict[str, Interval]:
+def _intervals(made: RunPlan, step: StepInterval) -> dict[str, Interval]:
     """Everything that goes by the step's time has the step's doubt; a run has that of its tokens besides."""
-    low, high = time.interval[0] / time.step_s, time.interval[1] / time.step_s
-    tflops, mfu, lengths = estimate.tflops_per_device, estimate.mfu, estimate.lengths
-    found = {"step_s": time.interval, "tflops_per_device": (tflops / high, tflops / low)}
-    if mfu is not None:
-        found["mfu"] = (mfu / high, mfu / low)
-    if time.evaluation_s is not None:
-        found["evaluation_s"] = (time.evaluation_s * low, time.evaluation_s * high)
-    if lengths:
-        found["run_s"] = (lengths[0].seconds * low, lengths[-1].seconds * high)
-    if time.predicted is not None:
-        bubble = time.predicted.parts.bubble
-        found["bubble_s"] = (bubble * low, bubble * high)
+    low, high = step.low_s / step.step_s, step.high_s / step.step_s
+    found = {"step_s": (step.low_s, step.high_s)}
+    for name in ("evaluation_s", "bubble_s"):
+        seconds = getattr(made, name)
+        if seconds is not None:
+            found[name] = (seconds * low, seconds * high)
+    for name in ("tflops_per_device", "mfu"):
+        speed = getattr(made, name)
+        if speed is not None:
+            found[name] = (speed / high, speed / low)
+    if made.lengths:
+        found["run_s"] = (made.lengths[0].seconds * low, made.lengths[-1].seconds * high)
     return found
 
 
@@ -292,7 +234,7 @@ def _references(config: RunConfig, options: PlanOptions, constants: Mapping[str,
             other.require_fit()
         except InputError:
             continue
-        step, evaluation_s = _simulated(other, options, constants, _validation(other)[0])
+        step, evaluation_s = _simulated(other, options, constants, validation_tokens(other)[0])
         if evaluation_s is None:
             continue
         length = run_length(other, benchmark.expected_steps * other.tokens_per_step, step.step_s, evaluation_s)

@@ -77,14 +77,13 @@ class SearchResult:
 
 def memory_of_device_gb(config: RunConfig) -> float:
     """Raises InputError where it is not known."""
-    memory_gb = ACCELERATORS[config.system.accelerator].memory_gb if config.system.accelerator else None
-    if memory_gb is None:
+    if config.system.memory_gb is None:
         known = ", ".join(name for name, each in ACCELERATORS.items() if each.memory_gb is not None)
         raise InputError(
             f"--search: the memory of {config.system.accelerator or 'the device'} is not known; --accelerator may be "
             f"{known}"
         )
-    return memory_gb
+    return config.system.memory_gb
 
 
 def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[str, Constant]) -> SearchResult:
@@ -120,8 +119,8 @@ def search_layouts(config: RunConfig, options: PlanOptions, constants: Mapping[s
     fastest, work = found[0]
     ideas = []
     for what_if in IDEAS:
-        changed = apply_what_if([what_if], work, constants)
-        step_s = simulate_step(changed.work, values_of(changed.constants)).total
+        changed, with_idea = apply_what_if([what_if], work, constants)
+        step_s = simulate_step(changed, values_of(with_idea)).total
         ideas.append(Idea(what_if, step_s, 1 - step_s / fastest.step_s))
     ideas.sort(key=lambda idea: idea.step_s)
     best = tuple(layout for layout, _ in found[:BEST])
@@ -168,15 +167,14 @@ def cannot_run(config: RunConfig) -> str | None:
 def _layout(
     config: RunConfig, work: Workload, constants: Mapping[str, Constant], options: PlanOptions, need_gb: float
 ) -> FoundLayout:
-    changed = apply_what_if(options.what_if, work, constants)
-    values = values_of(changed.constants)
-    parts = simulate_step(changed.work, values)
-    tokens, benchmark = validation_tokens(config)[0], config.benchmark
+    work, constants = apply_what_if(options.what_if, work, constants)
+    values = values_of(constants)
+    parts = simulate_step(work, values)
+    tokens, benchmark, system = validation_tokens(config)[0], config.benchmark, config.system
     run_s = parts.total * benchmark.expected_steps
     if tokens is not None and tokens_to_target(benchmark)[0]:
-        evaluation_s = simulate_evaluation(changed.work, values, math.ceil(tokens / benchmark.model.seq_length))
+        evaluation_s = simulate_evaluation(work, values, math.ceil(tokens / benchmark.model.seq_length))
         run_s = run_length(config, benchmark.expected_steps * config.tokens_per_step, parts.total, evaluation_s).seconds
-    system = config.system
     return FoundLayout(
         system.tensor_parallel,
         system.pipeline_parallel,

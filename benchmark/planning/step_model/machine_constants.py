@@ -4,13 +4,12 @@
 """
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stage.errors import InputError
 
@@ -115,45 +114,18 @@ class Rates:
 
 
 Section = TypeVar("Section", DeviceRates, StackRates, CommonRates)
-SECTIONS = {"accelerators": DeviceRates, "stacks": StackRates}
-"""Tables of tables ..."""
-SINGLE = {"common": CommonRates}
-"""... and a table."""
 
 
 def read_constants(path: Path = TABLE) -> dict[str, Constant]:
-    """The table by dotted names such as ``accelerators.H100 SXM.matmul_bf16``.
-
-    Raises InputError for a file that is not such a table, or a value outside its own range.
-    """
-    try:
-        content = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: no TOML: {error}") from None
-    found: dict[str, Constant] = {}
-    for section, tables in content.items():
-        kind = {**SECTIONS, **SINGLE}.get(section)
-        if kind is None:
-            raise InputError(f"{path}: section {section}: expected {', '.join([*SECTIONS, *SINGLE])}")
-        named = {section: tables} if section in SINGLE else {f"{section}.{name}": tables[name] for name in tables}
-        for name, table in named.items():
-            wanted = {entry.name for entry in dataclasses.fields(kind)}
-            if table.keys() != wanted:
-                raise InputError(f"{path}: {name}: expected {sorted(wanted)}, not {sorted(table)}")
-            found |= {f"{name}.{key}": _constant(path, f"{name}.{key}", entry) for key, entry in table.items()}
-    return found
-
-
-def _constant(path: Path, name: str, entry: Any) -> Constant:
-    try:
-        constant = Constant(**entry)
-        numbers = (constant.low, constant.value, constant.high)
-        good = all(math.isfinite(number) for number in numbers) and 0 <= numbers[0] <= numbers[1] <= numbers[2]
-    except TypeError:
-        good = False
-    if not good:
-        raise InputError(f"{path}: {name}: expected value, low, high (0 <= low <= value <= high) and source: {entry}")
-    return constant
+    """The table by dotted names such as ``accelerators.H100 SXM.matmul_bf16``."""
+    table = tomllib.loads(path.read_text())
+    common = {f"common.{key}": Constant(**entry) for key, entry in table.get("common", {}).items()}
+    return common | {
+        f"{section}.{name}.{key}": Constant(**entry)
+        for section in ("accelerators", "stacks")
+        for name, entries in table.get(section, {}).items()
+        for key, entry in entries.items()
+    }
 
 
 @cache

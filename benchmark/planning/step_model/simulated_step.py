@@ -25,30 +25,18 @@ ADAM_BYTES = 30
 
 
 @dataclass(frozen=True)
-class StepParts:
+class StepParts(PassTime):
     """Seconds of a step by where they go, on the device that computes most; together they are the step."""
 
-    matmul: float
-    attention: float
-    elementwise: float
-    recomputed: float
-    tensor_messages: float
-    """Exposed ones; so below."""
-    host: float
-    losses: float
-    bubble: float
+    bubble: float = 0.0
     """Waiting within the pipeline, for its filling and for slower stages' and messages' sake."""
-    data_messages: float
+    data_messages: float = 0.0
     """Gradients summed and parameters gathered over data-parallel devices, where nothing hides them."""
-    update: float
-    jitter: float
+    update: float = 0.0
+    jitter: float = 0.0
     """Waiting for the slowest device."""
-    fixed: float
+    fixed: float = 0.0
     """Input, gradient norm, logging."""
-
-    @property
-    def total(self) -> float:
-        return float(sum(dataclasses.astuple(self)))
 
 
 def simulate_step(work: Workload, values: Mapping[str, float]) -> StepParts:
@@ -62,7 +50,7 @@ def simulate_step(work: Workload, values: Mapping[str, float]) -> StepParts:
     fixed_s = _fixed_s(work, step_rates)
     fixed_s += sum_small_s(step_rates, devices=devices, per_node=work.layout.devices_per_node)
     return StepParts(
-        **{entry.name: getattr(busiest, entry.name) for entry in dataclasses.fields(busiest)},
+        **vars(busiest),
         bubble=pipeline_total_s - busiest.total,
         data_messages=_data_messages(work, step_rates, passes),
         update=_update(work, step_rates),

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import get_args
 
 from benchmark.planning.step_model.machine_constants import Constant
@@ -44,16 +44,11 @@ IDEAS = (
 """Of which a search tells what they would bring to the fastest layout."""
 
 
-@dataclass(frozen=True)
-class Changed:
-    """A workload and the constants of a what-if."""
-
-    work: Workload
-    constants: Mapping[str, Constant]
-
-
-def apply_what_if(words: Sequence[str], work: Workload, constants: Mapping[str, Constant]) -> Changed:
-    """``NAME=2x`` for what can be multiplied, ``NAME=off`` for overlaps and overheads, ``tp-overlap=full``.
+def apply_what_if(
+    words: Sequence[str], work: Workload, constants: Mapping[str, Constant]
+) -> tuple[Workload, Mapping[str, Constant]]:
+    """Workload and constants as changed: ``NAME=2x`` for what can be multiplied, ``NAME=off`` for overlaps and
+    overheads, ``tp-overlap=full``.
 
     Raises InputError for anything else, with what there is, and for a name that is given twice.
     """
@@ -71,26 +66,19 @@ def apply_what_if(words: Sequence[str], work: Workload, constants: Mapping[str, 
             factor = _factor(name, value, word)
             names = [each.format(accelerator=work.accelerator, stack=work.stack) for each in CONSTANTS[name]]
             scaled = {each: _times(constants[each], factor) for each in names if each in constants}
-            if name == "losses":
-                _require_share(word, constants, scaled)
+            share = max((one.high for one in scaled.values()), default=0.0)
+            if name == "losses" and share > MOST_LOST:  # a share of all time cannot be all of it
+                most = math.floor(10 * MOST_LOST / (share / factor)) / 10
+                raise InputError(f"--what-if {word}: losses are a share of the time; expected at most losses={most:g}x")
             constants = {**constants, **scaled}
-    return Changed(work, constants)
-
-
-def _require_share(word: str, constants: Mapping[str, Constant], scaled: Mapping[str, Constant]) -> None:
-    """A share of all time cannot be all of it."""
-    for name, constant in scaled.items():
-        if constant.high > MOST_LOST:
-            most = math.floor(10 * MOST_LOST / constants[name].high) / 10
-            raise InputError(f"--what-if {word}: losses are a share of the time; expected at most losses={most:g}x")
+    return work, constants
 
 
 def _switched(
-    name: str, value: str, word: str, work: Workload, constants: Mapping[str, Constant]
+    name: Feature, value: str, word: str, work: Workload, constants: Mapping[str, Constant]
 ) -> tuple[Workload, Mapping[str, Constant]]:
     if value == "off":
-        feature = next(feature for feature in FEATURES if feature == name)
-        return replace(work, without=tuple(dict.fromkeys((*work.without, feature)))), constants
+        return replace(work, without=(*work.without, name)), constants
     if name == "tp-overlap" and value == "full":
         hidden = f"stacks.{work.stack}.tensor_hidden"
         return work, {**constants, hidden: Constant(1.0, 1.0, 1.0, "what-if")}

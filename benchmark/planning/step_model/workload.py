@@ -54,7 +54,7 @@ class Transformer:
 
 @dataclass(frozen=True)
 class Layout:
-    """Devices and how the model and the batch are dealt out to them. Raises InputError where it does not add up."""
+    """Devices and how the model and the batch are dealt out to them."""
 
     devices: int
     devices_per_node: int
@@ -71,18 +71,6 @@ class Layout:
     recompute: Recompute = "none"
     sequence_parallel: bool = True
     """Whether tensor-parallel devices also share what lies between the linear layers."""
-
-    def __post_init__(self) -> None:
-        model_parallel = self.tensor_parallel * self.pipeline_parallel * self.context_parallel
-        if min(self.devices, self.devices_per_node, self.micro_batch_size, model_parallel, self.pipeline_chunks) < 1:
-            raise InputError(f"expected sizes of at least 1: {self}")
-        if self.devices % model_parallel:
-            raise InputError(f"{self.devices} devices are no multiple of {model_parallel}, which share a model")
-        if self.global_batch_size % (self.micro_batch_size * self.data_parallel):
-            raise InputError(
-                f"a batch of {self.global_batch_size} is no multiple of micro-batches of {self.micro_batch_size} on "
-                f"{self.data_parallel} data-parallel devices"
-            )
 
     @property
     def data_parallel(self) -> int:

@@ -263,7 +263,7 @@ class Exchange:
         """The output of the slot's forward pass, for the next rank."""
         self._on.put(out)
         self._begin_on()
-        if self._back.sends and self._back.ready:
+        if self._back.ready:
             self._begin_back()
 
     def send_back(self, gradient: Tensor) -> None:

@@ -35,7 +35,7 @@ def run_steps(profiler: StepProfiler, calls: list[str], first: int, count: int) 
         for phase in STEP:
             profiler.enter(phase, steps)
             if phase == "passes":
-                calls.append(str(100 + steps + 1))
+                calls.append(str(steps + 1))
         if steps % 2:
             profiler.enter("evaluation", steps + 1)
     profiler.enter("end", first + count)
@@ -49,28 +49,28 @@ BEGIN, END = ["start", "operators"], ["wait", "no operators", "stop"]
 @pytest.mark.parametrize(
     ("recorded", "first", "count", "due"),
     [
-        ((102, 103), 0, 5, ["101", *BEGIN, "102", "103", *END, "104", "105"]),
-        ((102, 104), 2, 3, [*BEGIN, "103", "104", *END, "105"]),  # a run that continues within
-        ((102, 103), 3, 2, ["104", "105"]),
-        ((102, 900), 0, 3, ["101", *BEGIN, "102", "103", *END]),  # a run that ends within
+        ((2, 3), 0, 5, ["1", *BEGIN, "2", "3", *END, "4", "5"]),
+        ((2, 4), 2, 3, [*BEGIN, "3", "4", *END, "5"]),  # a run that continues within
+        ((2, 3), 3, 2, ["4", "5"]),
+        ((2, 900), 0, 3, ["1", *BEGIN, "2", "3", *END]),  # a run that ends within
     ],
 )
 def test_steps_are_recorded_from_their_data_to_the_next_phase(
     recorded: tuple[int, int], first: int, count: int, due: list[str], calls: list[str]
 ) -> None:
-    assert run_steps(StepProfiler(None, "cuda", *recorded, start_iteration=100), calls, first, count) == due
+    assert run_steps(StepProfiler(None, "cuda", *recorded), calls, first, count) == due
 
 
 def test_a_recording_that_fails_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    run_steps(StepProfiler(tmp_path / "file" / "trace", "cpu", 101, 102, start_iteration=100), [], 0, 3)
+    run_steps(StepProfiler(tmp_path / "file" / "trace", "cpu", 1, 2), [], 0, 3)
     assert "warning: profile: [Errno" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_trace_of_pytorchs_profiler(tmp_path: Path) -> None:
     path = tmp_path / "profile" / "trace.json.gz"
-    profiler = StepProfiler(path, "cpu", 2, 2, start_iteration=0)
+    profiler = StepProfiler(path, "cpu", 2, 2)
     for steps in range(3):
         profiler.enter("data", steps)
         torch.ones(2 + steps, 3) @ torch.ones(3, 4)

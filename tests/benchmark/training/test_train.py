@@ -115,7 +115,7 @@ def test_interrupted_run_continues_where_it_was(
 def test_killed_before_the_first_checkpoint_starts_again_with_its_seed(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", SHORT, seed=None)
     tmp_path.joinpath("run").mkdir()
-    begun = {"seed": 99, "benchmark": {}, "precision": "", "train_data_path": [], "valid_data_path": []}
+    begun = {"benchmark": {}, "precision": "", "data": {"seed": 99}}
     (tmp_path / "run" / "config.json").write_text(json.dumps(begun))
     (tmp_path / "run" / "result_0.txt").write_text("half a li")
     assert in_processes(1, train, config) == ["success"]
@@ -159,7 +159,7 @@ def test_step_without_finite_gradients_is_skipped(inputs: Inputs, tmp_path: Path
 @pytest.mark.slow
 def test_run_gives_up_when_no_gradient_is_finite(inputs: Inputs, tmp_path: Path) -> None:
     config = inputs.config(tmp_path / "run", system=system_of(2))
-    with pytest.raises(RuntimeError, match="10 steps in a row without finite gradients, from step 4001 on"):
+    with pytest.raises(RuntimeError, match="10 steps in a row without finite gradients, from step 1 on"):
         in_processes(2, _train_with_bad_gradients, config, list(range(1, 13)))
     stops = [event["metadata"]["status"] for event in mlperf(tmp_path / "run") if event["key"] == "run_stop"]
     assert stops == ["aborted"]
@@ -217,7 +217,7 @@ def test_train_as_a_program(target: str, status: int, inputs: Inputs, tmp_path: 
     done = command("benchmark", "train", *command_line(inputs, **{"--run-dir": tmp_path / "run", **short}))
     assert (done.returncode, done.stderr) == (status, "")
     told = "success" if status == 0 else "target not reached"
-    assert done.stdout.splitlines()[-1] == f"{told} after 192 tokens"
+    assert done.stdout.splitlines()[-1].endswith(f" {told} after 192 tokens")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["status"], summary["trained_samples"], len(summary["evaluations"])) == (told, 12, 1)
 

@@ -12,6 +12,6 @@ def on_fake_gpu(capability: Capability = (9, 0), *, strict: bool = False) -> Ite
     """Everything that runs within is counted; ``strict``: the host may not wait."""
     with fake_gpu(devices=8, capability=capability, memory_bytes=80 * 10**9, name="a GPU") as gpu:
         tracker = Tracker({}, gpu)
-        with gpu.tensors, tracker:
-            gpu.waits.strict = strict
+        with tracker:
+            gpu.rules.strict = strict
             yield tracker

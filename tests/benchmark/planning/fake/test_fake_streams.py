@@ -1,7 +1,5 @@
 """What is queued between a collective and the wait for it."""
 
-import pytest
-
 from benchmark.planning.fake.fake_streams import FakeEvent, StreamOrder
 
 
@@ -43,26 +41,3 @@ def test_collective_of_another_stream_is_waited_for_by_its_event() -> None:
     order.compute.wait_stream(other)
     order.compute.wait_event(event)
     assert seen == [3]
-
-
-def test_event_knows_only_what_came_before_it() -> None:
-    order, _, seen = order_and_waits()
-    side, early = order.new_stream(), FakeEvent(order)
-    early.record(side)
-    with side:
-        work = Handle()
-        order.launch(seen.append)
-        order.handed_out(work)
-        order.wait_for(work)
-    early.wait()
-    assert seen == []
-    order.forget()
-    order.compute.wait_stream(side)
-    assert seen == []
-
-
-@pytest.mark.parametrize("what", ["Stream.synchronize", "Event.synchronize"])
-def test_host_waits_are_told(what: str) -> None:
-    order, waits, _ = order_and_waits()
-    (order.current if what.startswith("Stream") else FakeEvent(order)).synchronize()
-    assert waits == [what]

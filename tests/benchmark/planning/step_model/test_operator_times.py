@@ -3,7 +3,7 @@
 import pytest
 
 from benchmark.planning.step_model.machine_constants import Rates
-from benchmark.planning.step_model.operator_times import attention_s, elementwise_s, matmul_s
+from benchmark.planning.step_model.operator_times import attention_s, matmul_s
 from tests.benchmark.planning.step_model.works import gpt3_work, rates_of
 
 H100, A100 = rates_of(gpt3_work()), rates_of(gpt3_work("megatron", accelerator="A100-80GB"))
@@ -48,9 +48,3 @@ def test_cudnn_is_faster_on_hopper() -> None:
 
     assert both(A100, "cudnn") == both(A100, "flash")
     assert 1.4 < both(H100, "flash") / both(H100, "cudnn") < 1.6
-
-
-def test_elementwise_goes_by_bytes() -> None:
-    few, many = (elementwise_s(H100.device, H100.common, size, 1) for size in (1e6, 1e9))
-    assert many == pytest.approx(1e9 / (H100.device.memory_tb_s * 1e12), rel=0.01)
-    assert few > 1e6 / (H100.device.memory_tb_s * 1e12)

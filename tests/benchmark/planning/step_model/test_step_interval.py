@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from benchmark.planning.step_model.machine_constants import committed_constants, values_of
-from benchmark.planning.step_model.simulated_step import simulate_step
+from benchmark.planning.step_model.machine_constants import committed_constants
 from benchmark.planning.step_model.step_interval import predict_step
 from tests.benchmark.planning.step_model.works import gpt3_work
 
@@ -32,16 +31,3 @@ def test_what_is_not_measured_widens_it() -> None:
     certain = {name: dataclasses.replace(each, backed=True) for name, each in constants.items()}
     left = predict_step(gpt3_work("ours"), certain).influences
     assert [influence.constant for influence in left] == ["p2p-overlap=off"]
-
-
-def test_the_interval_of_ours_holds_a_step_that_hides_nothing_and_one_with_more_losses() -> None:
-    constants = committed_constants()
-    work = gpt3_work("ours", micro_batch_size=2, recompute="selective")
-    step, values = predict_step(work, constants), values_of(constants)
-    changes = ({"stacks.ours.overlap_slowdown": 1.0}, {"stacks.ours.losses": 0.15})
-    for change in changes:
-        worse = simulate_step(work, {**values, **change}).total
-        assert step.step_s < worse < step.high_s
-    assert "p2p-overlap=off" in [influence.constant for influence in step.influences]
-    visible = predict_step(dataclasses.replace(work, without=("p2p-overlap",)), constants)
-    assert "p2p-overlap=off" not in [influence.constant for influence in visible.influences]

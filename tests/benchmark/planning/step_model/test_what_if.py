@@ -1,17 +1,14 @@
-"""What-ifs, and words that are none."""
-
-import pytest
+"""What-ifs."""
 
 from benchmark.planning.step_model.machine_constants import committed_constants, values_of
 from benchmark.planning.step_model.simulated_step import simulate_step
 from benchmark.planning.step_model.what_if import IDEAS, apply_what_if
-from stage.errors import InputError
 from tests.benchmark.planning.step_model.works import VALUES, gpt3_work
 
 
 def step_s(*words: str) -> float:
-    changed = apply_what_if(words, gpt3_work("ours"), committed_constants())
-    return simulate_step(changed.work, values_of(changed.constants)).total
+    work, constants = apply_what_if(words, gpt3_work("ours"), committed_constants())
+    return simulate_step(work, values_of(constants)).total
 
 
 def test_ideas_make_no_step_longer() -> None:
@@ -21,19 +18,3 @@ def test_ideas_make_no_step_longer() -> None:
     assert step_s("tp-overlap=off") > plain
     assert step_s("network=0.1x", "nvlink=0.5x") > plain
     assert step_s() == plain
-
-
-@pytest.mark.parametrize(
-    ("word", "complaint"),
-    [
-        ("nvlink", "expected one of matmul, attention"),
-        ("warp=2x", "expected one of matmul, attention"),
-        ("nvlink=2", "expected nvlink= a factor above 0, at most 100, such as 2x"),
-        ("nvlink=0x", "expected nvlink= a factor"),
-        ("nvlink=off", "expected nvlink= a factor"),
-        ("dp-overlap=full", "expected dp-overlap=off"),
-    ],
-)
-def test_other_words_are_refused(word: str, complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
-        step_s(word)

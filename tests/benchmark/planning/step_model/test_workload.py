@@ -1,16 +1,14 @@
 """Sizes that a step's time follows from."""
 
 import dataclasses
-from typing import Any
 
 import pytest
 
 from benchmark.config.benchmarks import GPT3_175B
 from benchmark.config.run_config import RunConfig
 from benchmark.config.systems import SYSTEMS
-from benchmark.planning.step_model.workload import Layout, Transformer, workload_of
+from benchmark.planning.step_model.workload import Transformer, workload_of
 from model.flops import train_flops_per_token
-from stage.errors import InputError
 from tests.benchmark.planning.step_model.works import GPT3
 
 
@@ -32,16 +30,3 @@ def test_a_run_becomes_a_workload() -> None:
     )
     assert workload_of(fsdp, stack="torchtitan", precision="bf16").layout.sharding == "fsdp"
     assert work.flops == pytest.approx(config.tokens_per_step * GPT3.flops_per_token)
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"tensor_parallel": 3}, "512 devices are no multiple of 3"),
-        ({"global_batch_size": 100}, "a batch of 100 is no multiple of micro-batches of 1 on 512"),
-        ({"micro_batch_size": 0}, "expected sizes of at least 1"),
-    ],
-)
-def test_what_does_not_add_up_is_refused(changes: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
-        dataclasses.replace(Layout(512, 8, 2048, 1), **changes)

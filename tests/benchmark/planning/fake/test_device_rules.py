@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmark.planning.fake.host_waits import DeviceFault, HostWaits, only_on_cpus
+from benchmark.planning.fake.device_rules import DeviceFault, DeviceRules, only_on_cpus
 from tests.benchmark.planning.fake.on_fake_gpu import on_fake_gpu
 
 WAITS: dict[str, tuple[Callable[[Tensor], object], str]] = {
@@ -40,7 +40,7 @@ def test_waits_of_the_host_are_refused_with_their_line(name: str) -> None:
         x = torch.zeros(4, 5, device="cuda")
         with pytest.raises(DeviceFault) as refused:
             offence(x)
-    place = r"tests/benchmark/planning/fake/test_host_waits.py:\d+ in [<>\w]+: the host waits for the device: "
+    place = r"tests/benchmark/planning/fake/test_device_rules.py:\d+ in [<>\w]+: the host waits for the device: "
     assert re.match(place + re.escape(complaint), str(refused.value)), refused.value
 
 
@@ -52,7 +52,7 @@ def test_what_does_not_wait_is_let_through() -> None:
         pinned[1:].copy_(x, non_blocking=True)
         torch.ones(3).sum().to(torch.float64)
         assert (x.to("cuda") is x, x.device.type) == (True, "cuda")
-        assert tracker.gpu is not None and tracker.gpu.waits.found == []
+        assert tracker.gpu is not None and tracker.gpu.rules.found == []
 
 
 def test_where_the_host_may_wait_it_is_noted() -> None:
@@ -62,9 +62,9 @@ def test_where_the_host_may_wait_it_is_noted() -> None:
 
     with on_fake_gpu(strict=True) as tracker:
         assert tracker.gpu is not None
-        tracker.gpu.waits.allowed = ("reads_a_value",)
+        tracker.gpu.rules.allowed = ("reads_a_value",)
         assert reads_a_value(torch.zeros(3, device="cuda")) == [1.0, 1.0, 1.0]  # made up
-        (wait,) = tracker.gpu.waits.found
+        (wait,) = tracker.gpu.rules.found
     assert wait.what == ".tolist()"
     assert wait.where.endswith("in reads_a_value")
 
@@ -94,6 +94,6 @@ def test_tensors_on_several_devices() -> None:
 
 
 def test_where_nothing_of_ours_runs() -> None:
-    waits = HostWaits()
-    waits.add("something")
-    assert waits.found[0].where.endswith("in test_where_nothing_of_ours_runs")
+    rules = DeviceRules(lambda _: True)
+    rules.add_wait("something")
+    assert rules.found[0].where.endswith("in test_where_nothing_of_ours_runs")

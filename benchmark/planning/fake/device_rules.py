@@ -20,9 +20,6 @@ from torch import Tensor
 
 _aten: Any = torch.ops.aten
 GPU = torch.device("cuda", 0)
-AS_SEEN_BY_CPP = torch.device("meta", 1)
-"""What PyTorch's C++ code is told instead (fake_gpu.py)."""
-
 OUR_FOLDER = Path(__file__).parents[3]
 NOT_OURS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
 """Within it: the dry run itself, and PyTorch where it is installed beside us."""
@@ -53,21 +50,6 @@ class HostWait:
     what: str
     where: str
     """Such as "benchmark/training/step.py:64 in train_step"."""
-
-
-@dataclass
-class HostWaits:
-    """Those found so far. While ``strict``, one outside the functions named ``allowed`` raises :class:`DeviceFault`."""
-
-    allowed: tuple[str, ...] = ()
-    strict: bool = False
-    found: list[HostWait] = field(default_factory=list)
-
-    def add(self, what: str) -> None:
-        where, function = our_line()
-        if self.strict and function not in self.allowed:
-            raise DeviceFault(f"{where}: the host waits for the device: {what}")
-        self.found.append(HostWait(what, where))
 
 
 def our_line() -> tuple[str, str]:
@@ -110,10 +92,21 @@ def _rows() -> dict[str, frozenset[str]]:
 
 @dataclass
 class DeviceRules:
-    """What each operator is held to before it runs. ``pinned``: whether the device copies a tensor without the host."""
+    """What each operator is held to before it runs, and the waits of the host found so far."""
 
-    waits: HostWaits
     pinned: Callable[[Tensor], bool]
+    """Whether the device copies a tensor without the host."""
+    allowed: tuple[str, ...] = ()
+    """Functions in which the host may wait."""
+    strict: bool = False
+    """Whether a wait elsewhere raises :class:`DeviceFault`."""
+    found: list[HostWait] = field(default_factory=list)
+
+    def add_wait(self, what: str) -> None:
+        where, function = our_line()
+        if self.strict and function not in self.allowed:
+            raise DeviceFault(f"{where}: the host waits for the device: {what}")
+        self.found.append(HostWait(what, where))
 
     def value_instead(
         self, function: Any, tensors: Sequence[Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -129,7 +122,7 @@ class DeviceRules:
         elif not on_gpu:
             return None
         elif function is _aten._local_scalar_dense.default:
-            self.waits.add("a value is read, as by .item(), float() or bool()")
+            self.add_wait("a value is read, as by .item(), float() or bool()")
             return 1.0
         else:
             if only_on_cpus(function):
@@ -140,10 +133,10 @@ class DeviceRules:
 
     def _shape_from_values(self, function: Any, tensors: Sequence[Tensor]) -> None:
         if function in NEEDS_VALUES:
-            self.waits.add(NEEDS_VALUES[function])
+            self.add_wait(NEEDS_VALUES[function])
             raise DeviceFault(f"{our_line()[0]}: {NEEDS_VALUES[function]}")
         if function in TAKES_MASKS and any(tensor.dtype == torch.bool for tensor in tensors[1:]):
-            self.waits.add("indexing by a mask, whose shape depends on values")
+            self.add_wait("indexing by a mask, whose shape depends on values")
 
     @staticmethod
     def _same_device(function: Any, tensors: Sequence[Tensor]) -> None:
@@ -164,12 +157,12 @@ class DeviceRules:
         else:
             source = args[0]
             target, non_blocking = kwargs.get("device") or source.device, kwargs.get("non_blocking", False)
-            target = GPU if target == AS_SEEN_BY_CPP else target
+            target = GPU if target.type == "meta" else target
             host_side = [source] if source.device.type == "cpu" else []
         if "cuda" not in (source.device.type, target.type) or source.device.type == target.type:
             return
         direction = f"a copy from {source.device.type} to {target.type}"
         if not non_blocking:
-            self.waits.add(f"{direction} without non_blocking")
+            self.add_wait(f"{direction} without non_blocking")
         elif not all(map(self.pinned, host_side)):
-            self.waits.add(f"{direction}, by memory that is not pinned")
+            self.add_wait(f"{direction}, by memory that is not pinned")

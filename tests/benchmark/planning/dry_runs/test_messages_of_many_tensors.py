@@ -6,8 +6,8 @@ import torch
 
 from benchmark.config.systems import SYSTEMS
 from benchmark.planning.dry_runs.fake_world import fake_world
+from benchmark.planning.dry_runs.rank_report import work_counts
 from benchmark.planning.dry_runs.tracker import Tracker
-from benchmark.planning.dry_runs.work_counts import work_counts
 from model.passes.part_parameters import gather_all, scatter_all, sum_all
 from tests.benchmark.tiny import in_processes
 

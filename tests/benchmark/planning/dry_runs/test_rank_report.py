@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from benchmark.planning.dry_runs.rank_report import KernelCount, MessageCount, ShapeCount, split, work_counts
 from benchmark.planning.dry_runs.tracker import Message, OperatorCounts
-from benchmark.planning.dry_runs.work_counts import KernelCount, MatmulCount, MessageCount, split, work_counts
 from benchmark.planning.fake.operator_costs import MatmulShape
 
 SHAPE = MatmulShape(2, 3, 5, 1, "bfloat16", "float32")
@@ -24,7 +24,7 @@ def counts(micro_batches: int) -> OperatorCounts:
 
 def test_two_steps_give_any() -> None:
     each, once = split(counts(4), counts(6), 4, 2)
-    assert each.matmuls == [MatmulCount(SHAPE, 4)] and once.matmuls == []
+    assert each.matmuls == [ShapeCount(SHAPE, 4)] and once.matmuls == []
     assert each.kernels == [KernelCount("matmul", 4, 0), KernelCount("elementwise", 3, 50)]
     assert once.kernels == [KernelCount("elementwise", -1, -7)]  # the first micro-batch has one less
     assert each.messages == [MessageCount("all-gather", "tensor", 100, calls=2, alone=1, flops_beside=60)]
