@@ -17,7 +17,7 @@ from checksums.md5_list import (
     read_list,
     without_leading_folders,
 )
-from checksums.whole_output import compare_with_manifest, is_manifest
+from checksums.whole_output import ENDING, compare_with_manifest
 from stage.outputs.publish import published_file, require_same_kind
 
 EXTRA_NAMED = 5
@@ -67,7 +67,8 @@ class VerifyListCommand:
     """Print the result as JSON."""
 
     def run(self) -> int:
-        result = compare_with_manifest(self.folder, self.manifest) if is_manifest(self.manifest) else self._by_list()
+        by_manifest = self.manifest.name.endswith(ENDING)
+        result = compare_with_manifest(self.folder, self.manifest) if by_manifest else self._by_list()
         if self.json:
             print(json.dumps(asdict(result), indent=1))
         else:

@@ -5,7 +5,7 @@ Lists of GNU's md5sum and of BSD's md5 are read.
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ HASHED_AT_ONCE = 8
 """Files; several wait for the disk while others are hashed."""
 MAY_DIFFER = (METADATA, COMMON)
 """Files of a Megatron zarr checkpoint that may be spelled otherwise than the list's."""
-MEGATRON_ARRAY, MASTER_ARRAY = "language_model.", "optimizer.state.fp32_from_fp16."
+ARRAYS_BESIDE = MEGATRON_ARRAY, MASTER_ARRAY = "language_model.", "optimizer.state.fp32_from_fp16."
 """Beginnings of the folders of arrays in such a checkpoint: of a weight, and of a BF16 checkpoint's master weight."""
 
 
@@ -89,14 +89,8 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
     Raises InputError if ``folder`` is not a folder.
     """
     below = files_below(folder, leave_out=leave_out)
-    sizes: dict[str, int] = {}
-    for name in listed:
-        size = below.get(name)
-        if size is not None:
-            sizes[name] = size
-        elif (folder / name).is_file():  # in a linked folder
-            sizes[name] = (folder / name).stat().st_size
-    found = _md5_of_each(folder, sizes)
+    there = [name for name in listed if below.get(name) is not None or (folder / name).is_file()]  # in a linked folder
+    found = _md5_of_each(folder, {name: below.get(name) or (folder / name).stat().st_size for name in there})
     changed = [name for name in found if found[name] != listed[name]]
     may_differ = [name for name in changed if _may_differ(folder, name, listed)]
     return ListComparison(
@@ -112,14 +106,9 @@ def _may_differ(folder: Path, name: str, listed: Mapping[str, str]) -> bool:
     """Whether ``name`` is a small file of a Megatron zarr checkpoint, known by the arrays that the list has beside it,
     that is only spelled otherwise."""
     path = Path(name)
-    if path.name not in MAY_DIFFER or not any(_lies_beside(other, path, MEGATRON_ARRAY) for other in listed):
-        return False
-    is_bf16 = any(_lies_beside(other, path, MASTER_ARRAY) for other in listed)
-    return is_only_spelled_otherwise(folder / name, bf16=is_bf16)
-
-
-def _lies_beside(other: str, path: Path, beginning: str) -> bool:
-    return other.startswith(str(path.parent / beginning))
+    beside = {array: any(other.startswith(str(path.parent / array)) for other in listed) for array in ARRAYS_BESIDE}
+    is_one = path.name in MAY_DIFFER and beside[MEGATRON_ARRAY]
+    return is_one and is_only_spelled_otherwise(folder / name, bf16=beside[MASTER_ARRAY])
 
 
 def format_list(digests: Mapping[str, str]) -> str:
@@ -174,30 +163,29 @@ def _text_of(path: Path) -> str:
 def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the folders that all paths of a list begin with beyond ``folder``, and the list without them.
 
-    A list may have been made from higher up, or with absolute paths. What its paths begin with is taken off as far as
-    it takes to find a file, unless it is in ``folder`` too. Raises InputError for absolute paths not understood so.
+    A list may have been made from higher up, or with absolute paths: as many folders are taken off as it takes to find
+    a file. Raises InputError for absolute paths not understood so.
     """
-    first, last = (name[: name.rfind("/") + 1] for name in (min(listed), max(listed)))  # all others are in between
-    leadings = [first[: slash.end()] for slash in re.finditer("/", first) if last.startswith(first[: slash.end()])]
-    absolute = next((name for name in listed if os.path.isabs(name)), None)
-    if absolute is None:
-        leadings = ["", *(leadings if leadings and not (folder / leadings[0]).exists() else [])]
-    for leading in leadings:
-        if any((folder / name[len(leading) :]).is_file() for name in listed):
-            return leading, {name[len(leading) :]: digest for name, digest in listed.items()}
-    if absolute is not None:
-        raise InputError(f"{absolute!r} is listed, which is not below {folder}")
+    absolute = [name for name in listed if os.path.isabs(name)]
+    if len(absolute) in (0, len(listed)):
+        common = Path(os.path.commonpath(listed) if len(listed) > 1 else Path(min(listed)).parent).parts
+        if common and not absolute and (folder / common[0]).exists():
+            common = ()
+        for count in range(bool(absolute), len(common) + 1):
+            leading = os.path.join("", *common[:count], "")
+            if any((folder / name.removeprefix(leading)).is_file() for name in listed):
+                return leading, {name.removeprefix(leading): digest for name, digest in listed.items()}
+    if absolute:
+        raise InputError(f"{absolute[0]!r} is listed, which is not below {folder}")
     return "", dict(listed)
 
 
 def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
     """Return the MD5 of the files, in the order of ``sizes``. The largest are hashed first, so that no thread is left
     with one at the end."""
-    names: Sequence[str] = sorted(sizes, key=lambda name: -sizes[name])
-    with (
-        progress("md5", sum(sizes.values()), "bytes", files=len(sizes)) as meter,
-        ThreadPoolExecutor(max(HASHED_AT_ONCE, len(os.sched_getaffinity(0)))) as pool,
-    ):
+    names = sorted(sizes, key=lambda name: -sizes[name])
+    workers = max(HASHED_AT_ONCE, len(os.sched_getaffinity(0)))
+    with progress("md5", sum(sizes.values()), "bytes", files=len(sizes)) as meter, ThreadPoolExecutor(workers) as pool:
 
         def md5(name: str) -> str:
             digest = md5_file(folder / name, meter)
@@ -206,7 +194,6 @@ def _md5_of_each(folder: Path, sizes: Mapping[str, int]) -> dict[str, str]:
 
         try:
             found = dict(zip(names, pool.map(md5, names), strict=True))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
     return {name: found[name] for name in sizes}

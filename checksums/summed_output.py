@@ -19,29 +19,22 @@ def outputs_of(output: Path) -> list[Path]:
     return [output, beside(output, ".md5")]
 
 
-def add_small_pieces(contents: Mapping[str, bytes], work: ResumableOutput) -> None:
-    """Write those of the pieces, given whole, that ``work`` does not have."""
-    pieces = []
-    for name in work.missing(contents):
-        path = work.new_path()
-        try:
-            path.write_bytes(contents[name])
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(work.path(name))) from error
-        pieces.append(NewPiece(name, path, hashlib.md5(contents[name], usedforsecurity=False).hexdigest()))
-    work.add(pieces)
-
-
 def publish_with_sums(
-    names: Iterable[str], work: ResumableOutput, inputs_now: Callable[[], Sequence[Source]], facts: Mapping[str, Any]
-) -> None:
-    """Publish the pieces ``names``, once each is on the disk as it was written and nothing lies beside them.
+    names: Iterable[str],
+    small: Mapping[str, bytes],
+    work: ResumableOutput,
+    inputs_now: Callable[[], Sequence[Source]],
+    facts: Mapping[str, Any],
+) -> list[str]:
+    """Write the pieces ``small``, given whole, and publish them with the pieces ``names``, once each is on the disk as
+    it was written and nothing lies beside them; return the names of all.
 
     ``inputs_now`` looks at the inputs again, at the end. Raises InputError where pieces are not so, or the inputs have
     changed, with nothing published.
     """
     work.reload()
-    names = sorted(names, key=os.fsencode)
+    work.add([_written(name, small[name], work) for name in work.missing(small)])
+    names = sorted([*names, *small], key=os.fsencode)
     if lost := work.missing(names):
         raise InputError(f"{work.path(lost[0])}: changed or removed after it was written; run the command again")
     pieces = work.path("")
@@ -52,3 +45,13 @@ def publish_with_sums(
     sums.write_text(listing, encoding="utf-8", errors="surrogateescape")
     places = zip(outputs_of(work.output), (pieces, sums), strict=True)
     work.publish({final: (place, md5_text(listing)) for final, place in places}, inputs_now(), facts)
+    return names
+
+
+def _written(name: str, content: bytes, work: ResumableOutput) -> NewPiece:
+    path = work.new_path()
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(work.path(name))) from error
+    return NewPiece(name, path, hashlib.md5(content, usedforsecurity=False).hexdigest())

@@ -6,14 +6,9 @@ from pathlib import Path
 from checksums.md5_list import ListComparison, digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.outputs.digest import md5_file, md5_text
-from stage.outputs.manifest import manifest_path, read_manifest, require_intact
+from stage.outputs.manifest import manifest_path, read_manifest
 
 ENDING = ".manifest.json"
-
-
-def is_manifest(path: Path) -> bool:
-    """Whether a file is, by its name, a command's manifest rather than a list of sums."""
-    return path.name.endswith(ENDING)
 
 
 def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
@@ -63,14 +58,9 @@ def _md5_of_contents(path: Path) -> str:
 
 def require_whole(output: Path) -> None:
     """Raise InputError where ``output`` has no manifest, or is not to the bit what it says."""
-    manifest = require_intact(output)
-    if manifest is None:
-        raise InputError(f"{output}: no {manifest_path(output).name} beside it, so nothing says what it should be")
-    for record in manifest.outputs:
-        path = output.parent / record.name
-        found = _md5_of_contents(path)
-        if found != record.md5:
-            raise InputError(
-                f"{path}: MD5 {found}, but {manifest_path(output).name} says {record.md5}; it was changed since, "
-                "make or copy it again"
-            )
+    found = compare_with_manifest(output.parent, manifest_path(output))
+    if different := [*found.changed, *found.missing]:
+        raise InputError(
+            f"{output.parent / different[0]}: {manifest_path(output).name} says otherwise; it was changed since, make "
+            "or copy it again"
+        )

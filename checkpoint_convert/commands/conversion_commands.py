@@ -13,9 +13,9 @@ import tyro
 from checkpoint_convert.conversion.conversion_plan import MachineRates, format_plan, plan_paxml_to_megatron
 from checkpoint_convert.conversion.machine_memory import memory_problem
 from checkpoint_convert.conversion.megatron_to_paxml import megatron_to_paxml
-from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, convert_paxml, open_paxml
+from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, open_paxml, paxml_to_megatron
 from checkpoint_convert.conversion.random_paxml import ModelSizes, write_random_paxml
-from checkpoint_convert.conversion.run_conversion import Converted, Running
+from checkpoint_convert.conversion.run_conversion import Converted
 from checkpoint_convert.formats.source_files import LocalFiles, RemoteFiles, SourceFiles
 from checkpoint_convert.formats.zarr_arrays import METADATA_FILE
 from checksums.md5_list import read_list
@@ -76,14 +76,16 @@ class PaxmlToMegatronCommand:
         if self.verify_input:
             require_whole(Path(self.input))
         shard = None if self.shard is None else parse_shard(self.shard)
-        running = Running(self.workers, parse_bytes(self.memory_limit, "--memory-limit"), shard, self.force)
-        written = convert_paxml(
+        written = paxml_to_megatron(
             files,
             self.output,
-            running,
             dtype=self.dtype,
+            workers=self.workers,
+            memory_limit=parse_bytes(self.memory_limit, "--memory-limit"),
             missing_chunks_are_zeros=self.missing_chunks_are_zeros,
             md5_list=None if self.md5_list is None else md5_file(self.md5_list),
+            force=self.force,
+            shard=shard,
         )
         print_converted(self.output, written, self.json, shard)
         if isinstance(files, RemoteFiles) and files.unversioned:
@@ -96,15 +98,10 @@ class PaxmlToMegatronCommand:
     def _files(self) -> SourceFiles:
         if not is_address(self.input):
             if self.md5_list is not None:
-                raise InputError(
-                    "--md5-list is for an --input with an address; compare a folder by 'python -m checksums verify'"
-                )
+                raise InputError("--md5-list: compare a folder by 'python -m checksums verify'; this is for an address")
             return LocalFiles(Path(self.input))
         if self.verify_input:
-            raise InputError(
-                "--verify-input reads all twice, and compares with the manifest beside a folder; for an address give "
-                "--md5-list, whose sums are compared as the checkpoint is read"
-            )
+            raise InputError("--verify-input: compares with the manifest beside a folder; for an address, --md5-list")
         address = parse_address(self.input, self.endpoint_url)
         limit = None if self.bandwidth_limit is None else parse_bytes(self.bandwidth_limit, "--bandwidth-limit")
         md5 = None if self.md5_list is None else sums_by_name(self.md5_list, address)
@@ -129,23 +126,21 @@ def print_converted(output: Path, converted: Converted | None, as_json: bool, sh
     if converted is None:
         print(f"{output}: already made from this checkpoint")
         return
-    rate = converted.bytes / converted.wall_s / 1e6
-    resumed = f", {converted.resumed_files:,} of them by earlier calls" if converted.resumed_files else ""
-    zero_chunks = converted.facts["zero_chunks"]
-    notes = f"; {zero_chunks:,} input chunks had no file and are zeros" if zero_chunks else ""
-    if converted.facts.get("has_counters") is False:
-        notes += (
-            f"; the input has no counter of Adam's steps, so common.pt says {converted.facts['adam_step']:,}, as the "
-            "reference's converter writes"
-        )
-    what = f"{output}: " if shard is None else f"{output}: shard {shard}, "
-    then = f"MD5 sums in {output}.md5"
-    if shard is not None:
-        then = "when all shards are there, the same command without --shard publishes them"
-    print(
-        f"{what}{converted.files:,} files{resumed}, {converted.bytes:,} bytes in {converted.wall_s:.1f} s "
-        f"({rate:,.0f} MB/s){notes}; {then}"
-    )
+    facts, rate = converted.facts, converted.bytes / converted.wall_s / 1e6
+    text = f"{output}: " if shard is None else f"{output}: shard {shard}, "
+    text += f"{converted.files:,} files"
+    if converted.resumed_files:
+        text += f", {converted.resumed_files:,} of them by earlier calls"
+    text += f", {converted.bytes:,} bytes in {converted.wall_s:.1f} s ({rate:,.0f} MB/s)"
+    if facts["zero_chunks"]:
+        text += f"; {facts['zero_chunks']:,} input chunks had no file and are zeros"
+    if facts.get("has_counters") is False:
+        text += f"; the input has no counter of Adam's steps, so common.pt says {facts['adam_step']:,}, as the "
+        text += "reference's converter writes"
+    if shard is None:
+        print(f"{text}; MD5 sums in {output}.md5")
+    else:
+        print(f"{text}; when all shards are there, the same command without --shard publishes them")
 
 
 def print_plan(

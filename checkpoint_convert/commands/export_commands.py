@@ -26,7 +26,7 @@ class ToHuggingfaceCommand:
     heads: int | None = None
     """Attention heads; only needed where no manifest or config.json beside the input tells."""
     workers: int = len(os.sched_getaffinity(0))
-    """Processes that write; each holds a tensor or two."""
+    """Threads that write; each holds a tensor or two."""
     force: bool = False
     """Replace what is there, if this command made it."""
     json: bool = False
@@ -63,7 +63,7 @@ class ToTorchDistCommand:
     step: int | None = None
     """Adam's step; only needed where no common.pt in the input, or no config.json of its run, tells."""
     workers: int = len(os.sched_getaffinity(0))
-    """Processes that write; each holds two layers of an array."""
+    """Threads that write; each holds two layers of an array."""
     force: bool = False
     """Replace what is there, if this command made it."""
     json: bool = False

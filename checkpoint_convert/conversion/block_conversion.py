@@ -4,44 +4,29 @@ Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a p
 written again once it is noted there.
 """
 
+import ctypes
+import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from checkpoint_convert.conversion.blocks import ArrayAxes, BlockChoice, Cut
-from checkpoint_convert.conversion.chunk_writer import (
-    ChunkWriter,
-    arrays_in,
-    give_freed_memory_back,
-    md5_of,
-    new_workspace,
-    workspace_bytes,
-)
+from checkpoint_convert.conversion.workspace import Workspace, write_chunk
 from checkpoint_convert.formats.boxes import Box, items_in, relative, shape_of
+from checkpoint_convert.formats.stored_array import copy_in_order
 from checkpoint_convert.formats.zarr_arrays import ZarrArray
 from stage.errors import InputError
-from stage.outputs.resumable_output import ResumableOutput
+from stage.outputs.resumable_output import NewPiece, ResumableOutput
 from stage.progress import Meter, progress
 
 Values = npt.NDArray[np.float32]
 
-TILE = 64
-"""Items along each side of a tile of a transpose."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """One output array."""
-
-    name: str
-    """Its folder."""
-    dtype: np.dtype[Any]
+M_MMAP_THRESHOLD = -3
 
 
 @dataclass(frozen=True)
@@ -50,13 +35,14 @@ class Job:
 
     source: ZarrArray
     axes: ArrayAxes
-    targets: tuple[Target, ...]
+    targets: Mapping[str, np.dtype[Any]]
+    """The dtype of each output array, by its folder's name."""
     non_negative: bool
     """Second moments."""
 
     def names(self, unit: Box) -> list[str]:
         """Return the pieces made of a box of whole output chunks, in all output arrays."""
-        return [f"{target.name}/{key}" for key, _ in self.axes.files(unit) for target in self.targets]
+        return [f"{name}/{key}" for key, _ in self.axes.files(unit) for name in self.targets]
 
 
 @dataclass(frozen=True)
@@ -70,7 +56,7 @@ class BlockTask:
     @property
     def bytes(self) -> int:
         """Return the bytes of its outputs."""
-        return items_in(self.block) * sum(target.dtype.itemsize for target in self.job.targets)
+        return items_in(self.block) * sum(dtype.itemsize for dtype in self.job.targets.values())
 
     @property
     def names(self) -> list[str]:
@@ -89,28 +75,31 @@ def run_tasks(tasks: Sequence[BlockTask], choice: BlockChoice, work: ResumableOu
     Raises InputError for an input chunk that cannot be read or holds a value that cannot be.
     """
     give_freed_memory_back()
-    left = iter(tasks)
-    size = max(workspace_bytes(cut.peak_items) for cut in choice.cuts)
+    left, workspace = iter(tasks), Workspace(choice.workspace_bytes, choice.at_once)
+    threads = 2 * choice.at_once  # while some convert, the others wait for the disk
     total, files = sum(task.bytes for task in tasks), sum(len(task.names) for task in tasks)
 
     def convert_all() -> None:
-        workspace = new_workspace(size)
         for task in left:  # threads share it
-            _convert(task, workspace, work, writer, meter)
+            _convert(task, workspace, work, meter)
 
-    with (
-        progress("convert", total, "bytes", files=files) as meter,
-        ChunkWriter(work) as writer,
-        ThreadPoolExecutor(choice.at_once) as pool,
-    ):
+    with progress("convert", total, "bytes", files=files) as meter, ThreadPoolExecutor(threads) as pool:
         try:
-            for done in as_completed([pool.submit(convert_all) for _ in range(choice.at_once)]):
+            for done in as_completed([pool.submit(convert_all) for _ in range(threads)]):
                 done.result()
         finally:
             deque(left, maxlen=0)  # after an error no thread begins another block
 
 
-def _convert(task: BlockTask, workspace: mmap, work: ResumableOutput, writer: ChunkWriter, meter: Meter) -> None:
+def give_freed_memory_back() -> None:
+    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing. Its heaps would
+    keep what several threads have freed, a tenth of all memory that a conversion takes."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, 1 << 20)
+
+
+def _convert(task: BlockTask, workspace: Workspace, work: ResumableOutput, meter: Meter) -> None:
     """Convert one block."""
     job, names = task.job, task.names
     missing = set(work.missing(names))
@@ -118,22 +107,34 @@ def _convert(task: BlockTask, workspace: mmap, work: ResumableOutput, writer: Ch
     if not units:
         meter.done_before(task.bytes, len(names))
         return
-    for_values, for_ordered, for_rounded = arrays_in(workspace, task.cut.peak_items)
-    with meter.doing("reading"):
-        values = _read(job, task.block, for_values)
-    for unit in units:
-        with meter.doing("computing"):
-            ordered = _unit_of(job.axes, values, task.block, unit, for_ordered)
-        for target in job.targets:
+    pieces = []
+    with workspace.arrays(task.cut.peak_items) as (for_values, for_ordered, for_rounded):
+        with meter.doing("reading"):
+            values = _read(job, task.block, for_values)
+        for unit in units:
             with meter.doing("computing"):
-                rounded = _rounded(ordered, target.dtype, for_rounded)
-            for key, within in job.axes.files(unit):
+                ordered = _unit_of(job.axes, values, task.block, unit, for_ordered)
+            for target, dtype in job.targets.items():
                 with meter.doing("computing"):
-                    data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
-                    md5 = md5_of(data.data)
-                with meter.doing("writing"):
-                    writer.write(f"{target.name}/{key}", data, md5)
+                    rounded = _rounded(ordered, dtype, for_rounded)
+                for key, within in job.axes.files(unit):
+                    with meter.doing("computing"):
+                        data = np.ascontiguousarray(rounded[within]).reshape(-1).view(np.uint8)
+                        md5 = hashlib.md5(data.data, usedforsecurity=False).hexdigest()
+                    with meter.doing("writing"):
+                        pieces.append(NewPiece(f"{target}/{key}", work.new_path(), md5))
+                        _write(pieces[-1], data, work)
+    with meter.doing("writing"):
+        work.add(pieces)
     meter(task.bytes, len(names))
+
+
+def _write(piece: NewPiece, data: npt.NDArray[np.uint8], work: ResumableOutput) -> None:
+    try:
+        write_chunk(piece.path, data)
+    except OSError as error:
+        piece.path.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(work.path(piece.name))) from error
 
 
 def _read(job: Job, block: Box, memory: Values) -> Values:
@@ -164,21 +165,8 @@ def _unit_of(axes: ArrayAxes, values: Values, block: Box, unit: Box, memory: Val
     ordered = by_axis.transpose([axes.source.axes.index(axis) for axis in axes.target.axes])
     wanted = ordered[relative(unit, block)]
     copy = memory[: items_in(unit)]
-    _copy(wanted, copy.reshape(wanted.shape))
+    copy_in_order(wanted, copy.reshape(wanted.shape))
     return copy.reshape(shape_of(axes.merged(unit, axes.target)))
-
-
-def _copy(values: Values, copy: Values) -> None:
-    """Copy into C order. A transpose goes by tiles, so that what is read with a stride stays in the cache."""
-    if values.ndim < 2 or values.strides[-1] == values.itemsize:
-        copy[...] = values
-        return
-    fast = min(range(values.ndim - 1), key=lambda axis: values.strides[axis] if values.shape[axis] > 1 else 1 << 62)
-    for start in range(0, values.shape[-1], TILE):
-        for other in range(0, values.shape[fast], TILE):
-            tile: list[slice] = [slice(None)] * values.ndim
-            tile[-1], tile[fast] = slice(start, start + TILE), slice(other, other + TILE)
-            copy[tuple(tile)] = values[tuple(tile)]
 
 
 def _rounded(values: Values, dtype: np.dtype[Any], memory: Values) -> Any:

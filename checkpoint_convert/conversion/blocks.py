@@ -12,8 +12,10 @@ input is read more than once only where the memory leaves no choice.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from checkpoint_convert.conversion.chunk_writer import PAGE, workspace_bytes
+from checkpoint_convert.conversion.workspace import PAGE, workspace_bytes
+from checkpoint_convert.formats.array_table import axis_groups
 from checkpoint_convert.formats.boxes import Box, chunk_parts, divided, whole_box
 from stage.errors import InputError
 
@@ -29,12 +31,17 @@ ONCE = 1.05
 class Side:
     """One of the two arrays."""
 
-    groups: tuple[tuple[str, ...], ...]
-    """Axes that each of the array's own axes is merged from, the slowest first."""
+    layout: str
+    """As in the table: axes in parentheses are merged to one of the array's own."""
     chunks: tuple[int, ...]
     """Along the array's own axes."""
 
-    @property
+    @cached_property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Return the axes that each of the array's own axes is merged from, the slowest first."""
+        return axis_groups(self.layout)
+
+    @cached_property
     def axes(self) -> tuple[str, ...]:
         return tuple(axis for group in self.groups for axis in group)
 
@@ -100,6 +107,11 @@ class Cut:
         steps = _steps(self.array, self.array.source)
         return math.prod(map(_reads, self.array.shape, self.block, steps))
 
+    @property
+    def count(self) -> int:
+        """Return the number of blocks."""
+        return math.prod(-(-size // extent) for size, extent in zip(self.array.shape, self.block, strict=True))
+
     def blocks(self) -> Iterator[Box]:
         return divided(whole_box(self.array.shape), self.block)
 
@@ -116,7 +128,13 @@ class BlockChoice:
     at_once: int
 
     @property
+    def workspace_bytes(self) -> int:
+        """Return the memory for the blocks: of no array there are more at once than it has."""
+        return max(min(self.at_once, cut.count) * workspace_bytes(cut.peak_items) for cut in self.cuts)
+
+    @property
     def memory_bytes(self) -> int:
+        """Return the most memory that the blocks, and the chunks that are decoded for them, can take."""
         return self.at_once * max(cut.memory_bytes for cut in self.cuts)
 
     @property
@@ -138,10 +156,10 @@ def choose_blocks(memory_limit: int, workers: int, arrays: Sequence[ArrayAxes]) 
             f"--memory-limit is too small: a block and the chunks that it is read from take {least:,} bytes; pass "
             f"{limit_text(least)} or more"
         )
-    found = []
-    for at_once in _numbers(min(workers, memory_limit // least)):
-        cuts = tuple(_fitting(array, memory_limit // at_once) for array in arrays)
-        found.append(BlockChoice(cuts, at_once))
+    found, at_once = [], min(workers, memory_limit // least)
+    while at_once:
+        found.append(BlockChoice(tuple(_fitting(array, memory_limit // at_once) for array in arrays), at_once))
+        at_once = min(at_once - 1, max(1, at_once * 4 // 5))
     return min(found, key=lambda one: (one.passes > ONCE, (one.passes + 1) / one.at_once))
 
 
@@ -153,14 +171,6 @@ def bytes_to_read_once(arrays: Sequence[ArrayAxes]) -> int:
 def limit_text(size: int) -> str:
     """Return a size as ``--memory-limit`` takes it."""
     return f"{-(-size >> 20)}MiB"
-
-
-def _numbers(workers: int) -> Iterator[int]:
-    """Yield numbers from ``workers`` down to 1, each a fifth smaller than the one before."""
-    while workers > 1:
-        yield workers
-        workers = min(workers - 1, workers * 4 // 5)
-    yield 1
 
 
 def _fitting(array: ArrayAxes, memory: int) -> Cut:
@@ -176,10 +186,9 @@ def cut_array(array: ArrayAxes, *, most_items: int, comfortable_items: int = COM
     arrays are read at once.
     """
     shape, axes = array.shape, array.target.axes
-    unit = _steps(array, array.target)
-    for axis, inner in enumerate(_is_inner(array.source, axes)):
-        if inner:
-            unit[axis] = shape[axis]
+    inner = {axis for group in array.source.groups for axis in group[1:]}
+    steps = zip(axes, shape, _steps(array, array.target), strict=True)
+    unit = [size if axis in inner else step for axis, size, step in steps]
     source_steps = _steps(array, array.source)
     block = [min(math.lcm(step, other), size) for step, other, size in zip(unit, source_steps, shape, strict=True)]
     while math.prod(block) > most_items and block != unit:
@@ -202,11 +211,6 @@ def _steps(array: ArrayAxes, side: Side) -> list[int]:
         steps[group[0]] = min(math.lcm(chunk, inner) // inner, array.sizes[group[0]])
         steps.update({axis: array.sizes[axis] for axis in group[1:]})
     return [steps[axis] for axis in array.target.axes]
-
-
-def _is_inner(side: Side, axes: tuple[str, ...]) -> list[bool]:
-    inner = {axis for group in side.groups for axis in group[1:]}
-    return [axis in inner for axis in axes]
 
 
 def _halved(block: list[int], unit: list[int], axis: int) -> list[int]:

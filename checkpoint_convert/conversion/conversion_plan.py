@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
-from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_axes
+from checkpoint_convert.conversion.paxml_to_megatron import NUMPY_DTYPES, PaxmlCheckpoint, paxml_axes
 from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, groups
 from stage.tables import table_text
 
@@ -15,7 +15,6 @@ MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
 (docs/facts/reference.md i)."""
 WORKER_BYTES_PER_S = 0.25e9
 """Assumed speed of one worker, reading and writing; tests/speed/convert.py measures it on a machine."""
-ITEMSIZES = {"float32": 4, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
@@ -96,27 +95,42 @@ def plan_paxml_to_megatron(
     chunks = [
         _mesh_chunks(array, sizes) if source is None else source.array(group, array).chunks for group, array in rows
     ]
-    axes = [paxml_axes(group, array, sizes, chunk) for (group, array), chunk in zip(rows, chunks, strict=True)]
+    axes = [paxml_axes(array, sizes, chunk) for (_, array), chunk in zip(rows, chunks, strict=True)]
     choice = choose_blocks(memory_limit, workers, axes)
     arrays = []
     for (group, array), cut in zip(rows, choice.cuts, strict=True):
-        itemsizes = [ITEMSIZES[array_dtype(prefix, dtype)] for prefix in group.megatron]
-        side, shape = cut.array.target, array.megatron_shape(sizes)
-        files = math.prod(size // chunk for size, chunk in zip(shape, side.chunks, strict=True))
+        itemsizes = [NUMPY_DTYPES[array_dtype(prefix, dtype)].itemsize for prefix in group.megatron]
+        files = math.prod(
+            size // chunk for size, chunk in zip(array.megatron_shape(sizes), cut.array.target.chunks, strict=True)
+        )
         arrays.append(
             ArrayPlan(
-                group.paxml_prefix(array, sizes["L"]) + array.paxml,
-                len(itemsizes) * (files + 1),
-                4 * cut.array.items,
-                cut.array.items * sum(itemsizes),
-                sum(1 for _ in cut.blocks()),
-                cut.passes,
-                4 * math.prod(cut.block),
+                group.paxml_name(array, sizes["L"]),
+                output_files=len(itemsizes) * (files + 1),
+                input_bytes=4 * cut.array.items,
+                output_bytes=cut.array.items * sum(itemsizes),
+                blocks=cut.count,
+                passes=cut.passes,
+                block_bytes=4 * math.prod(cut.block),
             )
         )
     written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
-    times = [_time(read, written, choice.at_once, kind, count, rates) for count in nodes for kind in ("disk", "bucket")]
-    here = _time(read, written, choice.at_once, "disk", 1, rates)
+
+    def time(source: str, count: int) -> PlannedTime:
+        """Return the time on so many machines that share the bytes evenly.
+
+        From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives.
+        Requests and unpacking are not counted, and the join moves no bytes.
+        """
+        seconds = {"workers": (read + written) / (choice.at_once * WORKER_BYTES_PER_S)}
+        if source == "disk":
+            seconds["disk"] = (read + written) / (rates.disk * 1e6)
+        else:
+            seconds.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
+        limit = max(seconds, key=lambda name: seconds[name])
+        return PlannedTime(source, count, seconds[limit] / 60 / count, limit)
+
+    here = time("disk", 1)
     return ConversionPlan(
         files=sum(one.output_files for one in arrays) + 2,
         bytes_written=written,
@@ -129,7 +143,7 @@ def plan_paxml_to_megatron(
         minutes=here.minutes,
         limited_by=here.limited_by,
         arrays=arrays,
-        times=times,
+        times=[time(source, count) for count in nodes for source in ("disk", "bucket")],
     )
 
 
@@ -139,35 +153,13 @@ def _mesh_chunks(array: Array, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[axis] // (MESH.get(axis, 1) if is_matrix else 1) for axis in axes)
 
 
-def _time(read: float, written: float, at_once: int, source: str, nodes: int, rates: MachineRates) -> PlannedTime:
-    """Return the time on so many machines that share the bytes evenly.
-
-    From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives. Requests
-    and unpacking are not counted, and the join moves no bytes.
-    """
-    seconds = {"workers": (read + written) / (at_once * WORKER_BYTES_PER_S)}
-    if source == "disk":
-        seconds["disk"] = (read + written) / (rates.disk * 1e6)
-    else:
-        seconds.update(disk=written / (rates.disk * 1e6), network=read / (rates.network * 1e6))
-    limit = max(seconds, key=lambda name: seconds[name])
-    return PlannedTime(source, nodes, seconds[limit] / 60 / nodes, limit)
-
-
 def format_plan(plan: ConversionPlan, rates: MachineRates) -> str:
     """Return a line for each array, one for the totals, and one for each of the times."""
     head = ("files", "output", "blocks", "of", "reads", "array")
-    rows = [
-        (
-            f"{one.output_files:,}",
-            _size(one.output_bytes),
-            f"{one.blocks:,}",
-            _size(one.block_bytes),
-            f"{one.passes:.2f}",
-            one.paxml,
-        )
-        for one in plan.arrays
-    ]
+    rows = []
+    for one in plan.arrays:
+        counts = [f"{one.output_files:,}", _size(one.output_bytes), f"{one.blocks:,}", _size(one.block_bytes)]
+        rows.append([*counts, f"{one.passes:.2f}", one.paxml])
     mend = f"; --memory-limit {limit_text(plan.bytes_to_read_once)} reads it once" if plan.passes > ONCE else ""
     lines = [
         table_text(head, rows, right=range(5)),

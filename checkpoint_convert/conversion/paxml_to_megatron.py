@@ -10,9 +10,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.conversion.block_conversion import Job, Target
+from checkpoint_convert.conversion.block_conversion import Job
 from checkpoint_convert.conversion.blocks import ArrayAxes, Side
-from checkpoint_convert.conversion.run_conversion import Conversion, Converted, Running, run_conversion
+from checkpoint_convert.conversion.run_conversion import Conversion, Converted, run_conversion
+from checkpoint_convert.conversion.source_arrays import FP32, Expected, metadata_files, require_arrays
 from checkpoint_convert.formats.array_table import (
     ARRAYS,
     EXP_AVG_SQ,
@@ -23,16 +24,16 @@ from checkpoint_convert.formats.array_table import (
     chunk_shape,
     groups,
 )
+from checkpoint_convert.formats.axis_sizes import paxml_axis_sizes
 from checkpoint_convert.formats.common_files import BENCHMARK_STEP, common_files
 from checkpoint_convert.formats.paxml_counters import counter_shapes, paxml_adam_step
 from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text, open_zarr
-from checkpoint_convert.model_sizes.axis_sizes import paxml_axis_sizes
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, open_zarr
 from stage.errors import InputError
 from stage.outputs.manifest import require_intact
 from stage.outputs.shards import Shard
 
-NUMPY_DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+NUMPY_DTYPES = {"float32": FP32, "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
 @dataclass(frozen=True)
@@ -58,149 +59,95 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
     """
     if isinstance(files.folder, Path) and not files.folder.is_dir():
         raise InputError(f"{files.folder}: no such folder")
-    first = set(_small_files(REPEATS))
-    files.ask(sorted(first))
+    files.ask(_small_files(REPEATS))
     weights, *moments = groups("fp32")
-    if not any(files.has(f"{_name(weights, array)}/{METADATA_FILE}") for array in ARRAYS):
+    if not any(files.has(f"{weights.paxml_name(array)}/{METADATA_FILE}") for array in ARRAYS):
         raise InputError(f"{files.folder}: no PAXML checkpoint (no mdl_vars.params.lm.…/{METADATA_FILE} in it)")
-    found = {(weights.paxml_stacked, array.paxml): open_zarr(files, _name(weights, array)) for array in ARRAYS}
+    found = {(weights.paxml_stacked, array.paxml): open_zarr(files, weights.paxml_name(array)) for array in ARRAYS}
     shapes = {array: found[weights.paxml_stacked, array.paxml].shape for array in ARRAYS}
     sizes = paxml_axis_sizes(files.folder, shapes)
     layers = sizes["L"]
-    files.ask(sorted(set(_small_files(layers)) - first))
+    files.ask(name for name in _small_files(layers) if name not in files.facts)
     for group in moments:
         for array in ARRAYS:
-            names = [_name(group, array, repeats) for repeats in (REPEATS, layers)]
+            names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]  # PAXML writes the true number
             there = next((name for name in names if files.has(f"{name}/{METADATA_FILE}")), names[0])
             found[group.paxml_stacked, array.paxml] = open_zarr(files, there)
     counters = {name: open_zarr(files, name) for name in counter_shapes(layers) if files.has(f"{name}/{METADATA_FILE}")}
     return PaxmlCheckpoint(files, found, sizes, paxml_adam_step(files.folder, counters))
 
 
-def _name(group: ArrayGroup, array: Array, repeats: int = REPEATS) -> str:
-    """PAXML writes the true number of layers into the names of moments; the benchmark's checkpoint has 96."""
-    return group.paxml_prefix(array, repeats) + array.paxml
-
-
 def _small_files(layers: int) -> Iterator[str]:
     """Yield the names of the metadata of every array that a checkpoint may have, and of the whole of its counters."""
     for group in groups("fp32"):
         for array in ARRAYS:
-            yield f"{_name(group, array, layers)}/{METADATA_FILE}"
+            yield f"{group.paxml_name(array, layers)}/{METADATA_FILE}"
     for name in counter_shapes(layers):
         yield from (f"{name}/{METADATA_FILE}", f"{name}/0")
 
 
-def _needed_chunks(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array) -> Iterator[str]:
-    """Return the keys of the chunks that are read. Raises InputError for another shape or dtype than it should have."""
-    opened, sizes = checkpoint.array(group, array), checkpoint.sizes
-    expected = array.paxml_shape(sizes)
-    if opened.shape != expected:
-        raise InputError(f"{opened.where}: shape {list(opened.shape)}, expected {list(expected)} like the weights")
-    if opened.dtype != np.float32:
-        raise InputError(f"{opened.where}: dtype {opened.dtype.name}, expected float32")
-    return opened.keys_within(array.paxml_shape(array.kept_sizes(sizes)))
-
-
-def _absent_chunks(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, absent_are_zeros: bool) -> int:
-    """Return how many of an array's chunks have no file. Raises InputError where that is not to be, or the array's fill
-    value says that they stand for something else than zeros."""
-    opened = checkpoint.array(group, array)
-    keys = _needed_chunks(checkpoint, group, array)
-    absent = [key for key in keys if not checkpoint.files.has(f"{opened.name}/{key}")]
-    if absent and not absent_are_zeros:
-        mend = "fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros"
-        raise InputError(f"{opened.where}: chunk {absent[0]} is missing; {mend}")
-    if absent and repr(opened.metadata.get("fill_value")) not in ("None", "0", "0.0"):
-        mend = "fetch it again (its fill_value says that it stands for something else than zeros)"
-        raise InputError(f"{opened.where}: chunk {absent[0]} is missing; {mend}")
-    return len(absent)
-
-
-def paxml_axes(group: ArrayGroup, array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) -> ArrayAxes:
+def paxml_axes(array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) -> ArrayAxes:
     """Return both layouts of an array whose chunks in PAXML's are ``chunks``."""
-    source = Side(array.paxml_groups(), chunks)
-    target = Side(array.megatron_groups(), chunk_shape(array.megatron_shape(sizes)))
-    return ArrayAxes(array.kept_sizes(sizes), source, target)
+    target = Side(array.megatron_axes, chunk_shape(array.megatron_shape(sizes)))
+    return ArrayAxes(array.kept_sizes(sizes), Side(array.paxml_axes, chunks), target)
 
 
 def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, dtype: str) -> Job:
     """Return the job of one input array, of which a chunk that had no file in the beginning is zeros."""
     source = replace(checkpoint.array(group, array), absent_are_zeros=True)
-    targets = tuple(
-        Target(prefix + array.megatron, NUMPY_DTYPES[array_dtype(prefix, dtype)]) for prefix in group.megatron
-    )
-    axes = paxml_axes(group, array, checkpoint.sizes, source.chunks)
+    targets = {prefix + array.megatron: NUMPY_DTYPES[array_dtype(prefix, dtype)] for prefix in group.megatron}
+    axes = paxml_axes(array, checkpoint.sizes, source.chunks)
     return Job(source, axes, targets, non_negative=group.megatron == (EXP_AVG_SQ,))
 
 
-def convert_paxml(
-    files: SourceFiles,
-    output: Path,
-    running: Running,
-    *,
-    dtype: str,
-    missing_chunks_are_zeros: bool = False,
-    md5_list: str | None = None,
-) -> Converted | None:
-    """Convert the checkpoint ``files`` to ``output`` (``dtype`` fp32 or bf16); None where it is there already.
-
-    ``md5_list``: MD5 of the list of sums that its files must have; every shard and the join must have the same list.
-    Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
-    another output under the name.
-    """
-    if isinstance(files.folder, Path):
-        require_intact(files.folder)
-    checkpoint = open_paxml(files)
-    step = BENCHMARK_STEP if checkpoint.adam_step is None else checkpoint.adam_step
-    arrays = [(group, array) for group in groups(dtype) for array in ARRAYS]
-    files.ask(
-        f"{checkpoint.array(group, array).name}/{key}"
-        for group, array in arrays
-        for key in _needed_chunks(checkpoint, group, array)
-    )
-    zeros = sum(_absent_chunks(checkpoint, group, array, missing_chunks_are_zeros) for group, array in arrays)
-    conversion = Conversion(
-        stage="paxml-to-megatron",
-        options={
-            "dtype": dtype,
-            "heads": checkpoint.sizes["N"],
-            "missing_chunks_are_zeros": missing_chunks_are_zeros,
-            **({} if md5_list is None else {"md5_list": md5_list}),
-        },
-        source=files,
-        packages=("tensorstore", "torch"),
-        jobs=[paxml_job(checkpoint, group, array, dtype) for group, array in arrays],
-        small_files=lambda: {**common_files(dtype, step), **_metadata(checkpoint.sizes, dtype)},
-        facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None, "zero_chunks": zeros},
-    )
-    return run_conversion(conversion, output, running)
-
-
-def _metadata(sizes: Mapping[str, int], dtype: str) -> dict[str, bytes]:
-    """Return the output arrays' metadata by file name."""
-    found = {}
-    for group in groups(dtype):
-        for array in ARRAYS:
-            shape = array.megatron_shape(sizes)
-            for prefix in group.megatron:
-                text = metadata_text(shape, array_dtype(prefix, dtype), chunk_shape(shape))
-                found[f"{prefix}{array.megatron}/{METADATA_FILE}"] = text
-    return found
-
-
 def paxml_to_megatron(
-    source: Path,
+    source: Path | SourceFiles,
     output: Path,
     *,
     dtype: str,
     workers: int,
     memory_limit: int,
     missing_chunks_are_zeros: bool = False,
+    md5_list: str | None = None,
     force: bool = False,
     shard: Shard | None = None,
 ) -> Converted | None:
-    """Convert the folder ``source`` as :func:`convert_paxml` does."""
-    running = Running(workers, memory_limit, shard, force)
-    zeros = missing_chunks_are_zeros
-    return convert_paxml(LocalFiles(source), output, running, dtype=dtype, missing_chunks_are_zeros=zeros)
+    """Convert a checkpoint to ``output`` (``dtype`` fp32 or bf16); None where it is there already.
+
+    ``md5_list``: MD5 of the list of sums that its files must have; every shard and the join must have the same list.
+    Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
+    another output under the name, and as :func:`run_conversion` does.
+    """
+    files = LocalFiles(source) if isinstance(source, Path) else source
+    if isinstance(files.folder, Path):
+        require_intact(files.folder)
+    checkpoint = open_paxml(files)
+    sizes, arrays = checkpoint.sizes, [(group, array) for group in groups(dtype) for array in ARRAYS]
+    zeros = require_arrays(
+        files,
+        [
+            Expected(
+                checkpoint.array(group, array), array.paxml_shape(sizes), array.paxml_shape(array.kept_sizes(sizes))
+            )
+            for group, array in arrays
+        ],
+        absent_are_zeros=missing_chunks_are_zeros,
+        mend="fetch it again, or pass --missing-chunks-are-zeros if PAXML left it out as zeros",
+    )
+    step = BENCHMARK_STEP if checkpoint.adam_step is None else checkpoint.adam_step
+    options = {"dtype": dtype, "heads": sizes["N"], "missing_chunks_are_zeros": missing_chunks_are_zeros}
+    written = [
+        (prefix + array.megatron, array.megatron_shape(sizes), array_dtype(prefix, dtype))
+        for group, array in arrays
+        for prefix in group.megatron
+    ]
+    conversion = Conversion(
+        stage="paxml-to-megatron",
+        options=options if md5_list is None else {**options, "md5_list": md5_list},
+        source=files,
+        packages=("tensorstore", "torch"),
+        jobs=[paxml_job(checkpoint, group, array, dtype) for group, array in arrays],
+        small_files=lambda: {**common_files(dtype, step), **metadata_files(written)},
+        facts={"adam_step": step, "has_counters": checkpoint.adam_step is not None, "zero_chunks": zeros},
+    )
+    return run_conversion(conversion, output, workers=workers, memory_limit=memory_limit, shard=shard, force=force)

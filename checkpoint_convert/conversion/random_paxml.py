@@ -4,14 +4,13 @@ The values depend on the seed and the sizes alone: integers of NumPy's frozen le
 two, so that no rounding and no math library has a say.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from checkpoint_convert.formats.array_table import ARRAYS, REPEATS, WEIGHTS, Array, groups
+from checkpoint_convert.formats.array_table import ARRAYS, WEIGHTS, Array, groups
 from checkpoint_convert.formats.paxml_counters import write_counters
 from checkpoint_convert.formats.zarr_arrays import TENSORSTORE_FAILS, create_array
 from checksums.md5_list import digest_folder, format_list
@@ -48,22 +47,15 @@ class ModelSizes:
     positions: int = 2048
 
     def by_axis(self) -> dict[str, int]:
-        """Sizes by axis (``array_table.py``). Raises InputError for sizes out of range, or when the heads do not
+        """Return sizes by axis (``array_table.py``). Raises InputError for sizes out of range, or when the heads do not
         divide the width."""
         for name, value in asdict(self).items():
             require_between(value, 1, LARGEST_SIZE, f"--{name}")
         if self.hidden % self.heads:
             raise InputError(f"{self.heads} heads do not divide the hidden size {self.hidden}")
-        return {
-            "L": self.layers,
-            "C": 3,
-            "N": self.heads,
-            "D": self.hidden // self.heads,
-            "H": self.hidden,
-            "F": 4 * self.hidden,
-            "V": self.vocab,
-            "P": self.positions,
-        }
+        heads, hidden = self.heads, self.hidden
+        sizes = {"L": self.layers, "C": 3, "N": heads, "D": hidden // heads, "H": hidden, "F": 4 * hidden}
+        return {**sizes, "V": self.vocab, "P": self.positions}
 
 
 def write_random_paxml(
@@ -85,28 +77,23 @@ def write_random_paxml(
         if work is None:
             return False
         folder = work.new_path()
-        _write_arrays(folder, np.random.RandomState(seed), by_axis, compress, layers_together)
+        random = np.random.RandomState(seed)
+        for group in groups("fp32"):
+            for array in ARRAYS:
+                shape = array.paxml_shape(by_axis)
+                path = folder / (group.paxml_name(array))
+                chunks = (*shape[:-1], shape[-1] // 4 if shape[-1] % 4 == 0 else shape[-1])  # as a mesh shards it
+                if array.stacked and not layers_together:
+                    chunks = (1, *chunks[1:])
+                values = _values(random, array, group.megatron[0], shape)
+                try:
+                    create_array(path, shape, "float32", chunks, GZIP if compress else None).write(values).result()
+                except TENSORSTORE_FAILS as error:  # TensorStore's, of a full disk say
+                    raise InputError(f"{path}: cannot be written ({first_line(error)[-200:]})") from error
         write_counters(folder, STEP, sizes.layers)
         md5 = md5_text(format_list(digest_folder(folder)))
         work.publish({output: (folder, md5)}, [], {"adam_step": STEP})
     return True
-
-
-def _write_arrays(
-    folder: Path, random: np.random.RandomState, by_axis: Mapping[str, int], compress: bool, layers_together: bool
-) -> None:
-    for group in groups("fp32"):
-        for array in ARRAYS:
-            shape = array.paxml_shape(by_axis)
-            path = folder / (group.paxml_prefix(array, REPEATS) + array.paxml)
-            chunks = _chunks(shape)
-            if array.stacked and not layers_together:
-                chunks = (1, *chunks[1:])
-            values = _values(random, array, group.megatron[0], shape)
-            try:
-                create_array(path, shape, "float32", chunks, GZIP if compress else None).write(values).result()
-            except TENSORSTORE_FAILS as error:  # TensorStore's, of a full disk say
-                raise InputError(f"{path}: cannot be written ({first_line(error)[-200:]})") from error
 
 
 def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tuple[int, ...]) -> Values:
@@ -118,8 +105,3 @@ def _values(random: np.random.RandomState, array: Array, prefix: str, shape: tup
     if "exp_avg_sq" in prefix:
         return np.abs(uniform) * np.float32(EXP_AVG_SQ_RANGE)
     return uniform * np.float32(EXP_AVG_RANGE)
-
-
-def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """As a device mesh shards it: layers together, the last axis in quarters."""
-    return (*shape[:-1], shape[-1] // 4 if shape[-1] % 4 == 0 else shape[-1])

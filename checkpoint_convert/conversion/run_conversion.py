@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from checkpoint_convert.conversion.block_conversion import BlockTask, Job, run_tasks, tasks_of
-from checkpoint_convert.conversion.blocks import ONCE, BlockChoice, bytes_to_read_once, choose_blocks, limit_text
-from checkpoint_convert.conversion.machine_memory import require_memory
+from checkpoint_convert.conversion.blocks import ONCE, bytes_to_read_once, choose_blocks, limit_text
+from checkpoint_convert.conversion.machine_memory import memory_problem
 from checkpoint_convert.formats.source_files import SourceFiles
-from checksums.summed_output import add_small_pieces, outputs_of, publish_with_sums
+from checksums.summed_output import outputs_of, publish_with_sums
 from stage.errors import InputError
 from stage.outputs.manifest import Recipe, versions_of
 from stage.outputs.resumable_output import ResumableOutput, resumable_output
@@ -44,23 +44,6 @@ class Conversion:
 
 
 @dataclass(frozen=True)
-class Running:
-    """How a conversion is run; nothing of this changes a byte."""
-
-    workers: int
-    """Blocks converted at the same time, at most."""
-    memory_limit: int
-    """Bytes of the blocks in memory."""
-    shard: Shard | None = None
-    """Make this share of the pieces only, for a later call to join."""
-    force: bool = False
-
-    def __post_init__(self) -> None:
-        """Raises InputError for a number of workers that cannot be."""
-        require_workers(self.workers)
-
-
-@dataclass(frozen=True)
 class Converted:
     """The result of a conversion, or of one of its shards."""
 
@@ -75,51 +58,51 @@ class Converted:
     """As in the manifest."""
 
 
-def run_conversion(conversion: Conversion, output: Path, running: Running) -> Converted | None:
+def run_conversion(
+    conversion: Conversion,
+    output: Path,
+    *,
+    workers: int,
+    memory_limit: int,
+    shard: Shard | None = None,
+    force: bool = False,
+) -> Converted | None:
     """Make ``output``; None where it is there already.
 
-    Raises InputError for a source that is damaged or changes meanwhile, another output under the name, and a disk or
-    memory that is too small.
+    ``workers`` and ``memory_limit`` bound the blocks that are converted at the same time, and their bytes; ``shard`` is
+    the share of the pieces that is made, for a later call to join. Raises InputError for a source that is damaged or
+    changes meanwhile, another output under the name, and a disk or memory that is too small.
     """
     started = time.monotonic()
-    source, shard, jobs = conversion.source, running.shard, conversion.jobs
-    choice = choose_blocks(running.memory_limit, running.workers, [job.axes for job in jobs])
-    _warn_of_reading_twice(choice)
-    require_memory(choice.memory_bytes)
+    require_workers(workers)
+    source, axes = conversion.source, [job.axes for job in conversion.jobs]
+    choice = choose_blocks(memory_limit, workers, axes)
+    if choice.passes > ONCE:
+        print(
+            f"warning: within this --memory-limit the input is read {choice.passes:.1f} times; "
+            f"{limit_text(bytes_to_read_once(axes))} or more reads it once",
+            file=sys.stderr,
+        )
+    if problem := memory_problem(choice.memory_bytes):
+        raise InputError(problem)
     recipe = Recipe(conversion.stage, conversion.options, [source.source()], versions_of(*conversion.packages))
     inputs = [source.folder] if isinstance(source.folder, Path) else []
-    with resumable_output(
-        output, recipe, made=outputs_of(output), inputs=inputs, shard=shard, force=running.force
-    ) as work:
+    made = outputs_of(output)
+    with resumable_output(output, recipe, made=made, inputs=inputs, shard=shard, force=force) as work:
         if work is None:
             return None
-        tasks = tasks_of(jobs, choice)
+        tasks = tasks_of(conversion.jobs, choice)
         _require_space(tasks, work)
         tasks = tasks if shard is None else shard.of(tasks)
         names = [name for task in tasks for name in task.names]
         resumed = len(names) - len(work.missing(names))
-        if shard is None:
-            with ThreadPoolExecutor(1) as beside_it:  # importing PyTorch takes a second or two
-                making = beside_it.submit(conversion.small_files)
-                run_tasks(tasks, choice, work)
-                small_files = making.result()
-            add_small_pieces(small_files, work)
-            names += small_files
-            publish_with_sums(names, work, lambda: [source.source_now()], conversion.facts)
-        else:
+        with ThreadPoolExecutor(1) as beside_it:  # importing PyTorch takes a second or two
+            small = beside_it.submit(conversion.small_files) if shard is None else None
             run_tasks(tasks, choice, work)
+        if small is not None:
+            names = publish_with_sums(names, small.result(), work, lambda: [source.source_now()], conversion.facts)
         size = sum(work.done[name].bytes for name in names)
     return Converted(size, len(names), resumed, time.monotonic() - started, conversion.facts)
-
-
-def _warn_of_reading_twice(choice: BlockChoice) -> None:
-    if choice.passes > ONCE:
-        enough = limit_text(bytes_to_read_once([cut.array for cut in choice.cuts]))
-        print(
-            f"warning: within this --memory-limit the input is read {choice.passes:.1f} times; {enough} or more reads "
-            "it once",
-            file=sys.stderr,
-        )
 
 
 def _require_space(tasks: Sequence[BlockTask], work: ResumableOutput) -> None:

@@ -3,7 +3,6 @@
 The files are ``torch.save`` archives, as PyTorch's own writer makes them; a box may be found under several names.
 """
 
-import math
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,26 +23,16 @@ from checkpoint_convert.formats.boxes import Box, shape_of
 
 
 @dataclass(frozen=True)
-class StoredTensor:
-    """A tensor of the checkpoint."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-
-@dataclass(frozen=True)
 class TensorBox:
     """A box of one or more tensors, all of one shape, dtype and values, in the file ``file``."""
 
     file: str
     box: Box
-    tensors: tuple[StoredTensor, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of its values."""
-        return math.prod(shape_of(self.box)) * self.tensors[0].dtype.itemsize
+    names: tuple[str, ...]
+    """Of the tensors."""
+    shape: tuple[int, ...]
+    """Of each whole tensor."""
+    dtype: torch.dtype
 
 
 def dcp_file_name(number: int) -> str:
@@ -56,19 +45,18 @@ def dcp_metadata(boxes: Sequence[TensorBox], sizes: Mapping[str, int], objects: 
 
     ``sizes``: bytes of the files by name. ``objects``: the file of each thing that is no tensor; several may share one.
     """
-    chunks: dict[StoredTensor, list[ChunkStorageMetadata]] = {}
+    names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     places: dict[MetadataIndex, _StorageInfo] = {}
     for one in boxes:
         offsets = torch.Size([side.start for side in one.box])
-        for tensor in one.tensors:
-            known = chunks.setdefault(tensor, [])
-            place = MetadataIndex(tensor.name, offsets, len(known))
+        for name in one.names:
+            tensor = names.setdefault(
+                name, TensorStorageMetadata(TensorProperties(dtype=one.dtype), torch.Size(one.shape), [])
+            )
+            assert isinstance(tensor, TensorStorageMetadata)
+            place = MetadataIndex(name, offsets, len(tensor.chunks))
             places[place] = _StorageInfo(one.file, 0, sizes[one.file])
-            known.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(one.box))))
-    names: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {
-        tensor.name: TensorStorageMetadata(TensorProperties(dtype=tensor.dtype), torch.Size(tensor.shape), parts)
-        for tensor, parts in chunks.items()
-    }
+            tensor.chunks.append(ChunkStorageMetadata(offsets, torch.Size(shape_of(one.box))))
     for name, file in objects.items():
         names[name] = BytesStorageMetadata()
         places[MetadataIndex(name)] = _StorageInfo(file, 0, sizes[file])

@@ -21,6 +21,7 @@ from stage.regular_files import UnfitFile, read_regular
 NAMES = ("tokenizer.json", "tokenizer_config.json", "sentencepiece.model")
 SPACE = "\u2581"
 LARGEST_MODEL = 1 << 28
+ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 
 
 def tokenizer_files(model_path: Path) -> dict[str, bytes]:
@@ -28,8 +29,7 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
 
     Raises InputError where the model is none, or one that cannot be written in this form.
     """
-    content = _read(model_path)
-    model = _parsed(model_path, content)
+    model, content = read_model(model_path)
     trainer = model.trainer_spec
     pieces = [piece.piece for piece in model.pieces]
     unknown = next((piece.piece for piece in model.pieces if piece.type == piece.UNKNOWN), None)
@@ -38,10 +38,17 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added(number, piece.piece) for number, piece in enumerate(model.pieces) if piece.type == piece.CONTROL
+            {"id": number, "content": piece.piece, **ADDED}
+            for number, piece in enumerate(model.pieces)
+            if piece.type == piece.CONTROL
         ],
-        "normalizer": _normalizer(model),
-        "pre_tokenizer": _metaspace(model),
+        "normalizer": _normalizer(model.normalizer_spec),
+        "pre_tokenizer": {
+            "type": "Metaspace",
+            "replacement": SPACE,
+            "prepend_scheme": "always" if model.normalizer_spec.add_dummy_prefix else "never",
+            "split": bool(trainer.split_by_whitespace),
+        },
         "post_processor": None,
         "decoder": _decoder(model),
         "model": {
@@ -69,26 +76,19 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
     return dict(zip(NAMES, (*texts, content), strict=True))
 
 
-def read_model(path: Path) -> Any:
-    """Return the model's own description. Raises InputError where the file is no SentencePiece model of kind BPE."""
-    return _parsed(path, _read(path))
+def read_model(path: Path) -> tuple[Any, bytes]:
+    """Return the model's own description, and the file's content.
 
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_regular(path, LARGEST_MODEL)
-    except UnfitFile as unfit:
-        raise InputError(f"{path}: not a SentencePiece model ({unfit})") from unfit
-
-
-def _parsed(path: Path, content: bytes) -> Any:
+    Raises InputError where it is no SentencePiece model of kind BPE, or one that has no such form.
+    """
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto()
     try:
+        content = read_regular(path, LARGEST_MODEL)
         model.ParseFromString(content)
-    except DecodeError as error:
+    except (UnfitFile, DecodeError) as error:
         raise InputError(f"{path}: not a SentencePiece model ({error})") from error
     if not model.pieces:
         raise InputError(f"{path}: not a SentencePiece model (it has no pieces)")
@@ -104,7 +104,7 @@ def _parsed(path: Path, content: bytes) -> Any:
             raise InputError(
                 f"{path}: a model {what}, which is not written in Hugging Face's form; leave --tokenizer out"
             )
-    return model
+    return model, content
 
 
 def _merges(model: Any) -> list[list[str]]:
@@ -122,21 +122,15 @@ def _merges(model: Any) -> list[list[str]]:
     return [[left, right] for _, _, left, right in sorted(found)]
 
 
-def _normalizer(model: Any) -> dict[str, Any] | None:
+def _normalizer(spec: Any) -> dict[str, Any] | None:
     steps: list[dict[str, Any]] = []
-    if model.normalizer_spec.precompiled_charsmap:
-        rules = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+    if spec.precompiled_charsmap:
+        rules = base64.b64encode(spec.precompiled_charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": rules})
-    if model.normalizer_spec.remove_extra_whitespaces:
+    if spec.remove_extra_whitespaces:
         steps.append({"type": "Strip", "strip_left": True, "strip_right": True})
         steps.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
     return {"type": "Sequence", "normalizers": steps} if steps else None
-
-
-def _metaspace(model: Any) -> dict[str, Any]:
-    first = "always" if model.normalizer_spec.add_dummy_prefix else "never"
-    split = bool(model.trainer_spec.split_by_whitespace)
-    return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": first, "split": split}
 
 
 def _decoder(model: Any) -> dict[str, Any]:
@@ -147,8 +141,3 @@ def _decoder(model: Any) -> dict[str, Any]:
     if model.normalizer_spec.add_dummy_prefix:
         steps.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
     return {"type": "Sequence", "decoders": steps}
-
-
-def _added(number: int, piece: str) -> dict[str, Any]:
-    off = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    return {"id": number, "content": piece, **off, "special": True}

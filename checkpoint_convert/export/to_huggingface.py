@@ -13,23 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-import torch
-from torch import Tensor
+import ml_dtypes
+import numpy as np
 
 from checkpoint_convert.export.export_files import Export, ExportFile, run_export
+from checkpoint_convert.export.exported_arrays import MODEL, Exported, exported_arrays, exported_files, open_source
 from checkpoint_convert.export.huggingface_tokenizer import read_model, tokenizer_files
-from checkpoint_convert.export.tensor_source import MODEL, TensorSource, opened_source, whole_source
 from checkpoint_convert.formats.array_table import ARRAYS, Array, axis_groups, table_rows
+from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
-from checkpoint_convert.model_sizes.run_files import attention_heads
+from checkpoint_convert.formats.run_files import attention_heads
+from checkpoint_convert.formats.stored_array import Values, copy_in_order
 from stage.errors import InputError
 
-STAGE = "to-huggingface"
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 INDEX = "model.safetensors.index.json"
 FILE_BYTES = 5 * 10**9
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": np.dtype(np.float32), "bf16": np.dtype(ml_dtypes.bfloat16)}
 SAFETENSORS_DTYPES = {"fp32": "F32", "bf16": "BF16"}
 PAD, END = 0, 1
 """Ids of the tokenizer (docs/facts/reference.md a.5): it has no token for the beginning of a text."""
@@ -65,27 +65,26 @@ class GPT2Tensor:
     is_gain: bool
     array: Array
     layer: int
+    """0 where no layer owns it."""
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return _shape(self.axes, sizes)
 
-    def of(self, ours: Tensor, sizes: Mapping[str, int]) -> Tensor:
-        """Return our parameter in GPT-2's layout."""
-        axes = [axis for group in axis_groups(self._our_axes) for axis in group]
-        order = [axes.index(axis) for group in axis_groups(self.axes) for axis in group]
-        apart = ours.reshape([sizes[axis] for axis in axes]).permute(order)
-        return 1 + ours if self.is_gain else apart.reshape(self.shape(sizes))
-
-    def read(self, source: TensorSource, sizes: Mapping[str, int]) -> Tensor:
+    def read(self, arrays: Exported, sizes: Mapping[str, int]) -> Values:
         """Read our parameter and return it in GPT-2's layout."""
-        box = whole_box(_shape(self._our_axes, sizes))
-        if not self.array.stacked:
-            return self.of(source.read(MODEL, self.array, box), sizes)
-        return self.of(source.read(MODEL, self.array, (slice(self.layer, self.layer + 1), *box))[0], sizes)
-
-    @property
-    def _our_axes(self) -> str:
-        return self.array.megatron_axes.removeprefix("L ")
+        layout = self.array.megatron_axes.removeprefix("L ")
+        box = whole_box(_shape(layout, sizes))
+        layer = (slice(self.layer, self.layer + 1),) if self.array.stacked else ()
+        ours = arrays[self.array].read((*layer, *box))
+        if self.is_gain:
+            ours += 1
+        axes = [axis for group in axis_groups(layout) for axis in group]
+        order = [axes.index(axis) for group in axis_groups(self.axes) for axis in group]
+        apart = ours.reshape([sizes[axis] for axis in axes]).transpose(order)
+        if not apart.flags.c_contiguous:
+            ours = np.empty(apart.shape, ours.dtype)
+            copy_in_order(apart, ours)
+        return ours.reshape(self.shape(sizes))
 
 
 def _shape(layout: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -98,27 +97,26 @@ def gpt2_tensors(layers: int) -> Iterator[GPT2Tensor]:
     for layer in (None, *range(layers)):
         for array in ARRAYS:
             if array.stacked == (layer is not None):
-                name, axes, *kind = rows[array.megatron]
-                yield GPT2Tensor(name.format(layer=layer), axes, kind == ["gain"], array, layer or 0)
+                name, axes, *gain = rows[array.megatron]
+                yield GPT2Tensor(name.format(layer=layer), axes, bool(gain), array, layer or 0)
 
 
 def write_weights(
-    folder: Path, tensors: Sequence[GPT2Tensor], sizes: Mapping[str, int], dtype: str, file: IO[bytes]
+    tensors: Sequence[GPT2Tensor], arrays: Exported, sizes: Mapping[str, int], dtype: str, file: IO[bytes]
 ) -> None:
-    """Write a safetensors file, each tensor when its turn comes: the format's own library wants all at once."""
-    kind, end = DTYPES[dtype], 0
-    entries: dict[str, object] = {"__metadata__": {"format": "pt"}}  # without it transformers refuses the file
+    """Write a safetensors file of ``dtype``, fp32 or bf16: tensors in this order, one in memory at a time."""
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # without it transformers refuses the file
+    end = 0
     for tensor in tensors:
-        shape = tensor.shape(sizes)
-        places = [end, end + math.prod(shape) * kind.itemsize]
-        entries[tensor.name] = {"dtype": SAFETENSORS_DTYPES[dtype], "shape": list(shape), "data_offsets": places}
-        end = places[1]
+        shape, begin = tensor.shape(sizes), end
+        end += DTYPES[dtype].itemsize * math.prod(shape)
+        entries[tensor.name] = {"dtype": SAFETENSORS_DTYPES[dtype], "shape": shape, "data_offsets": (begin, end)}
     header = json.dumps(entries, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)  # so that the values begin at a multiple of 8
     file.write(len(header).to_bytes(8, "little") + header)
     for tensor in tensors:
-        values = tensor.read(opened_source(folder), sizes).to(kind).contiguous()
-        file.write(values.reshape(-1).view(torch.uint8).numpy().data)
+        values = tensor.read(arrays, sizes).astype(DTYPES[dtype], copy=False)
+        file.write(values.reshape(-1).view(np.uint8).data)
 
 
 def to_huggingface(
@@ -138,67 +136,62 @@ def to_huggingface(
     bf16; ``tokenizer`` a SentencePiece model. Raises InputError for a source that is incomplete or damaged, a tokenizer
     that has more pieces than the model has rows, and for other work under the output's name.
     """
-    source = whole_source(folder)
-    shapes = {array: stored.shape for array, stored in source.arrays(MODEL).items()}
+    checkpoint = open_source(folder)
+    arrays = exported_arrays(checkpoint, MODEL)
+    shapes = {array: stored.shape for array, stored in arrays.items()}
     sizes = megatron_axis_sizes(folder, shapes, lambda hidden: attention_heads(folder, hidden, heads))
-    source.require_chunks(MODEL)
-    source.tell_left_out()
     if tokenizer is not None:
-        require_pieces(tokenizer, sizes["V"])
-    itemsize = DTYPES[dtype].itemsize
-    parts = list(file_parts(gpt2_tensors(sizes["L"]), sizes, file_bytes, itemsize))
+        _require_pieces(tokenizer, sizes["V"])
+    parts = list(file_parts(gpt2_tensors(sizes["L"]), sizes, file_bytes // DTYPES[dtype].itemsize))
+    names = [f"model-{number:05d}-of-{len(parts):05d}.safetensors" for number in range(1, len(parts) + 1)]
+    names = names if len(names) > 1 else ["model.safetensors"]
     files = [
         ExportFile(
             name,
-            partial(write_weights, folder, tensors, sizes, dtype),
-            sum(itemsize * math.prod(tensor.shape(sizes)) for tensor in tensors),
+            partial(write_weights, tensors, arrays, sizes, dtype),
+            sum(DTYPES[dtype].itemsize * math.prod(tensor.shape(sizes)) for tensor in tensors),
         )
-        for name, tensors in zip(file_names(len(parts)), parts, strict=True)
+        for name, tensors in zip(names, parts, strict=True)
     ]
 
     def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
-        contents = {
-            CONFIG: json_bytes(gpt2_config(sizes, dtype)),
-            GENERATION_CONFIG: json_bytes(generation_config(sizes)),
-        }
+        generation = {"do_sample": False, "max_length": sizes["P"], "pad_token_id": PAD, "eos_token_id": END}
+        contents = {CONFIG: json_bytes(gpt2_config(sizes, dtype)), GENERATION_CONFIG: json_bytes(generation)}
         if len(files) > 1:
             weight_map = {one.name: file.name for file, part in zip(files, parts, strict=True) for one in part}
             total = {"total_size": sum(file.size for file in files)}
             contents[INDEX] = json_bytes({"metadata": total, "weight_map": dict(sorted(weight_map.items()))})
         return {**contents, **(tokenizer_files(tokenizer) if tokenizer is not None else {})}
 
-    options = {"heads": sizes["N"], "dtype": dtype, "file_bytes": file_bytes}
-    others = [] if tokenizer is None else [tokenizer]
-    export = Export(STAGE, options, folder, source.files(MODEL), others, (), output)
-    return run_export(export, files, small_files, workers=workers, force=force)
+    export = Export(
+        "to-huggingface",
+        options={"heads": sizes["N"], "dtype": dtype, "file_bytes": file_bytes},
+        source=folder,
+        read=exported_files(checkpoint, MODEL),
+        others=[] if tokenizer is None else [tokenizer],
+        packages=(),
+        files=files,
+        small_files=small_files,
+    )
+    return run_export(export, output, workers=workers, force=force)
 
 
-def require_pieces(tokenizer: Path, rows: int) -> None:
+def _require_pieces(tokenizer: Path, rows: int) -> None:
     """Raise InputError where the model has no row for each of the tokenizer's pieces."""
-    if not tokenizer.is_file():
-        raise InputError(f"--tokenizer {tokenizer}: no such file")
-    pieces = len(read_model(tokenizer).pieces)
+    pieces = len(read_model(tokenizer)[0].pieces)
     if pieces > rows:
         raise InputError(
             f"--tokenizer {tokenizer}: {pieces:,} pieces, but the model has {rows:,} rows; it is another's"
         )
 
 
-def file_names(count: int) -> list[str]:
-    if count == 1:
-        return ["model.safetensors"]
-    return [f"model-{number:05d}-of-{count:05d}.safetensors" for number in range(1, count + 1)]
-
-
-def file_parts(
-    tensors: Iterable[GPT2Tensor], sizes: Mapping[str, int], file_bytes: int, itemsize: int
-) -> Iterator[list[GPT2Tensor]]:
-    """Cut the tensors, in their order, so that a file's take ``file_bytes`` at most, or are one larger tensor."""
+def file_parts(tensors: Iterable[GPT2Tensor], sizes: Mapping[str, int], most_items: int) -> Iterator[list[GPT2Tensor]]:
+    """Cut the tensors, in their order, so that a file has ``most_items`` values at most, or is one larger tensor."""
     part: list[GPT2Tensor] = []
     filled = 0
     for tensor in tensors:
-        size = itemsize * math.prod(tensor.shape(sizes))
-        if part and filled + size > file_bytes:
+        size = math.prod(tensor.shape(sizes))
+        if part and filled + size > most_items:
             yield part
             part, filled = [], 0
         part.append(tensor)
@@ -231,13 +224,8 @@ def gpt2_config(sizes: Mapping[str, int], dtype: str) -> dict[str, Any]:
         "pad_token_id": PAD,
         "bos_token_id": None,
         "eos_token_id": END,
-        "torch_dtype": str(DTYPES[dtype]).removeprefix("torch."),
+        "torch_dtype": DTYPES[dtype].name,
     }
-
-
-def generation_config(sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Return settings that take the likeliest token each time, until the text ends or the positions do."""
-    return {"do_sample": False, "max_length": sizes["P"], "pad_token_id": PAD, "eos_token_id": END}
 
 
 def json_bytes(value: object) -> bytes:

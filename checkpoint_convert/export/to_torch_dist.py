@@ -23,26 +23,30 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import ml_dtypes
+import numpy as np
 import torch
 
-from checkpoint_convert.export.dcp_writer import StoredTensor, TensorBox, dcp_file_name, dcp_metadata
+from checkpoint_convert.export.dcp_writer import TensorBox, dcp_file_name, dcp_metadata
 from checkpoint_convert.export.export_files import Export, ExportFile, run_export
-from checkpoint_convert.export.tensor_source import (
+from checkpoint_convert.export.exported_arrays import (
+    GROUPS,
     MODEL,
-    MOMENTS,
-    TensorSource,
-    opened_source,
-    told_steps,
-    whole_source,
+    Exported,
+    exported_arrays,
+    exported_files,
+    open_source,
 )
-from checkpoint_convert.formats.array_table import Array, table_rows
-from checkpoint_convert.formats.boxes import divided, whole_box
-from checkpoint_convert.formats.distributed_checkpoint import METADATA
-from checkpoint_convert.model_sizes.axis_sizes import megatron_axis_sizes
-from checksums.common_file import PARAM_GROUP
+from checkpoint_convert.formats.array_table import table_rows
+from checkpoint_convert.formats.axis_sizes import megatron_axis_sizes
+from checkpoint_convert.formats.boxes import divided, items_in, whole_box
+from checkpoint_convert.formats.checkpoint_files import DCP_INDEX, TRACKER, Checkpoint
+from checkpoint_convert.formats.common_files import LARGEST_STEP
+from checkpoint_convert.formats.stored_array import StoredArray
+from checksums.common_file import COMMON, METADATA, PARAM_GROUP
+from stage.errors import InputError
+from stage.sizes import require_between
 
-STAGE = "to-torch-dist"
-CONFIG, COMMON, TRACKER = "metadata.json", "common.pt", "latest_checkpointed_iteration.txt"
 EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
 MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")
 LARGEST_FILE_BYTES = 1 << 28
@@ -106,65 +110,86 @@ def to_torch_dist(
     ``dtype`` of the weights is fp32 or bf16; ``step`` is Adam's, where the checkpoint's files do not tell it. Raises
     InputError for a source that is incomplete or damaged, and for other work under the output's name.
     """
-    source = whole_source(folder)
-    iteration, step = told_steps(source, step)
-    for group in (MODEL, *MOMENTS):
-        shapes = {array: stored.shape for array, stored in source.arrays(group).items()}
-        megatron_axis_sizes(folder, shapes, lambda hidden: 1)  # heads occur only as times their dimensions
-        source.require_chunks(group)
-    source.tell_left_out()
+    checkpoint = open_source(folder)
+    iteration, step = _told_steps(checkpoint, step)
+    arrays = {group: exported_arrays(checkpoint, group) for group in GROUPS}
+    for found in arrays.values():
+        shapes = {array: stored.shape for array, stored in found.items()}
+        sizes = megatron_axis_sizes(folder, shapes, lambda hidden: 1)  # heads occur only as times their dimensions
     inner = f"iter_{iteration:07d}"
-    boxes = list(_boxes(source, dtype))
+    boxes = list(_boxes(arrays, dtype))
     empty = dcp_file_name(len(boxes))
     files = [
-        ExportFile(f"{inner}/{box.file}", partial(write_box, folder, group, array, box), box.bytes)
-        for box, group, array in boxes
+        ExportFile(f"{inner}/{box.file}", partial(write_box, stored, box), items_in(box.box) * box.dtype.itemsize)
+        for box, stored in boxes
     ]
     files.append(ExportFile(f"{inner}/{empty}", partial(torch.save, [None]), 1000))
-    layers = next(stored.shape[0] for array, stored in source.arrays(MODEL).items() if array.stacked)
 
     def small_files(written: Mapping[str, int]) -> dict[str, bytes]:
         bytes_of = {Path(name).name: size for name, size in written.items()}
-        index = dcp_metadata([box for box, *_ in boxes], bytes_of, dict.fromkeys(_empty_states(layers), empty))
+        index = dcp_metadata([box for box, _ in boxes], bytes_of, dict.fromkeys(_empty_states(sizes["L"]), empty))
         return {
-            f"{inner}/{METADATA}": index,
-            f"{inner}/{CONFIG}": json.dumps(BACKENDS).encode(),
+            f"{inner}/{DCP_INDEX}": index,
+            f"{inner}/{METADATA}": json.dumps(BACKENDS).encode(),
             f"{inner}/{COMMON}": _common(iteration, step),
             TRACKER: f"{iteration}\n".encode(),
         }
 
-    options = {"dtype": dtype, "iteration": iteration, "step": step}
-    export = Export(STAGE, options, folder, source.files(MODEL, *MOMENTS), (), ["torch"], output)
-    return run_export(export, files, small_files, workers=workers, force=force)
+    export = Export(
+        "to-torch-dist",
+        options={"dtype": dtype, "iteration": iteration, "step": step},
+        source=folder,
+        read=exported_files(checkpoint, *GROUPS),
+        others=(),
+        packages=["torch"],
+        files=files,
+        small_files=small_files,
+    )
+    return run_export(export, output, workers=workers, force=force)
 
 
-def write_box(folder: Path, group: str, array: Array, box: TensorBox, file: IO[bytes]) -> None:
-    """Write the values of a box, some layers of an array or all of it, and nothing more: of a view, PyTorch would write
-    the whole storage."""
-    tensor = opened_source(folder).read(group, array, box.box).to(box.tensors[0].dtype)
-    torch.save(tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone(), file)
+def _told_steps(checkpoint: Checkpoint, given: int | None) -> tuple[int, int]:
+    """Return the iteration and Adam's step of a checkpoint; ``given`` (``--step``) where its files do not tell them.
+
+    Raises InputError where nobody tells them, or the files tell something else than ``given``: Adam's step is never
+    assumed.
+    """
+    if given is not None:
+        require_between(given, 0, LARGEST_STEP, "--step")
+    iteration, told = checkpoint.steps()
+    if given is not None and told not in (None, given):
+        raise InputError(f"--step {given}: {checkpoint.path} tells that Adam's step is {told}; leave --step out")
+    step = given if told is None else told
+    if step is None:
+        raise InputError(f"{checkpoint.path}: no common.pt and no run's files tell Adam's step; pass --step")
+    return (step if iteration is None else iteration), step
 
 
-def _boxes(source: TensorSource, dtype: str) -> Iterator[tuple[TensorBox, str, Array]]:
+def write_box(stored: StoredArray, box: TensorBox, file: IO[bytes]) -> None:
+    """Write the values of a box, some layers of an array or all of it."""
+    values = stored.read(box.box)
+    if box.dtype == torch.bfloat16:  # rounded as the converter rounds
+        torch.save(torch.from_numpy(values.astype(ml_dtypes.bfloat16).view(np.uint16)).view(torch.bfloat16), file)
+    else:
+        torch.save(torch.from_numpy(values), file)
+
+
+def _boxes(arrays: Mapping[str, Exported], dtype: str) -> Iterator[tuple[TensorBox, StoredArray]]:
     """Yield the boxes, each of a file of its own, and what they are read from: as many layers of an array together as a
     file may hold, an array that no layer owns as one box."""
-    number = 0
-    for group, prefixes, stored_as in _groups(dtype):
-        for array, stored in source.arrays(group).items():
-            tensors = tuple(StoredTensor(prefix + CORE[array.megatron], stored.shape, stored_as) for prefix in prefixes)
-            together = max(1, LARGEST_FILE_BYTES // (math.prod(stored.shape[1:]) * stored_as.itemsize))
-            extents = (together if array.stacked else stored.shape[0], *stored.shape[1:])
-            for box in divided(whole_box(stored.shape), extents):
-                yield TensorBox(dcp_file_name(number), box, tensors), group, array
-                number += 1
-
-
-def _groups(dtype: str) -> list[tuple[str, tuple[str, ...], torch.dtype]]:
-    """Return each group that is read, the prefixes under which it is found, and the dtype that it is stored as."""
     weights: list[tuple[str, tuple[str, ...], torch.dtype]] = [(MODEL, ("", *MASTERS), torch.float32)]
     if dtype == "bf16":
         weights = [(MODEL, ("",), torch.bfloat16), (MODEL, MASTERS, torch.float32)]
-    return [*weights, ("exp_avg", (EXP_AVG,), torch.float32), ("exp_avg_sq", (EXP_AVG_SQ,), torch.float32)]
+    moments = [("exp_avg", (EXP_AVG,), torch.float32), ("exp_avg_sq", (EXP_AVG_SQ,), torch.float32)]
+    number = 0
+    for group, prefixes, stored_as in (*weights, *moments):
+        for array, stored in arrays[group].items():
+            names = tuple(prefix + CORE[array.megatron] for prefix in prefixes)
+            together = max(1, LARGEST_FILE_BYTES // (math.prod(stored.shape[1:]) * stored_as.itemsize))
+            extents = (together if array.stacked else stored.shape[0], *stored.shape[1:])
+            for box in divided(whole_box(stored.shape), extents):
+                yield TensorBox(dcp_file_name(number), box, names, stored.shape, stored_as), stored
+                number += 1
 
 
 def _empty_states(layers: int) -> list[str]:

@@ -74,19 +74,11 @@ class Array:
     def megatron_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape with merged axes; position rows beyond those kept are gone."""
         kept = self.kept_sizes(sizes)
-        return tuple(math.prod(kept[axis] for axis in axes) for axes in self.megatron_groups())
+        return tuple(math.prod(kept[axis] for axis in axes) for axes in axis_groups(self.megatron_axes))
 
     def kept_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Return the sizes without the position rows that the model does not use."""
         return {**sizes, "P": min(sizes["P"], KEPT_POSITIONS)}
-
-    def paxml_groups(self) -> tuple[tuple[str, ...], ...]:
-        """Return each PAXML axis alone: none is merged of several."""
-        return axis_groups(self.paxml_axes)
-
-    def megatron_groups(self) -> tuple[tuple[str, ...], ...]:
-        """Return the PAXML axes that make up each Megatron axis."""
-        return axis_groups(self.megatron_axes)
 
     def parameter(self, layer: int) -> str:
         """Return the parameter's name in the model: 'encoder.layers.mlp.x', 7 -> 'encoder.layers.7.mlp.x'. One that is
@@ -96,9 +88,11 @@ class Array:
     def permutation(self) -> list[int]:
         """Return the PAXML axis at each place once the axes stand in Megatron's order, before merging."""
         source = self.paxml_axes.split()
-        return [source.index(axis) for group in self.megatron_groups() for axis in group]
+        return [source.index(axis) for group in axis_groups(self.megatron_axes) for axis in group]
 
 
+REPEATS = 96
+"""Layers that names of stacked moments tell, true or not."""
 ARRAYS = tuple(Array(*row) for row in table_rows(GPT3))
 
 
@@ -124,15 +118,15 @@ class ArrayGroup:
     paxml_stacked: str
     """Prefix of stacked arrays; {repeats} is the number of layers, always 96 in the benchmark's checkpoint."""
 
-    def paxml_prefix(self, array: Array, repeats: int) -> str:
-        return (self.paxml_stacked.format(repeats=repeats) if array.stacked else self.paxml) + "params.lm."
+    def paxml_name(self, array: Array, repeats: int = REPEATS) -> str:
+        prefix = self.paxml_stacked.format(repeats=repeats) if array.stacked else self.paxml
+        return f"{prefix}params.lm.{array.paxml}"
 
 
 WEIGHTS = "language_model."
 MASTER_WEIGHTS = "optimizer.state.fp32_from_fp16.language_model."
 EXP_AVG = "optimizer.state.exp_avg.language_model."
 EXP_AVG_SQ = "optimizer.state.exp_avg_sq.language_model."
-REPEATS = 96
 
 
 def groups(dtype: str) -> tuple[ArrayGroup, ...]:

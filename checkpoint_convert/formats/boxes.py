@@ -32,6 +32,11 @@ def whole_box(shape: Sequence[int]) -> Box:
     return tuple(slice(0, size) for size in shape)
 
 
+def box_at(offsets: Sequence[int], shape: Sequence[int]) -> Box:
+    """Return the box of ``shape`` whose first value is at ``offsets``."""
+    return tuple(slice(start, start + size) for start, size in zip(offsets, shape, strict=True))
+
+
 def relative(box: Box, to: Box) -> Box:
     """Return the same place counted from the first value of ``to``: (4:6) within (3:9) is (1:3)."""
     return tuple(
@@ -55,17 +60,13 @@ def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
 
     An empty box touches none; a box without axes is the only chunk of such an array.
     """
-    if any(part.start >= part.stop for part in box):
+    if not items_in(box):
         return
     ranges = [range(part.start // size, -(-part.stop // size)) for part, size in zip(box, chunks, strict=True)]
     for numbers in itertools.product(*ranges):
-        in_box, in_chunk = [], []
-        for number, size, part in zip(numbers, chunks, box, strict=True):
-            first = number * size
-            start, stop = max(part.start, first), min(part.stop, first + size)
-            in_box.append(slice(start - part.start, stop - part.start))
-            in_chunk.append(slice(start - first, stop - first))
-        yield ChunkPart(numbers, tuple(in_box), tuple(in_chunk))
+        chunk = box_at([number * size for number, size in zip(numbers, chunks, strict=True)], chunks)
+        common = overlap(box, chunk) or ()
+        yield ChunkPart(numbers, relative(common, box), relative(common, chunk))
 
 
 def divided(box: Box, extents: Sequence[int]) -> Iterator[Box]:

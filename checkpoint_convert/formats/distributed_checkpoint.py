@@ -1,15 +1,15 @@
 """PyTorch's distributed checkpoints (DCP), read without running anything that a stranger may have put into them.
 
 ``.metadata`` is a pickle, of which only PyTorch's own classes for it are built. The values lie in ``.distcp`` files as
-``torch.save`` archives, whose own small pickle PyTorch reads with ``weights_only``; a box of them is read in place, by
-byte ranges.
+``torch.save`` archives, whose own small pickle PyTorch reads with ``weights_only``; a box of them is read in place.
 """
 
 import gc
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import IOBase
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -19,9 +19,8 @@ import torch
 from torch.distributed.checkpoint import filesystem, metadata, planner
 from torch.distributed.checkpoint.utils import _create_file_view
 
-from checkpoint_convert.formats.boxes import Box, items_in, overlap, relative, shape_of
-from checkpoint_convert.formats.byte_ranges import MEND, Values, open_regular, part_of, read_box
-from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.boxes import Box, box_at, items_in, overlap, relative, shape_of
+from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, open_regular, part_of, read_box
 from stage.errors import InputError, first_line
 from stage.regular_files import read_regular
 from stage.safe_pickle import load_pickle
@@ -31,16 +30,9 @@ LARGEST_METADATA = 1 << 30
 """Bytes; a box of an array takes about 150."""
 MOST_AXES = 64
 DTYPES: Mapping[torch.dtype, np.dtype[Any]] = {
-    torch.bool: np.dtype(np.bool_),
-    torch.uint8: np.dtype("u1"),
-    torch.int8: np.dtype("i1"),
-    torch.int16: np.dtype("<i2"),
-    torch.int32: np.dtype("<i4"),
-    torch.int64: np.dtype("<i8"),
-    torch.float16: np.dtype("<f2"),
     torch.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    torch.float32: np.dtype("<f4"),
-    torch.float64: np.dtype("<f8"),
+    **{getattr(torch, name): np.dtype(name) for name in ("bool", "uint8", "int8", "int16", "int32", "int64")},
+    **{getattr(torch, name): np.dtype(name) for name in ("float16", "float32", "float64")},
 }
 
 
@@ -71,7 +63,7 @@ KNOWN: Mapping[tuple[str, str], Any] = {
 
 
 @dataclass(frozen=True)
-class StoredBox:
+class FilePart:
     """A box of an array, in one range of one file."""
 
     box: Box
@@ -79,6 +71,37 @@ class StoredBox:
     offset: int
     length: int
     """In bytes, of the archive that holds the values."""
+
+
+@dataclass(frozen=True)
+class DCPArray(StoredArray):
+    """A tensor of a distributed checkpoint, whose boxes lie in C order in files."""
+
+    parts: Sequence[FilePart]
+    _starts: dict[tuple[Path, int], int] = field(default_factory=dict, init=False)
+    """The byte at which the values of a part begin, once it is known."""
+
+    def read(self, box: Box) -> Values:
+        values = np.empty(shape_of(box), self.dtype)
+        filled = 0
+        for part in self.parts if values.size else ():
+            if (common := overlap(box, part.box)) is None:
+                continue
+            target, key = part_of(values, relative(common, box)), (part.path, part.offset)
+            if key not in self._starts:
+                self._starts[key] = _first_value(part, self.dtype)
+            try:
+                with open_regular(part.path) as file:
+                    read_box(file, self._starts[key], shape_of(part.box), relative(common, part.box), target)
+            except ValueError as error:
+                raise InputError(f"{part.path}: {error}; {MEND}") from error
+            filled += target.size
+        if filled != values.size:
+            raise InputError(f"{self.parts[0].path}: its stored parts overlap and leave gaps; {MEND}")
+        return values
+
+    def on_disk(self) -> tuple[int, int]:
+        return sum(part.length for part in self.parts), 0
 
 
 def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
@@ -136,60 +159,26 @@ def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
 def _array(name: str, entry: metadata.TensorStorageMetadata, places: Places) -> StoredArray:
     if entry.properties.dtype not in DTYPES:
         raise ValueError(f"{name}: a dtype that is not read here")
-    dtype, shape = DTYPES[entry.properties.dtype], _numbers(entry.size)
-    boxes = []
+    shape, parts = _numbers(entry.size), []
     for chunk in entry.chunks:
-        offsets, sizes = _numbers(chunk.offsets), _numbers(chunk.sizes)
-        box = tuple(slice(start, start + size) for start, size in zip(offsets, sizes, strict=True))
+        offsets = _numbers(chunk.offsets)
+        box = box_at(offsets, _numbers(chunk.sizes))
         if any(side.stop > size for side, size in zip(box, shape, strict=True)):
             raise ValueError(f"{name}: values beyond its shape {list(shape)}")
-        if math.prod(sizes):
-            boxes.append(StoredBox(box, *places[name, offsets]))
-    if sum(items_in(stored.box) for stored in boxes) != math.prod(shape):
+        if items_in(box):
+            parts.append(FilePart(box, *places[name, offsets]))
+    if sum(items_in(part.box) for part in parts) != math.prod(shape):
         raise ValueError(f"{name}: its parts do not make up its shape {list(shape)}")
-    largest = max((shape_of(stored.box) for stored in boxes), key=math.prod, default=shape)
-    length = sum(stored.length for stored in boxes)
-    return StoredArray(shape, dtype, largest, lambda: (length, 0), _Reader(name, dtype, boxes).read)
+    largest = max((shape_of(part.box) for part in parts), key=math.prod, default=shape)
+    return DCPArray(shape, DTYPES[entry.properties.dtype], largest, parts)
 
 
-class _Reader:
-    """Reads boxes of one array; the place where stored values begin is looked up once."""
-
-    def __init__(self, name: str, dtype: np.dtype[Any], boxes: Sequence[StoredBox]) -> None:
-        self._name, self._dtype, self._boxes = name, dtype, boxes
-        self._starts: dict[tuple[Path, int], int] = {}
-
-    def read(self, box: Box) -> Values:
-        values = np.zeros(shape_of(box), self._dtype)
-        filled = 0
-        for stored in self._boxes:
-            common = overlap(box, stored.box)
-            if common is None:
-                continue
-            key = stored.path, stored.offset
-            if key not in self._starts:
-                self._starts[key] = _first_value(stored, self._dtype)
-            target = part_of(values, relative(common, box))
-            place, shape = relative(common, stored.box), shape_of(stored.box)
-            try:
-                with open_regular(stored.path) as file:
-                    read_box(file, self._starts[key], shape, self._dtype, place, target)
-            except ValueError as error:
-                raise InputError(f"{stored.path}: {error}; {MEND}") from error
-            filled += target.size
-        if filled != values.size:
-            raise InputError(f"{self._name}: its stored parts overlap and leave gaps; the checkpoint is damaged")
-        return values
-
-
-def _first_value(stored: StoredBox, dtype: np.dtype[Any]) -> int:
-    """Return the byte at which the values of a box begin. Raises InputError where the file holds something else."""
-    shape, where = shape_of(stored.box), f"{stored.path}: the tensor at byte {stored.offset}"
-    if not stored.path.is_file() or stored.path.stat().st_size < stored.offset + stored.length:
-        raise InputError(f"{stored.path}: missing, or shorter than the checkpoint's metadata says")
+def _first_value(part: FilePart, dtype: np.dtype[Any]) -> int:
+    """Return the byte at which the values of a part begin. Raises InputError where the file holds something else."""
+    shape, where = shape_of(part.box), f"{part.path}: the tensor at byte {part.offset}"
     try:
-        with stored.path.open("rb") as file:
-            view = cast(IO[bytes], _create_file_view(file, stored.offset, stored.length))
+        with open_regular(part.path) as file:
+            view = cast(IO[bytes], _create_file_view(cast(IOBase, file), part.offset, part.length))
             with torch.serialization.skip_data():
                 tensor = torch.load(view, weights_only=True, map_location="cpu")
             view.seek(0)
@@ -199,6 +188,6 @@ def _first_value(stored: StoredBox, dtype: np.dtype[Any]) -> int:
         is_it = tuple(tensor.shape) == shape and DTYPES.get(tensor.dtype) == dtype and tensor.is_contiguous()
     except Exception as error:  # torch.load raises what it likes for a damaged file
         raise InputError(f"{where} cannot be read ({first_line(error)})") from error
-    if not is_it or start + math.prod(shape) * dtype.itemsize > stored.length:
+    if not is_it or start + math.prod(shape) * dtype.itemsize > part.length:
         raise InputError(f"{where} is not a contiguous tensor of {list(shape)} {dtype.name}")
-    return stored.offset + start
+    return part.offset + start

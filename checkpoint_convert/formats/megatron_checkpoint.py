@@ -14,11 +14,10 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from checkpoint_convert.formats.array_table import EXP_AVG, EXP_AVG_SQ, LAYERS, array_of
-from checkpoint_convert.formats.boxes import Box, whole_box
-from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.boxes import Box, box_at, whole_box
 from checkpoint_convert.formats.common_files import adam_step, fp32_weights_prefix
-from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.formats.zarr_arrays import zarr_array
+from checkpoint_convert.formats.stored_array import Values
+from checkpoint_convert.formats.zarr_arrays import ZarrArray, zarr_array
 from stage.errors import InputError
 
 READS_IN_FLIGHT = 16
@@ -32,7 +31,7 @@ class MegatronCheckpoint:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._arrays: dict[str, StoredArray] = {}
+        self._arrays: dict[str, ZarrArray] = {}
         self._opening = Lock()
         self.weights = fp32_weights_prefix(folder)
         """Prefix of the arrays of the FP32 weights."""
@@ -47,15 +46,12 @@ class MegatronCheckpoint:
 
     def load_weights(self, targets: Mapping[str, Tensor]) -> None:
         """Fill tensors by parameter name (``encoder.layers.7.mlp.…``). DTensors get this process's part."""
-        self._load(self.weights, targets)
+        fill_own_parts(targets, partial(self.read, self.weights))
 
     def load_moments(self, exp_avg: Mapping[str, Tensor], exp_avg_sq: Mapping[str, Tensor]) -> None:
         """Fill Adam's moments by parameter name."""
-        self._load(EXP_AVG, exp_avg)
-        self._load(EXP_AVG_SQ, exp_avg_sq)
-
-    def _load(self, prefix: str, targets: Mapping[str, Tensor]) -> None:
-        fill_own_parts(targets, partial(self.read, prefix))
+        fill_own_parts(exp_avg, partial(self.read, EXP_AVG))
+        fill_own_parts(exp_avg_sq, partial(self.read, EXP_AVG_SQ))
 
     def read(self, prefix: str, name: str, shape: tuple[int, ...], box: Box) -> Values:
         """Read the values of ``box`` in the parameter ``name`` of the model's ``shape``, and little more.
@@ -76,7 +72,7 @@ class MegatronCheckpoint:
         values: Values = array.read((slice(layer, layer + 1), *box))[0]
         return values
 
-    def _array(self, name: str) -> StoredArray:
+    def _array(self, name: str) -> ZarrArray:
         with self._opening:
             if name not in self._arrays:
                 self._arrays[name] = zarr_array(self.folder / name)
@@ -101,8 +97,7 @@ def own_part(target: Tensor) -> tuple[Tensor, Box]:
     if not isinstance(target, DTensor):
         return target, whole_box(target.shape)
     shape, offset = compute_local_shape_and_global_offset(target.shape, target.device_mesh, target.placements)
-    slices = tuple(slice(start, start + size) for start, size in zip(offset, shape, strict=True))
-    return target.to_local(), slices
+    return target.to_local(), box_at(offset, shape)
 
 
 def _copy(local: Tensor, read: Future[Values]) -> None:

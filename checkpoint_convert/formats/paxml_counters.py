@@ -18,14 +18,14 @@ from checkpoint_convert.formats.array_table import REPEATS
 from checkpoint_convert.formats.boxes import whole_box
 from checkpoint_convert.formats.common_files import LARGEST_STEP
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, ZarrArray, metadata_text
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, metadata_text
 from stage.errors import InputError
 from stage.sizes import require_between
 
 TRANSFORMATIONS = 4
-MOMENTS = 2
-"""Number of the transformation whose state are Adam's moments."""
 STEP = "step"
+KINDS = (r".*_2\.count", r".*\.count", STEP)
+"""Counters, those that are believed first at the beginning: Adam's moments are the state of transformation 2."""
 COUNTER = re.compile(r"step|opt_states_\d+\.(no_prefix|p#\d+#i-1)_\d+\.count", re.ASCII)
 MOST_VALUES = 1 << 16
 """Most values of one counter, which has one per layer."""
@@ -36,27 +36,23 @@ def is_counter(name: str) -> bool:
     return COUNTER.fullmatch(name) is not None
 
 
-def paxml_adam_step(where: object, arrays: Mapping[str, StoredArray | ZarrArray]) -> int | None:
+def paxml_adam_step(where: object, arrays: Mapping[str, StoredArray]) -> int | None:
     """Return Adam's step as the counters among the ``arrays`` of the checkpoint ``where`` tell it; None where there is
     no counter. Raises InputError where a counter is damaged, or they differ: Megatron has one for all layers."""
-    for kind in (f".*_{MOMENTS}\\.count", r".*\.count", STEP):
-        values = {
-            name: _values(where, name, array)
-            for name, array in sorted(arrays.items())
-            if is_counter(name) and re.fullmatch(kind, name)
-        }
-        found = {value for some in values.values() for value in some}
+    for kind in KINDS:
+        names = [name for name in sorted(arrays) if is_counter(name) and re.fullmatch(kind, name)]
+        values = {name: set(_values(where, name, arrays[name])) for name in names}
+        found = set().union(*values.values())
         if len(found) > 1:
-            shown = "; ".join(f"{name} {sorted(set(some))[:4]}" for name, some in values.items())
+            shown = "; ".join(f"{name} {sorted(some)[:4]}" for name, some in values.items())
             raise InputError(f"{where}: its counters of the optimizer's steps differ ({shown[:300]}); it is not whole")
-        if found:
-            step = found.pop()
-            require_between(step, 0, LARGEST_STEP, f"{where}/{next(iter(values))}: Adam's step")
+        for step in found:
+            require_between(step, 0, LARGEST_STEP, f"{where}/{names[0]}: Adam's step")
             return step
     return None
 
 
-def _values(where: object, name: str, array: StoredArray | ZarrArray) -> list[int]:
+def _values(where: object, name: str, array: StoredArray) -> list[int]:
     if array.dtype.kind not in "iu" or len(array.shape) > 1 or sum(array.shape) > MOST_VALUES:
         raise InputError(
             f"{where}/{name}: {list(array.shape)} {array.dtype.name}, expected a whole number, or one per layer"

@@ -15,14 +15,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from checkpoint_convert.formats.byte_ranges import open_regular
+from checkpoint_convert.formats.stored_array import open_regular
 from stage.addresses import Facts, RemoteFolder
 from stage.errors import InputError
 from stage.outputs.digest import md5_text
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, identity_of
 from stage.progress import progress
 
-MEND = "nothing was published; run the command again when nobody writes there"
+PUBLISHED_NOTHING = "nothing was published; run the command again when nobody writes there"
 
 
 class SourceFiles(ABC):
@@ -31,39 +31,35 @@ class SourceFiles(ABC):
     def __init__(self, folder: object) -> None:
         self.folder = folder
         """Path or address."""
-        self.facts: dict[str, Facts] = {}
-        """Size and version of the files that were asked for and are there."""
-        self._asked: list[str] = []
+        self.facts: dict[str, Facts | None] = {}
+        """Size and version of the files that were asked for, None where there is none."""
 
     def ask(self, names: Iterable[str]) -> None:
         """Look for files, which are taken for what they are now. Raises InputError where a server gives no answer."""
         names = list(names)
         with progress("look at", len(names), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             for name, facts in zip(names, pool.map(self._facts_of, names), strict=True):
+                self.facts[name] = facts
                 meter(1)
-                if facts is not None:
-                    self.facts[name] = facts
-        self._asked += names
 
     def has(self, name: str) -> bool:
         """Return whether a file that was asked for was there."""
-        return name in self.facts
+        return self.facts.get(name) is not None
 
     def source(self) -> Source:
         """Return the files that were asked for as one input of a recipe."""
-        names = sorted(self.facts)
-        with progress("identify", len(names), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = {name: facts for name, facts in sorted(self.facts.items()) if facts is not None}
+        with progress("identify", len(found), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             lines = []
-            for name, identity in zip(names, pool.map(self._identity, names), strict=True):
+            for name, identity in zip(found, pool.map(self._identity, found), strict=True):
                 lines.append(f"{identity}  {name}\n")
                 meter(1)
-        size = sum(facts.bytes for facts in self.facts.values())
-        return Source(str(self.folder), len(names), size, f"md5:{md5_text(''.join(lines))}")
+        size = sum(facts.bytes for facts in found.values())
+        return Source(str(self.folder), len(found), size, f"md5:{md5_text(''.join(lines))}")
 
     def source_now(self) -> Source:
         """Look at all files again and return them likewise."""
-        names, self.facts, self._asked = self._asked, {}, []
-        self.ask(names)
+        self.ask(list(self.facts))
         return self.source()
 
     @abstractmethod
@@ -89,9 +85,6 @@ class LocalFiles(SourceFiles):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._folder = folder
-        self._states: dict[str, os.stat_result] = {}
-        self._identities: dict[tuple[str, int, int, int], str] = {}
-        """By name, size, and times of modification and change: what has all of them is not read again."""
 
     def where(self, name: str) -> str:
         return str(self._folder / name)
@@ -105,24 +98,21 @@ class LocalFiles(SourceFiles):
 
     def _facts_of(self, name: str) -> Facts | None:
         try:
-            state = (self._folder / name).stat()
+            return _local_facts((self._folder / name).stat())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        self._states[name] = state
-        return _local_facts(state)
 
     def _identity(self, name: str) -> str:
-        """The identity covers name, size, time of modification and both ends (``stage.outputs.manifest.identity_of``);
-        a chmod or a hard link does not change it."""
-        state = self._states[name]
-        key = (name, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-        if key not in self._identities:
-            self._identities[key] = identity_of(self._folder / name, state)
-        return self._identities[key]
+        """A chmod or a hard link does not change it (``stage.outputs.manifest.identity_of``)."""
+        path = self._folder / name
+        return identity_of(path, path.stat())
 
     def _require_same(self, name: str, state: os.stat_result) -> None:
-        if self.facts.get(name, found := _local_facts(state)) != found:
-            raise InputError(f"{self.where(name)}: changed while it was read (its size or time is another); {MEND}")
+        facts = self.facts.get(name)
+        if facts is not None and facts != _local_facts(state):
+            raise InputError(
+                f"{self.where(name)}: changed while it was read (its size or time is another); {PUBLISHED_NOTHING}"
+            )
 
 
 def _local_facts(state: os.stat_result) -> Facts:
@@ -140,34 +130,30 @@ class RemoteFiles(SourceFiles):
     @property
     def unversioned(self) -> int:
         """Return the number of objects whose server tells neither an ETag nor a time."""
-        return sum(not facts.version for facts in self.facts.values())
+        return sum(facts is not None and not facts.version for facts in self.facts.values())
 
     def where(self, name: str) -> str:
         return str(self._folder.address.below(name))
 
     @contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
-        if name not in self.facts:
+        if not self.has(name):
             raise FileNotFoundError(self.where(name))
         content = self._folder.read(name, expected=self.facts[name])
         if content is None:
-            raise InputError(f"{self.where(name)}: gone while it was read; {MEND}")
-        self._require_sum(name, content)
+            raise InputError(f"{self.where(name)}: gone while it was read; {PUBLISHED_NOTHING}")
+        if self._md5 is not None:
+            found, listed = hashlib.md5(content, usedforsecurity=False).hexdigest(), self._md5.get(name, "not in it")
+            if found != listed:
+                raise InputError(
+                    f"{self.where(name)}: its MD5 is {found}, in the list {listed}; the checkpoint is damaged there or "
+                    "is another one"
+                )
         yield io.BytesIO(content)
 
     def _facts_of(self, name: str) -> Facts | None:
         return self._folder.facts(name)
 
     def _identity(self, name: str) -> str:
-        """The identity covers size and ETag, or what stands for it."""
-        return f"{self.facts[name].bytes} {self.facts[name].version}"
-
-    def _require_sum(self, name: str, content: bytes) -> None:
-        if self._md5 is None:
-            return
-        found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        if found != self._md5.get(name):
-            listed = f"the list has {self._md5[name]}" if name in self._md5 else "the list does not have it"
-            raise InputError(
-                f"{self.where(name)}: its MD5 is {found}, {listed}; the checkpoint is damaged there or is another one"
-            )
+        facts = self.facts[name]
+        return "" if facts is None else f"{facts.bytes} {facts.version}"

@@ -1,30 +1,54 @@
-"""Arrays as they are stored, whatever the format: shape, dtype, the pieces they lie in, and reading a part."""
+"""Arrays as they are stored, whatever the format: shape, dtype, the pieces they lie in, and reading a box of values.
 
+Of values that lie in a file in C order only the wanted box is read, by byte ranges. Only regular files are opened.
+"""
+
+import itertools
 import math
-from collections.abc import Callable, Sequence
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from checkpoint_convert.formats.boxes import Box, shape_of
-from checkpoint_convert.formats.byte_ranges import Values
+from stage.errors import InputError
+
+Values = npt.NDArray[Any]
+MEND = "the checkpoint is not whole: copy or fetch it again"
+SHORTEST_READ = 512
+"""Bytes. Shorter runs are read together with what lies between them: a disk has no smaller sector."""
+TILE = 64
+"""Items along each side of a tile of a transpose."""
 
 
 @dataclass(frozen=True)
-class StoredArray:
+class StoredArray(ABC):
     """One array of a checkpoint."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
     """Shape of the pieces that are best read whole."""
-    on_disk: Callable[[], tuple[int, int]]
-    """Returns the bytes of its files, and how many chunk files of a zarr array are missing."""
-    read: Callable[[Box], Values]
-    """Returns the values of a box. Raises InputError where they cannot be read, as where a chunk has no file."""
-    in_part: bool = True
-    """Whether a part of a chunk is read without the rest of it."""
+
+    @abstractmethod
+    def read(self, box: Box) -> Values:
+        """Read a box of values. Raises InputError where they cannot be read, as where a chunk has no file."""
+
+    @abstractmethod
+    def on_disk(self) -> tuple[int, int]:
+        """Return the bytes of its files, and how many chunks have no file."""
+
+    @property
+    def in_part(self) -> bool:
+        """Whether a part of a chunk is read without the rest of it."""
+        return True
 
     @property
     def pieces(self) -> int:
@@ -37,9 +61,24 @@ class StoredArray:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def shape_text(shape: Sequence[int]) -> str:
-    """Return a shape for a person: 96x12288."""
-    return "x".join(map(str, shape)) or "scalar"
+@dataclass(frozen=True)
+class ViewedArray(StoredArray):
+    """Stored arrays seen in another way."""
+
+    stored: Sequence[StoredArray]
+    view: Callable[[Box], Values]
+    """Reads a box of the view."""
+
+    def read(self, box: Box) -> Values:
+        return self.view(box)
+
+    def on_disk(self) -> tuple[int, int]:
+        found = [array.on_disk() for array in self.stored]
+        return sum(size for size, _ in found), sum(missing for _, missing in found)
+
+    @property
+    def in_part(self) -> bool:
+        return self.stored[0].in_part
 
 
 def stacked(layers: Sequence[StoredArray]) -> StoredArray:
@@ -52,8 +91,90 @@ def stacked(layers: Sequence[StoredArray]) -> StoredArray:
             values[at] = layer.read(box[1:])
         return values
 
-    def on_disk() -> tuple[int, int]:
-        found = [layer.on_disk() for layer in layers]
-        return sum(size for size, _ in found), sum(missing for _, missing in found)
+    return ViewedArray((len(layers), *first.shape), first.dtype, (1, *first.chunks), layers, read)
 
-    return StoredArray((len(layers), *first.shape), first.dtype, (1, *first.chunks), on_disk, read, first.in_part)
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for unbuffered reading; opening never waits, as it would for a pipe.
+
+    Raises FileNotFoundError or another OSError, which names the file even where reading failed; InputError for
+    anything but a regular file.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InputError(f"{path}: not a regular file; {MEND}")
+            yield cast(BinaryIO, file)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values: Values) -> None:
+    """Fill ``values`` with those of ``box`` in the array of ``shape`` whose first byte is byte ``start`` of the file.
+
+    Rows that lie one behind the other are one read. Raises ValueError where the file ends too early.
+    """
+    wanted, itemsize = shape_of(box), values.dtype.itemsize
+    if values.size == 0:
+        return
+    axis = _cut_axis(shape, wanted, itemsize)
+    strides = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
+    run_shape = (wanted[axis], *shape[axis + 1 :]) if wanted else ()
+    keep = (slice(None), *box[axis + 1 :]) if wanted else ()
+    first = box[axis].start * strides[axis] if wanted else 0
+    for outer in itertools.product(*(range(size) for size in wanted[:axis])):
+        items = first + sum((part.start + at) * stride for part, at, stride in zip(box, outer, strides, strict=False))
+        part = part_of(values, outer)
+        if part.shape == run_shape and part.flags.c_contiguous:
+            _read_exactly(file, start + items * itemsize, part)
+        else:
+            run = np.empty(run_shape, values.dtype)
+            _read_exactly(file, start + items * itemsize, run)
+            part[...] = run[keep]
+
+
+def part_of(values: Values, place: Sequence[int | slice]) -> Values:
+    """Return a part of an array as a view; indexing alone would give a number where no axis is left."""
+    return values[(*place, Ellipsis)]
+
+
+def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:
+    """Return the axis along which one read takes some rows; it takes all axes after it whole."""
+    axis = len(shape) - 1
+    while axis > 0 and wanted[axis] == shape[axis]:
+        axis -= 1
+    while axis > 0 and wanted[axis] * math.prod(shape[axis + 1 :]) * itemsize < SHORTEST_READ:
+        axis -= 1
+    return max(axis, 0)
+
+
+def _read_exactly(file: BinaryIO, offset: int, values: Values) -> None:
+    """Fill a contiguous array; Linux gives at most 2 GiB per call."""
+    view = values.reshape(-1).view(np.uint8).data
+    file.seek(offset)
+    done = 0
+    while done < len(view):
+        if not (count := file.readinto(view[done:])):  # type: ignore[attr-defined]  # every binary file has it
+            raise ValueError(f"the file ends before byte {offset + len(view)}")
+        done += count
+
+
+def copy_in_order(values: Values, copy: Values) -> None:
+    """Copy into an array in C order. A transpose goes by tiles, so that what is read with a stride stays in the
+    cache."""
+    if values.ndim < 2 or values.strides[-1] == values.itemsize:
+        copy[...] = values
+        return
+    fast = min(range(values.ndim - 1), key=lambda axis: values.strides[axis] if values.shape[axis] > 1 else 1 << 62)
+    for start in range(0, values.shape[-1], TILE):
+        for other in range(0, values.shape[fast], TILE):
+            tile: list[slice] = [slice(None)] * values.ndim
+            tile[-1], tile[fast] = slice(start, start + TILE), slice(other, other + TILE)
+            copy[tuple(tile)] = values[tuple(tile)]
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Return a shape for a person: 96x12288."""
+    return "x".join(map(str, shape)) or "scalar"

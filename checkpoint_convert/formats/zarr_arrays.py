@@ -19,9 +19,8 @@ import tensorstore as ts
 from isal import isal_zlib
 
 from checkpoint_convert.formats.boxes import Box, chunk_parts, shape_of
-from checkpoint_convert.formats.byte_ranges import MEND, Values, part_of, read_box
 from checkpoint_convert.formats.source_files import LocalFiles, SourceFiles
-from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, part_of, read_box
 from stage.errors import InputError, first_line
 from stage.outputs.publish import walked
 from stage.sizes import require_array
@@ -31,8 +30,6 @@ LARGEST_METADATA_FILE = 1 << 20
 """Bytes; those of the benchmark's checkpoint have some 300."""
 LARGEST_ITEM = 16
 """Bytes of a value, complex ones included."""
-LARGEST_CHUNK_BYTES = 1 << 30
-"""Largest chunk that is decoded, which needs it whole; the benchmark's have 40 MB."""
 DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
 """Dtypes of arrays that are written."""
 NUMBERS = (
@@ -46,22 +43,19 @@ LITTLE_ENDIAN = (*"<|", "bfloat16", "float8")
 TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedError)
 """TensorStore's errors: the latter where a file system says "not implemented" (ENOSYS)."""
 DAMAGED: Any = (isal_zlib.error, *TENSORSTORE_FAILS)
-GZIP = 31
+GZIP_WINDOW = 31
 """zlib's name for a window of 2**15 bytes in gzip's format."""
 PIECE_BYTES = 1 << 18
 """Bytes that are unpacked at once: they stay in a core's cache."""
 
 
 @dataclass(frozen=True)
-class ZarrArray:
+class ZarrArray(StoredArray):
     """An array that is there; its values are read when they are asked for."""
 
     files: SourceFiles
     name: str
     """Its folder in the checkpoint."""
-    shape: tuple[int, ...]
-    chunks: tuple[int, ...]
-    dtype: np.dtype[Any]
     metadata: Mapping[str, Any]
     """The fields of ``.zarray``, those included that may be left out."""
     absent_are_zeros: bool = False
@@ -80,16 +74,16 @@ class ZarrArray:
 
     @property
     def in_part(self) -> bool:
-        """Whether a part of a chunk is read without the rest of it."""
         return self.in_order and self.metadata["compressor"] is None
 
-    def key(self, numbers: Sequence[int]) -> str:
-        """Return the name of a chunk's file; the only one of an array without axes is called 0."""
-        return str(self.metadata.get("dimension_separator", ".")).join(map(str, numbers)) or "0"
-
     def keys_within(self, shape: Sequence[int]) -> Iterator[str]:
-        """Yield the keys of all chunks within ``shape``."""
-        return map(self.key, np.ndindex(*(-(-size // chunk) for size, chunk in zip(shape, self.chunks, strict=True))))
+        """Yield the keys, names of files, of all chunks within ``shape``."""
+        counts = (-(-size // chunk) for size, chunk in zip(shape, self.chunks, strict=True))
+        return map(self._key, np.ndindex(*counts))
+
+    def _key(self, numbers: Sequence[int]) -> str:
+        """The only chunk of an array without axes is called 0."""
+        return str(self.metadata.get("dimension_separator", ".")).join(map(str, numbers)) or "0"
 
     def read(self, box: Box, into: Values | None = None) -> Values:
         """Read a box ``into`` an array of its shape (None: a new one).
@@ -98,7 +92,7 @@ class ZarrArray:
         """
         values = np.empty(shape_of(box), self.dtype) if into is None else into
         for numbers, in_box, in_chunk in chunk_parts(box, self.chunks):
-            key, wanted = self.key(numbers), part_of(values, in_box)
+            key, wanted = self._key(numbers), part_of(values, in_box)
             name = f"{self.name}/{key}"
             if self.absent_are_zeros and not self.files.has(name):
                 wanted[...] = 0
@@ -117,7 +111,7 @@ class ZarrArray:
             size, expected = file.seek(0, os.SEEK_END), math.prod(self.chunks) * self.dtype.itemsize
             if size != expected:
                 raise ValueError(f"it has {size} bytes instead of {expected}")
-            read_box(file, 0, self.chunks, self.dtype, place, wanted)
+            read_box(file, 0, self.chunks, place, wanted)
             return
         is_whole = wanted.shape == self.chunks and wanted.flags.c_contiguous
         chunk = wanted if is_whole else np.empty(self.chunks, self.dtype)
@@ -127,6 +121,11 @@ class ZarrArray:
             chunk[...] = _in_memory({**self.metadata, "shape": self.chunks}, file.read()).read().result()
         if not is_whole:
             wanted[...] = chunk[place]
+
+    def on_disk(self) -> tuple[int, int]:
+        below = walked(Path(self.where))  # chunks separated by slashes lie in folders
+        sizes = [Path(folder, name).stat().st_size for folder, names in below for name in names if name[0].isdigit()]
+        return sum(sizes), self.pieces - len(sizes)
 
 
 def open_zarr(files: SourceFiles, name: str) -> ZarrArray:
@@ -147,31 +146,12 @@ def open_zarr(files: SourceFiles, name: str) -> ZarrArray:
     if opened.dtype.name not in NUMBERS or not isinstance(fields["dtype"], str):
         raise InputError(f"{where}: values of {opened.dtype.name}, expected numbers of one of {', '.join(NUMBERS)}")
     metadata = {"filters": None, "order": "C", **opened.spec().to_json()["metadata"]}
-    return ZarrArray(files, name, tuple(shape), tuple(chunks), opened.dtype.numpy_dtype, metadata)
+    return ZarrArray(tuple(shape), opened.dtype.numpy_dtype, tuple(chunks), files, name, metadata)
 
 
-def zarr_array(path: Path) -> StoredArray:
-    """Open a zarr array on a disk. A part of an uncompressed one is read by byte ranges, a part of any other by whole
-    chunks. Raises InputError as :func:`open_zarr` does, and where a compressed chunk would take more than 1 GiB."""
-    array = open_zarr(LocalFiles(path.parent), path.name)
-    if not array.in_part and math.prod(array.chunks) * array.dtype.itemsize > LARGEST_CHUNK_BYTES:
-        raise InputError(
-            f"{path}: chunks of {list(array.chunks)} {array.dtype.name}, more than 1 GiB each, cannot be read in part"
-        )
-
-    def on_disk() -> tuple[int, int]:
-        sizes = [
-            (Path(place) / name).stat().st_size for place, names in walked(path) for name in names if _is_key(name)
-        ]
-        return sum(sizes), stored.pieces - len(sizes)
-
-    stored = StoredArray(array.shape, array.dtype, array.chunks, on_disk, array.read, array.in_part)
-    return stored
-
-
-def _is_key(name: str) -> bool:
-    """Whether a file is a chunk's; chunks separated by slashes lie in folders."""
-    return name[0].isdigit()
+def zarr_array(path: Path) -> ZarrArray:
+    """Open a zarr array on a disk as :func:`open_zarr` does."""
+    return open_zarr(LocalFiles(path.parent), path.name)
 
 
 def _read_fields(files: SourceFiles, name: str) -> dict[str, Any]:
@@ -201,7 +181,7 @@ def _in_memory(metadata: Mapping[str, Any], chunk: bytes | None = None) -> Any:
 
 def _unpack(file: BinaryIO, chunk: Values) -> None:
     data = chunk.reshape(-1).view(np.uint8).data
-    unpacker = isal_zlib.decompressobj(wbits=GZIP)
+    unpacker = isal_zlib.decompressobj(wbits=GZIP_WINDOW)
     done = 0
     while not unpacker.eof and (packed := unpacker.unconsumed_tail or file.read(PIECE_BYTES)):
         piece = unpacker.decompress(packed, max_length=PIECE_BYTES)

@@ -2,13 +2,12 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from checkpoint_convert.formats.boxes import Box, divided, whole_box
-from checkpoint_convert.formats.byte_ranges import Values
-from checkpoint_convert.formats.stored_array import StoredArray
+from checkpoint_convert.formats.stored_array import StoredArray, Values
 
 Result = TypeVar("Result")
 
@@ -49,14 +48,14 @@ def _rows(array: StoredArray, limit: int) -> list[int]:
 
 
 def results_in_order(
-    work: Callable[[Box], Result], boxes: Iterable[Box], workers: int, *arrays: StoredArray
+    work: Callable[[Box], Result], boxes: Iterator[Box], workers: int, *arrays: StoredArray
 ) -> Iterator[Result]:
     """Yield ``work`` of every box, in the boxes' order, done by so many threads as memory holds for blocks of all
     ``arrays``, and ``workers`` at most; the results of one more wait to be taken."""
     chunks = sum(0 if array.in_part else math.prod(array.chunks) * array.dtype.itemsize for array in arrays)
     threads = max(1, min(workers, MOST_MEMORY // (COPIES * max(BLOCK_BYTES * len(arrays), chunks)) - 1))
+    running: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        running: deque[Future[Result]] = deque()
         try:
             for box in boxes:
                 running.append(pool.submit(work, box))
@@ -65,8 +64,7 @@ def results_in_order(
             while running:
                 yield running.popleft().result()
         finally:
-            for future in running:
-                future.cancel()
+            pool.shutdown(cancel_futures=True)
 
 
 def pieces(values: Values) -> Iterator[Values]:

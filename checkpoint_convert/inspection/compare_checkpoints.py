@@ -1,7 +1,6 @@
 """Two checkpoints, array by array and value by value."""
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,10 @@ from typing import Any
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, open_checkpoint
 from checkpoint_convert.formats.paxml_counters import is_counter
-from checkpoint_convert.formats.stored_array import StoredArray, shape_text
+from checkpoint_convert.formats.stored_array import StoredArray, Values, shape_text
 from checkpoint_convert.inspection.array_blocks import PIECE, blocks, pieces, results_in_order
-from checkpoint_convert.inspection.checkpoint_files import (
-    MEGATRON,
-    PAXML,
-    Checkpoint,
-    checkpoint_adam_step,
-    open_checkpoint,
-)
 from checkpoint_convert.inspection.megatron_view import as_megatron
 from stage.errors import CheckFailed, InputError
 from stage.progress import Meter, progress
@@ -44,9 +36,8 @@ class Largest:
 
     def __add__(self, other: "Largest") -> "Largest":
         keep = other.place is None or (self.place is not None and self.difference >= other.difference)
-        first = self if keep else other
         return replace(
-            first,
+            self if keep else other,
             differing=self.differing + other.differing,
             magnitude=max(self.magnitude, other.magnitude),
         )
@@ -59,20 +50,27 @@ class ArrayComparison:
     name: str
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
     dtypes: tuple[str, str]
-    differing: int | None
+    differing: int | None = None
     """Values that differ: in any bit, or by more than the tolerance."""
-    largest_difference: float | None
+    largest_difference: float | None = None
     """None where it is not finite."""
-    relative_difference: float | None
+    relative_difference: float | None = None
     """The largest difference over the largest magnitude in the first checkpoint's array."""
-    place: tuple[int, ...] | None
+    place: tuple[int, ...] | None = None
     """Place of the largest difference; None where nothing differs."""
-    values: tuple[str, str] | None
+    values: tuple[str, str] | None = None
     """Values at that place."""
 
     @property
     def same(self) -> bool:
         return self.differing == 0
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Sorts arrays by what differs: the kind of array, values that are not finite, values, nothing."""
+        if self.differing is None or self.same:
+            return (0 if self.differing is None else 3, 0.0, self.name)
+        return (1, 0.0, self.name) if self.largest_difference is None else (2, -self.largest_difference, self.name)
 
 
 @dataclass(frozen=True)
@@ -101,62 +99,40 @@ def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0, *, worke
     if not 0 <= tolerance < math.inf:
         raise InputError(f"--tolerance {tolerance}: expected a number of 0 or more")
     require_workers(workers)
-    opened = open_checkpoint(one), open_checkpoint(other)
-    here, there = _side_by_side(*opened)
-    common = [name for name in here.arrays if name in there.arrays]
-    if not common:
+    first, second = here, there = open_checkpoint(one), open_checkpoint(other)
+    if (here.format, there.format) == (PAXML, MEGATRON):
+        here = as_megatron(here, there)
+    elif (here.format, there.format) == (MEGATRON, PAXML):
+        there = as_megatron(there, here)
+    pairs = {name: (array, there.arrays[name]) for name, array in here.arrays.items() if name in there.arrays}
+    if not pairs:
         raise InputError(f"{one} ({here.format}) and {other} ({there.format}) have no array of the same name")
-    pairs = {name: (here.arrays[name], there.arrays[name]) for name in common}
-    total, files = (sum(sum(figures) for figures in both) for both in zip(*map(_extent, pairs.values()), strict=True))
-    with progress("compare", total, "bytes", files=files) as meter:
+    size = sum(array.bytes for pair in pairs.values() for array in pair)
+    files = sum(array.pieces for pair in pairs.values() for array in pair)
+    with progress("compare", size, "bytes", files=files) as meter:
         arrays = [_compare(name, *pair, tolerance, workers, meter) for name, pair in pairs.items()]
-    only_in = [
-        [name for name in mine.arrays if name not in others.arrays] for mine, others in ((here, there), (there, here))
-    ]
+    alone = [[name for name in checkpoint.arrays if name not in pairs] for checkpoint in (here, there)]
+    only_here, only_there = ([name for name in names if not is_counter(name)] for names in alone)
+    counters_here, counters_there = (list(filter(is_counter, names)) for names in alone)
     return CheckpointComparison(
         (str(one), str(other)),
         (here.format, there.format),
         tolerance,
-        _two(only_in, lambda name: not is_counter(name)),
-        _two(only_in, is_counter),
-        (checkpoint_adam_step(opened[0]), checkpoint_adam_step(opened[1])),
-        [*opened[0].unread.values(), *opened[1].unread.values()],
-        sorted(arrays, key=_order),
+        only_in=(only_here, only_there),
+        counters_only_in=(counters_here, counters_there),
+        adam_steps=(first.steps()[1], second.steps()[1]),
+        unread=[*here.unread.values(), *there.unread.values()],
+        arrays=sorted(arrays, key=lambda array: array.rank),
     )
-
-
-def _extent(pair: tuple[StoredArray, StoredArray]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the bytes and the files of both."""
-    return (pair[0].bytes, pair[1].bytes), (pair[0].pieces, pair[1].pieces)
-
-
-def _two(names: Sequence[Sequence[str]], wanted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-    return [name for name in names[0] if wanted(name)], [name for name in names[1] if wanted(name)]
-
-
-def _side_by_side(here: Checkpoint, there: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
-    if (here.format, there.format) == (PAXML, MEGATRON):
-        return as_megatron(here, there), there
-    if (here.format, there.format) == (MEGATRON, PAXML):
-        return here, as_megatron(there, here)
-    return here, there
-
-
-def _order(array: ArrayComparison) -> tuple[Any, ...]:
-    if array.differing is None:
-        return (0, 0.0, array.name)
-    if array.same:
-        return (3, 0.0, array.name)
-    return (1, 0.0, array.name) if array.largest_difference is None else (2, -array.largest_difference, array.name)
 
 
 def _compare(
     name: str, here: StoredArray, there: StoredArray, tolerance: float, workers: int, meter: Meter
 ) -> ArrayComparison:
-    shapes, dtypes = (here.shape, there.shape), (here.dtype.name, there.dtype.name)
+    result = ArrayComparison(name, (here.shape, there.shape), (here.dtype.name, there.dtype.name))
     if here.shape != there.shape or here.dtype != there.dtype:
         meter(here.bytes + there.bytes, files=here.pieces + there.pieces)
-        return ArrayComparison(name, shapes, dtypes, None, None, None, None, None)
+        return result
     cut = there if here.in_part else here  # the side of which only whole chunks can be read
 
     def work(box: Box) -> tuple[Largest, int]:
@@ -170,47 +146,40 @@ def _compare(
         total += found
         meter(read)
     meter(0, files=here.pieces + there.pieces)
-    finite = math.isfinite(total.difference)
-    return ArrayComparison(
-        name,
-        shapes,
-        dtypes,
-        total.differing,
-        total.difference if finite else None,
-        total.difference / total.magnitude if finite and total.magnitude else (0.0 if total.difference == 0 else None),
-        total.place,
-        None if total.place is None else (repr(total.here), repr(total.there)),
+    largest = total.difference if math.isfinite(total.difference) else None
+    relative = 0.0 if largest == 0 else None
+    if largest and total.magnitude:
+        relative = largest / total.magnitude
+    return replace(
+        result,
+        differing=total.differing,
+        largest_difference=largest,
+        relative_difference=relative,
+        place=total.place,
+        values=None if total.place is None else (repr(total.here), repr(total.there)),
     )
 
 
 def difference(here: Values, there: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
     """Return the differences of two blocks whose first value is at ``offset`` of the array."""
     total = Largest()
-    for number, (one, other) in enumerate(zip(pieces(here), pieces(there), strict=True)):
-        found = _difference(one, other, tolerance)
-        if found.place is not None:
-            inside = np.unravel_index(number * PIECE + found.place[0], here.shape)
-            place = tuple(int(at) + first for at, first in zip(inside, offset, strict=True))
-            found = replace(found, place=place)
-        total += found
-    return total
-
-
-def _difference(here: Values, there: Values, tolerance: float) -> Largest:
-    """Compare flat values; the place is one number."""
     bits = np.dtype(f"u{here.dtype.itemsize}")
-    changed = here.view(bits) != there.view(bits)
-    one, other = here.astype(np.float64), there.astype(np.float64)
-    magnitude = float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0))
-    if not changed.any():
-        return Largest(magnitude=magnitude)
-    with np.errstate(invalid="ignore"):  # of infinities
-        apart = np.abs(one - other)
-    apart[np.isnan(apart)] = math.inf
-    apart[~changed | (np.isnan(one) & np.isnan(other))] = 0.0
-    differing = changed if tolerance == 0 else apart > tolerance
-    at = int(np.argmax(np.where(changed, apart, -1.0)))
-    return Largest(int(differing.sum()), float(apart[at]), (at,), float(one[at]), float(other[at]), magnitude)
+    for number, (mine, theirs) in enumerate(zip(pieces(here), pieces(there), strict=True)):
+        changed = mine.view(bits) != theirs.view(bits)
+        one, other = mine.astype(np.float64), theirs.astype(np.float64)
+        total += Largest(magnitude=float(np.max(np.abs(one), where=np.isfinite(one), initial=0.0)))
+        if not changed.any():
+            continue
+        with np.errstate(invalid="ignore"):  # of infinities
+            apart = np.abs(one - other)
+        apart[np.isnan(apart)] = math.inf
+        apart[~changed | (np.isnan(one) & np.isnan(other))] = 0.0
+        differing = changed if tolerance == 0 else apart > tolerance
+        at = int(np.argmax(np.where(changed, apart, -1.0)))
+        inside = np.unravel_index(number * PIECE + at, here.shape)
+        place = tuple(int(axis) + first for axis, first in zip(inside, offset, strict=True))
+        total += Largest(int(differing.sum()), float(apart[at]), place, float(one[at]), float(other[at]))
+    return total
 
 
 def require_same_checkpoints(comparison: CheckpointComparison) -> None:
@@ -225,10 +194,9 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
     worst = comparison.arrays[0]
     if worst.same:
         return
-    if worst.differing is None:
+    if worst.values is None:
         kinds = [f"{dtype} {shape_text(shape)}" for shape, dtype in zip(worst.shapes, worst.dtypes, strict=True)]
         raise CheckFailed(f"{one} and {other} differ: {worst.name} is {kinds[0]} in one and {kinds[1]} in the other")
-    assert worst.values is not None
     beyond = f" by more than {comparison.tolerance:g}" if comparison.tolerance else ""
     raise CheckFailed(
         f"{one} and {other} differ{beyond}: {worst.name} in {worst.differing:,} of {math.prod(worst.shapes[0]):,} "
@@ -259,14 +227,11 @@ def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
 
 
 def _cells(array: ArrayComparison) -> list[str]:
-    def one_or_two(first: str, second: str) -> str:
-        return first if first == second else f"{first} / {second}"
-
-    shapes, dtypes = one_or_two(*map(shape_text, array.shapes)), one_or_two(*array.dtypes)
-    if array.differing is None or array.values is None:
-        return [shapes, dtypes, *["-"] * 6, array.name]
+    kinds = [" / ".join(dict.fromkeys(both)) for both in (map(shape_text, array.shapes), array.dtypes)]
+    if array.values is None:
+        return [*kinds, *["-"] * 6, array.name]
     differences = (array.largest_difference, array.relative_difference)
     figures = ["not finite" if figure is None else f"{figure:.3g}" for figure in differences]
     place = ",".join(map(str, array.place or ()))
     values = [f"{float(value):.6g}" for value in array.values]
-    return [shapes, dtypes, f"{array.differing:,}", *figures, place, *values, array.name]
+    return [*kinds, f"{array.differing:,}", *figures, place, *values, array.name]

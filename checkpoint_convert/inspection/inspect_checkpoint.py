@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.byte_ranges import MEND, Values
-from checkpoint_convert.formats.stored_array import StoredArray, shape_text
+from checkpoint_convert.formats.checkpoint_files import open_checkpoint
+from checkpoint_convert.formats.stored_array import MEND, StoredArray, Values, shape_text
 from checkpoint_convert.inspection.array_blocks import blocks, results_in_order
-from checkpoint_convert.inspection.checkpoint_files import Checkpoint, open_checkpoint
 from checkpoint_convert.inspection.value_statistics import Statistics, statistics
 from stage.errors import CheckFailed, InputError
 from stage.outputs.manifest import require_intact
@@ -67,32 +66,26 @@ def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False, wor
     Raises InputError where ``path`` is no checkpoint, no name holds the pattern, or values cannot be read.
     """
     require_workers(workers)
-    arrays = chosen(open_checkpoint(path), pattern)
-    total = sum(array.bytes for array in arrays.arrays.values())
-    files = sum(array.pieces for array in arrays.arrays.values())
-    with progress("inspect", total, "bytes", files=files) as meter:
-        reports = [_array_report(name, array, md5, workers, meter) for name, array in arrays.arrays.items()]
+    checkpoint = open_checkpoint(path)
+    arrays = {name: array for name, array in checkpoint.arrays.items() if fnmatchcase(name, f"*{pattern}*")}
+    unread = [reason for name, reason in checkpoint.unread.items() if fnmatchcase(name, f"*{pattern}*")]
+    if not arrays and not unread:
+        raise InputError(f"{checkpoint.path}: none of its {len(checkpoint.arrays)} arrays has {pattern!r} in its name")
+    size = sum(array.bytes for array in arrays.values())
+    with progress("inspect", size, "bytes", files=sum(array.pieces for array in arrays.values())) as meter:
+        reports = [_array_report(name, array, md5, workers, meter) for name, array in arrays.items()]
     return CheckpointReport(
         str(path),
-        arrays.format,
+        checkpoint.format,
         reports,
-        elements=sum(math.prod(array.shape) for array in arrays.arrays.values()),
-        bytes=sum(array.bytes for array in arrays.arrays.values()),
+        elements=sum(math.prod(array.shape) for array in arrays.values()),
+        bytes=size,
         bytes_on_disk=sum(report.bytes_on_disk for report in reports),
         zeros=sum(report.zeros for report in reports),
         nan=sum(report.nan for report in reports),
         inf=sum(report.inf for report in reports),
-        unread=list(arrays.unread.values()),
+        unread=unread,
     )
-
-
-def chosen(checkpoint: Checkpoint, pattern: str) -> Checkpoint:
-    """Return the arrays whose name holds ``pattern``. Raises InputError where there is none."""
-    arrays = {name: array for name, array in checkpoint.arrays.items() if fnmatchcase(name, f"*{pattern}*")}
-    unread = {name: reason for name, reason in checkpoint.unread.items() if fnmatchcase(name, f"*{pattern}*")}
-    if not arrays and not unread:
-        raise InputError(f"{checkpoint.path}: none of its {len(checkpoint.arrays)} arrays has {pattern!r} in its name")
-    return Checkpoint(checkpoint.path, checkpoint.format, arrays, unread)
 
 
 def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter: Meter) -> ArrayReport:
@@ -106,11 +99,11 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
         with meter.doing("computing"):
             return statistics(values), values
 
-    boxes = [] if missing_chunks else blocks(array, in_order=md5)
+    boxes = iter(()) if missing_chunks else blocks(array, in_order=md5)
     for part, values in results_in_order(read, boxes, workers, array):
         total += part
         if digest is not None:
-            digest.update(np.ascontiguousarray(values).view(np.uint8).data if values.ndim else values.tobytes())
+            digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
         meter(values.nbytes)
     meter(0, files=array.pieces)
     known = total.finite > 0
@@ -135,19 +128,24 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
 def format_checkpoint_report(report: CheckpointReport) -> str:
     """Return a table for a person, one array per line."""
     head = ("shape", "dtype", "chunks", "bytes on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
-    lines = [f"{report.path}: {report.format}, {len(report.arrays)} arrays"]
-    lines.append(table_text(head, [_cells(array) for array in report.arrays], right=range(len(head) - 1)))
-    lines += [f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None]
-    lines += [
-        f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"
-        for array in report.arrays
-        if array.missing_chunks
-    ]
-    lines += [f"  not read: {reason}" for reason in report.unread]
-    lines.append(
+    rows = []
+    for array in report.arrays:
+        figures = ["-" if value is None else f"{value:.4g}" for value in (array.min, array.max, array.mean, array.sd)]
+        form = [shape_text(array.shape), array.dtype, shape_text(array.chunks), f"{array.bytes_on_disk:,}"]
+        rows.append([*form, *figures, str(array.zeros), str(array.nan), str(array.inf), array.name])
+    lines = [
+        f"{report.path}: {report.format}, {len(report.arrays)} arrays",
+        table_text(head, rows, right=range(len(head) - 1)),
+        *(f"  md5 {array.md5}  {array.name}" for array in report.arrays if array.md5 is not None),
+        *(
+            f"  {array.name}: {array.missing_chunks} chunks have no file; its values were not read"
+            for array in report.arrays
+            if array.missing_chunks
+        ),
+        *(f"  not read: {reason}" for reason in report.unread),
         f"total: {report.elements:,} values, {report.bytes:,} bytes ({report.bytes_on_disk:,} on disk), "
-        f"{report.zeros:,} zeros, {report.nan:,} NaN, {report.inf:,} infinite"
-    )
+        f"{report.zeros:,} zeros, {report.nan:,} NaN, {report.inf:,} infinite",
+    ]
     return "\n".join(lines)
 
 
@@ -164,17 +162,3 @@ def require_all_chunks(report: CheckpointReport) -> None:
         require_intact(Path(report.path))
     except InputError as error:
         raise CheckFailed(str(error)) from error
-
-
-def _cells(array: ArrayReport) -> list[str]:
-    figures = ["-" if figure is None else f"{figure:.4g}" for figure in (array.min, array.max, array.mean, array.sd)]
-    counts = [str(count) for count in (array.zeros, array.nan, array.inf)]
-    return [
-        shape_text(array.shape),
-        array.dtype,
-        shape_text(array.chunks),
-        f"{array.bytes_on_disk:,}",
-        *figures,
-        *counts,
-        array.name,
-    ]

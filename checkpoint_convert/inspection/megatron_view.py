@@ -1,19 +1,27 @@
 """A PAXML checkpoint seen as the Megatron one that the conversion makes of it, box by box, without writing it."""
 
-import dataclasses
 import math
-from pathlib import Path
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
 
-from checkpoint_convert.formats.array_table import ARRAYS, KEPT_POSITIONS, REPEATS, Array, array_dtype, groups
+from checkpoint_convert.formats.array_table import (
+    ARRAYS,
+    KEPT_POSITIONS,
+    REPEATS,
+    Array,
+    array_dtype,
+    axis_groups,
+    groups,
+)
 from checkpoint_convert.formats.boxes import Box
-from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.checkpoint_files import Checkpoint
 from checkpoint_convert.formats.paxml_counters import is_counter
-from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.inspection.checkpoint_files import Checkpoint, has_master_weights
+from checkpoint_convert.formats.stored_array import StoredArray, Values, ViewedArray
 from stage.errors import InputError
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
@@ -22,30 +30,28 @@ def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
     Arrays that the table lacks keep their names; counters, which Megatron keeps elsewhere, are left out. Where ``like``
     has FP32 master weights, the weights are rounded to BF16 and are their own master weights.
     """
-    dtype = "bf16" if has_master_weights(like) else "fp32"
+    dtype = "bf16" if like.has_master_weights else "fp32"
     layers = next((a.shape[0] for name, a in paxml.arrays.items() if name.endswith("x_layers_0.layer_norm.scale")), 0)
-    arrays, used = {}, set()
+    arrays: dict[str, StoredArray] = {}
+    others = {name: stored for name, stored in paxml.arrays.items() if not is_counter(name)}
     for group in groups(dtype):
         for array in ARRAYS:
-            names = [group.paxml_prefix(array, repeats) + array.paxml for repeats in (REPEATS, layers)]
+            names = [group.paxml_name(array, repeats) for repeats in (REPEATS, layers)]
             name = next((name for name in names if name in paxml.arrays), None)
             if name is None:
                 continue
-            used.add(name)
+            view = _reordered(f"{paxml.path}/{name}", others.pop(name), array)
             for prefix in group.megatron:
-                view = _reordered(paxml.path / name, paxml.arrays[name], array)
                 is_rounded = array_dtype(prefix, dtype) == "bfloat16"
                 arrays[prefix + array.megatron] = _rounded(view) if is_rounded else view
-    others = (name for name in paxml.arrays if name not in used and not is_counter(name))
-    arrays.update({name: paxml.arrays[name] for name in others})
-    return Checkpoint(paxml.path, f"{paxml.format} in Megatron's order", arrays, paxml.unread)
+    return Checkpoint(paxml.path, f"{paxml.format} in Megatron's order", {**arrays, **others}, paxml.unread)
 
 
-def _reordered(path: Path, stored: StoredArray, array: Array) -> StoredArray:
+def _reordered(where: str, stored: StoredArray, array: Array) -> ViewedArray:
     """Return the view of a PAXML array whose axes are Megatron's, merged ones included."""
-    paxml_axes, merged, order = array.paxml_axes.split(), array.megatron_groups(), array.permutation()
+    paxml_axes, merged, order = array.paxml_axes.split(), axis_groups(array.megatron_axes), array.permutation()
     if len(stored.shape) != len(order):
-        raise InputError(f"{path}: shape {list(stored.shape)}, expected the axes {array.paxml_axes}")
+        raise InputError(f"{where}: shape {list(stored.shape)}, expected the axes {array.paxml_axes}")
     sizes = array.kept_sizes({"P": KEPT_POSITIONS, **dict(zip(paxml_axes, stored.shape, strict=True))})
     below = [math.prod(sizes[axis] for axis in axes[1:]) for axes in merged]
     """Values of each merged axis that stand for one of its slowest part."""
@@ -56,18 +62,16 @@ def _reordered(path: Path, stored: StoredArray, array: Array) -> StoredArray:
     def read(box: Box) -> Values:
         """Read whole rows of each merged axis' slowest part, then cut."""
         source = [slice(0, sizes[axis]) for axis in paxml_axes]
-        cut = []
+        cut, rows = [], []
         for first, inner, side in zip(slowest, below, box, strict=True):
-            source[first] = slice(side.start // inner, -(-side.stop // inner))
-            start = source[first].start * inner
-            cut.append(slice(side.start - start, side.stop - start))
-        values = stored.read(tuple(source)).transpose(order)
-        rows = [(source[first].stop - source[first].start) * inner for first, inner in zip(slowest, below, strict=True)]
-        return values.reshape(rows)[tuple(cut)]
+            start, stop = side.start // inner, -(-side.stop // inner)
+            source[first] = slice(start, stop)
+            rows.append((stop - start) * inner)
+            cut.append(slice(side.start - start * inner, side.stop - start * inner))
+        return stored.read(tuple(source)).transpose(order).reshape(rows)[tuple(cut)]
 
-    return dataclasses.replace(stored, shape=shape, chunks=chunks, read=read)
+    return ViewedArray(shape, stored.dtype, chunks, [stored], read)
 
 
-def _rounded(stored: StoredArray) -> StoredArray:
-    dtype = np.dtype(ml_dtypes.bfloat16)
-    return dataclasses.replace(stored, dtype=dtype, read=lambda box: stored.read(box).astype(dtype))
+def _rounded(view: ViewedArray) -> ViewedArray:
+    return replace(view, dtype=BF16, view=lambda box: view.read(box).astype(BF16))

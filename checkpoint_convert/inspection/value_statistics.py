@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkpoint_convert.formats.byte_ranges import Values
+from checkpoint_convert.formats.stored_array import Values
 from checkpoint_convert.inspection.array_blocks import pieces
 
 
@@ -13,7 +13,6 @@ from checkpoint_convert.inspection.array_blocks import pieces
 class Statistics:
     """Figures of some values; ``minimum`` to ``squares`` are those of the finite ones."""
 
-    count: int = 0
     zeros: int = 0
     nan: int = 0
     inf: int = 0
@@ -31,15 +30,14 @@ class Statistics:
         apart = other.mean - self.mean
         share = other.finite / max(finite, 1)
         return Statistics(
-            self.count + other.count,
-            self.zeros + other.zeros,
-            self.nan + other.nan,
-            self.inf + other.inf,
-            finite,
-            min(self.minimum, other.minimum),
-            max(self.maximum, other.maximum),
-            self.mean + apart * share,
-            self.squares + other.squares + apart * apart * self.finite * share,
+            zeros=self.zeros + other.zeros,
+            nan=self.nan + other.nan,
+            inf=self.inf + other.inf,
+            finite=finite,
+            minimum=min(self.minimum, other.minimum),
+            maximum=max(self.maximum, other.maximum),
+            mean=self.mean + apart * share,
+            squares=self.squares + other.squares + apart * apart * self.finite * share,
         )
 
     @property
@@ -55,12 +53,9 @@ def statistics(values: Values) -> Statistics:
         numbers = piece.astype(np.float64)
         nan, inf = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
         finite = numbers[np.isfinite(numbers)] if nan + inf else numbers
-        zeros = len(numbers) - int(np.count_nonzero(numbers))
-        part = Statistics(len(numbers), zeros, nan, inf, len(finite))
+        total += Statistics(zeros=len(numbers) - int(np.count_nonzero(numbers)), nan=nan, inf=inf)
         if len(finite):
-            mean = float(finite.mean())
+            mean, low, high = float(finite.mean()), float(finite.min()), float(finite.max())
             squares = float(np.square(finite - mean).sum())
-            low, high = float(finite.min()), float(finite.max())
-            part = Statistics(len(numbers), zeros, nan, inf, len(finite), low, high, mean, squares)
-        total += part
+            total += Statistics(finite=len(finite), minimum=low, maximum=high, mean=mean, squares=squares)
     return total

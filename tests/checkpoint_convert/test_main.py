@@ -4,32 +4,24 @@ import pytest
 
 from tests.support import assert_refused, command
 
-COMMANDS = (
-    "paxml-to-megatron",
-    "megatron-to-paxml",
-    "plan",
-    "to-huggingface",
-    "to-torch-dist",
-    "inspect",
-    "compare",
+COMMANDS = {
+    "checkpoint_convert": "paxml-to-megatron megatron-to-paxml plan to-huggingface to-torch-dist inspect compare "
     "random-paxml",
-)
+    "checksums": "create verify",
+}
 
 
-def test_help_names_every_command() -> None:
-    done = command("checkpoint_convert", "--help")
-    assert done.returncode == 0
-    assert all(f" {name} " in done.stdout for name in COMMANDS)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_has_its_example(name: str) -> None:
-    done = command("checkpoint_convert", name, "--help")
-    assert done.returncode == 0, done.stderr
-    text = " ".join(done.stdout.replace("│", " ").split())
-    assert f"Example: python -m checkpoint_convert {name}" in text
+@pytest.mark.parametrize("module", COMMANDS)
+def test_help_of_every_command_has_its_example(module: str) -> None:
+    listed = command(module, "--help").stdout
+    for name in COMMANDS[module].split():
+        assert f" {name} " in listed
+        text = " ".join(command(module, name, "--help").stdout.replace("│", " ").split())
+        assert f"Example: python -m {module} {name}" in text
 
 
 def test_what_is_no_command_or_option_is_refused() -> None:
     assert_refused(command("checkpoint_convert", "convert"), "unknown command 'convert'; ")
     assert_refused(command("checkpoint_convert", "plan", "--heads", "4"), "(see --help)")
+    assert_refused(command("checksums", "sign"), "unknown command 'sign'; there are create, verify")
+    assert command("checksums").stdout.startswith("usage: python -m checksums COMMAND")

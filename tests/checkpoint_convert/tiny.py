@@ -66,7 +66,7 @@ def write_paxml(folder: Path, values: Arrays, axes: Mapping[str, int] = AXES, *,
         for array in ARRAYS:
             drawn = values[group.megatron[0], array.megatron]
             chunks = [max(1, size // 2) for size in drawn.shape]
-            place = folder / (group.paxml_prefix(array, 96) + array.paxml)
+            place = folder / (group.paxml_name(array, 96))
             create_array(place, drawn.shape, "float32", chunks, gzip).write(drawn).result()
     if step is not None:
         write_counters(folder, step, axes["L"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from checksums.common_file import PARAM_GROUP, common_content, is_only_spelled_otherwise, plain_common
+from checksums.common_file import PARAM_GROUP, common_content, is_only_spelled_otherwise
 
 
 def archive(content: bytes, name: str = "common/data.pkl") -> bytes:
@@ -61,12 +61,6 @@ def test_other_values_are_a_difference(change: dict[str, Any], tmp_path: Path) -
 def test_other_contents_are_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "common.pt").write_bytes(content)
     assert not is_only_spelled_otherwise(tmp_path / "common.pt", bf16=False)
-
-
-def test_classes_are_not_built(tmp_path: Path) -> None:
-    (tmp_path / "common.pt").write_bytes(saved(argparse.Namespace(step=4000)))
-    with pytest.raises(ValueError, match=r"names argparse\.Namespace"):
-        plain_common(tmp_path / "common.pt")
 
 
 @pytest.mark.parametrize(

@@ -20,16 +20,12 @@ def test_any_changed_byte_is_found(tmp_path: Path) -> None:
     output = tmp_path / "out"
     (output / "a").mkdir(parents=True)
     (output / "a" / "0").write_bytes(b"12345")
-    with pytest.raises(InputError, match=r"no out\.manifest\.json beside it"):
+    with pytest.raises(InputError, match=r"out\.manifest\.json: no such file"):
         require_whole(output)
-    made = [record_of(output, "out", md5_text(format_list(digest_folder(output))))]
-    write_outputs(output, made)
+    write_outputs(output, [record_of(output, "out", md5_text(format_list(digest_folder(output))))])
     require_whole(output)
     (output / "a" / "0").write_bytes(b"12346")
-    with pytest.raises(InputError, match=r"out: MD5 .*, but out\.manifest\.json says"):
-        require_whole(output)
-    (output / "a" / "0").write_bytes(b"1234")
-    with pytest.raises(InputError, match="1 files of 4 bytes"):
+    with pytest.raises(InputError, match=r"out: out\.manifest\.json says otherwise"):
         require_whole(output)
 
 

@@ -20,7 +20,7 @@ from checkpoint_convert.conversion.block_conversion import run_tasks, tasks_of
 from checkpoint_convert.conversion.blocks import choose_blocks
 from checkpoint_convert.conversion.conversion_plan import BENCHMARK_SIZES
 from checkpoint_convert.conversion.paxml_to_megatron import PaxmlCheckpoint, paxml_job
-from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, chunk_shape, groups
+from checkpoint_convert.formats.array_table import ARRAYS, Array, array_dtype, axis_groups, chunk_shape, groups
 from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.zarr_arrays import create_array, open_zarr, zarr_array
 from stage.outputs.manifest import Recipe
@@ -34,7 +34,7 @@ PLACES = 2000
 
 
 def name_of(array: Array) -> str:
-    return groups("bf16")[0].paxml_prefix(array, 96) + array.paxml
+    return groups("bf16")[0].paxml_name(array)
 
 
 def make(folder: Path) -> None:
@@ -85,7 +85,7 @@ def compare(folder: Path) -> None:
         for _ in range(PLACES):
             index = {axis: int(random.integers(SIZES[axis])) for axis in axes}
             place = []
-            for merged in array.megatron_groups():
+            for merged in axis_groups(array.megatron_axes):
                 position = 0
                 for axis in merged:
                     position = position * SIZES[axis] + index[axis]

@@ -14,7 +14,7 @@ from benchmark.training.engine.run_progress import starting_progress
 from benchmark.training.engine.train_state import empty_state, load_initial
 from benchmark.training.evaluate_checkpoint import CheckpointQuality, evaluate_checkpoint, format_quality
 from benchmark.training.train import train
-from checkpoint_convert.formats import byte_ranges
+from checkpoint_convert.formats import stored_array
 from checkpoint_convert.formats.megatron_checkpoint import MegatronCheckpoint
 from model.flops import num_parameters
 from tests.benchmark.runs import command_line, events, system_of
@@ -40,14 +40,14 @@ def test_evaluate_gives_the_same_value_for_a_runs_checkpoint(inputs: Inputs, tmp
 
 def _bytes_read(config: RunConfig) -> tuple[int, int]:
     """Of values, in evaluating the checkpoint and in loading it to train on."""
-    read, count = byte_ranges._read_exactly, 0
+    read, count = stored_array._read_exactly, 0
 
-    def counted(file: BinaryIO, start: int, values: byte_ranges.Values) -> None:
+    def counted(file: BinaryIO, start: int, values: stored_array.Values) -> None:
         nonlocal count
         count += values.nbytes
         read(file, start, values)
 
-    setattr(byte_ranges, "_read_exactly", counted)  # noqa: B010
+    setattr(stored_array, "_read_exactly", counted)  # noqa: B010
     evaluate_checkpoint(config)
     evaluated, count = count, 0
     assert config.data.checkpoint is not None

@@ -14,7 +14,7 @@ from stage.errors import InputError
 SIZES = st.fixed_dictionaries(
     {"L": st.integers(1, 5), "C": st.just(3), "N": st.integers(1, 5), "D": st.integers(1, 6), "V": st.integers(1, 40)}
 )
-TURNED = ArrayAxes({"A": 64, "B": 60}, Side((("A",), ("B",)), (64, 6)), Side((("B",), ("A",)), (60, 4)))
+TURNED = ArrayAxes({"A": 64, "B": 60}, Side("A B", (64, 6)), Side("B A", (60, 4)))
 """Every output chunk needs all input chunks: only the whole array reads each once."""
 
 
@@ -23,10 +23,10 @@ TURNED = ArrayAxes({"A": 64, "B": 60}, Side((("A",), ("B",)), (64, 6)), Side((("
 def test_blocks_cover_every_output_chunk_once(sizes: dict[str, int], data: st.DataObject) -> None:
     sizes = {**sizes, "H": sizes["N"] * sizes["D"], "F": 4 * sizes["N"] * sizes["D"], "P": 7}
     array = data.draw(st.sampled_from(ARRAYS))
-    layouts = [(array.paxml_shape(sizes), array.paxml_groups()), (array.megatron_shape(sizes), array.megatron_groups())]
-    (from_shape, from_groups), (shape, groups) = data.draw(st.permutations(layouts))
-    source = Side(from_groups, tuple(data.draw(st.integers(1, size)) for size in from_shape))
-    axes = ArrayAxes(sizes, source, Side(groups, chunk_shape(shape)))
+    layouts = [(array.paxml_shape(sizes), array.paxml_axes), (array.megatron_shape(sizes), array.megatron_axes)]
+    (from_shape, from_layout), (shape, layout) = data.draw(st.permutations(layouts))
+    source = Side(from_layout, tuple(data.draw(st.integers(1, size)) for size in from_shape))
+    axes = ArrayAxes(sizes, source, Side(layout, chunk_shape(shape)))
     most = data.draw(st.integers(0, 5000))
     chosen = cut_array(axes, most_items=most, comfortable_items=data.draw(st.integers(0, 900)))
     assert math.prod(chosen.block) <= most or chosen.block == chosen.unit

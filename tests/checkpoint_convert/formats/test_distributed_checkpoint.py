@@ -2,8 +2,6 @@
 
 import pickle
 import random
-import re
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +82,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.distcp")
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(InputError, match="missing, or shorter than the checkpoint's metadata says"):
+    with pytest.raises(InputError, match="cannot be read"):
         dcp_arrays(tmp_path)["step"].read(())
     path.write_bytes(b"PK" + bytes(len(content)))
     with pytest.raises(InputError, match="cannot be read"):
@@ -98,19 +96,10 @@ def test_metadata_that_names_other_classes_is_not_run(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.parametrize(
-    ("operations", "complaint"),
-    [
-        (b"}r" + struct.pack("<I", 1 << 31), "LONG_BINPUT 2147483648 in 9 bytes"),  # remembers 2**31 objects
-        (b"\x95" + struct.pack("<Q", 1 << 40), "FRAME 1099511627776 in 12 bytes"),
-        (b"\x8d" + struct.pack("<Q", 1 << 40), "expected 1099511627776 bytes"),
-        (b"ctorch\nSize\n(" + b"K\x01" * 65 + b"tR", "65"),
-        (b"\xff", "opcode b'\\xff' unknown"),
-    ],
-)
-def test_metadata_that_asks_for_memory_is_refused(operations: bytes, complaint: str, tmp_path: Path) -> None:
-    (tmp_path / ".metadata").write_bytes(b"\x80\x04" + operations + b".")
-    with pytest.raises(InputError, match=re.escape(complaint)):
+def test_sizes_of_many_axes_are_refused(tmp_path: Path) -> None:
+    """Copies of copies could take any amount of memory."""
+    (tmp_path / ".metadata").write_bytes(b"\x80\x04ctorch\nSize\n(" + b"K\x01" * 65 + b"t\x85R.")
+    with pytest.raises(InputError, match="65 axes"):
         dcp_arrays(tmp_path)
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from checkpoint_convert.formats import source_files
 from checkpoint_convert.formats.source_files import LocalFiles
 from stage.errors import InputError
-from stage.outputs.manifest import identity_of
 
 LARGE = 3 << 20
 """Bytes; the identity covers all of a small file, and both ends of a large one."""
@@ -38,7 +36,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "large one rewritten": lambda source: rewrite(source / "a/0.1", bytes(LARGE - 1) + b"x"),
     "gone": lambda source: (source / "b/0/1").unlink(),
     "come": lambda source: (source / "a/0.2").touch(),
-    "single": lambda source: (source / "single").write_bytes(b"54321"),
 }
 NO_CHANGES: dict[str, Callable[[Path], object]] = {
     "chmod": lambda source: (source / "a/0.0").chmod(0o444),
@@ -67,20 +64,6 @@ def test_the_identity_is_that_of_the_content(change: str, source: Path) -> None:
     assert (asked(here).source().identity != before.identity) == (change in CHANGES)
     if here == source:
         assert (files.source_now().identity != before.identity) == (change in CHANGES)
-
-
-def test_what_did_not_change_is_not_read_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files, read = asked(source), list[Path]()
-    before = files.source()
-
-    def identified(path: Path, state: os.stat_result) -> str:
-        read.append(path)
-        return identity_of(path, state)
-
-    monkeypatch.setattr(source_files, "identity_of", identified)
-    (source / "a/0.0").chmod(0o444)
-    assert files.source_now() == before
-    assert read == [source / "a/0.0"]
 
 
 def test_what_is_read_is_what_was_there(source: Path) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 import tensorstore as ts
 
 from checkpoint_convert.formats.boxes import whole_box
-from checkpoint_convert.formats.byte_ranges import Values
 from checkpoint_convert.formats.source_files import LocalFiles
-from checkpoint_convert.formats.zarr_arrays import ZarrArray, create_array, open_zarr, zarr_array
+from checkpoint_convert.formats.stored_array import Values
+from checkpoint_convert.formats.zarr_arrays import create_array, open_zarr, zarr_array
 from stage.errors import InputError
 
 SHAPE = (5, 20, 33)
@@ -55,16 +56,6 @@ def test_any_box_of_any_chunks(compressor: str | None, dtype: str, separator: st
         np.testing.assert_array_equal(array.read(box), values[box])
 
 
-def test_array_is_files_of_its_chunks(tmp_path: Path) -> None:
-    values = np.arange(12, dtype=np.float32).reshape(4, 3)
-    create_array(tmp_path / "a", (4, 3), "float32", (2, 3)).write(values).result()
-    assert (tmp_path / "a" / "1.0").read_bytes() == values[2:].tobytes()
-    metadata = json.loads((tmp_path / "a" / ".zarray").read_text())
-    assert (metadata["dtype"], metadata["chunks"], metadata["compressor"]) == ("<f4", [2, 3], None)
-    with pytest.raises(ValueError, match="shape"):
-        create_array(tmp_path / "a", (3,), "bfloat16", (2,))
-
-
 @pytest.mark.parametrize("packed", [True, False])
 def test_chunks_of_the_wrong_size_are_refused(packed: bool, tmp_path: Path) -> None:
     values = random_values()
@@ -90,8 +81,7 @@ def test_missing_chunk_is_not_zeros_unless_it_is_said(compressor: dict[str, Any]
     assert array.read((slice(0, 2), slice(0, 8), slice(0, 33))).all()
     with pytest.raises(InputError, match=r"a: chunk 0\.1\.0 is missing; the checkpoint is not whole"):
         array.read(box)
-    some = open_zarr(files, "a")
-    zeros = ZarrArray(**{**vars(some), "absent_are_zeros": True}).read(box)
+    zeros = replace(open_zarr(files, "a"), absent_are_zeros=True).read(box)
     assert zeros[:, :8].all()
     assert not zeros[:, 8:].any()
     os.mkfifo(path / "0.1.0")
@@ -108,37 +98,19 @@ def test_a_number_without_axes(tmp_path: Path) -> None:
         array.read(())
 
 
-def test_what_is_no_array_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="none: array is missing"):
-        zarr_array(tmp_path / "none")
-    (tmp_path / ".zarray").write_text("{")
-    with pytest.raises(InputError, match=r"\.zarray: .*truncated"):
-        zarr_array(tmp_path)
-    (tmp_path / ".zarray").unlink()
-    os.mkfifo(tmp_path / ".zarray")
-    with pytest.raises(InputError, match="zarray: not a regular file"):
-        zarr_array(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
         ({"shape": [1] * 20_000, "chunks": [1] * 20_000}, "20,000 axes"),
         ({"shape": [-1, 3]}, "expected whole numbers"),
         ({"shape": [1 << 62, 3]}, "more than 1 EiB"),
-        ({"shape": [2.5, 3]}, "expected whole numbers"),
         ({"shape": 7}, "not a zarr array"),
         ({"chunks": [0, 3]}, "do not go together"),
-        ({"chunks": [2]}, "do not go together"),
         ({"chunks": [2, 1 << 63]}, "more than 1 EiB"),
         ({"dtype": "<f99"}, "not a zarr array"),
         ({"dtype": "<c8"}, "values of .*, expected numbers"),
-        ({"dtype": "|S4"}, "a: "),
         ({"dtype": [["a", "<f4"]]}, "a: "),
         ({"compressor": {"id": "unheard of"}}, "not a zarr array"),
-        ({"zarr_format": 9}, "not a zarr array"),
-        ({"order": [1]}, "not a zarr array"),
-        ({"shape": [1 << 40, 3], "chunks": [1 << 40, 3], "compressor": {"id": "gzip"}}, "more than 1 GiB each"),
     ],
 )
 def test_metadata_that_cannot_be_is_refused_in_a_line(fields: dict[str, Any], complaint: str, tmp_path: Path) -> None:
@@ -147,6 +119,9 @@ def test_metadata_that_cannot_be_is_refused_in_a_line(fields: dict[str, Any], co
     with pytest.raises(InputError, match=complaint) as error:
         zarr_array(tmp_path / "a")
     assert len(str(error.value)) < 500
-    (tmp_path / "a" / ".zarray").write_text("[" * 100_000)
-    with pytest.raises(InputError, match=r"\.zarray: "):
-        zarr_array(tmp_path / "a")
+    for text in ("[" * 100_000, "{"):
+        (tmp_path / "a" / ".zarray").write_text(text)
+        with pytest.raises(InputError, match=r"\.zarray: "):
+            zarr_array(tmp_path / "a")
+    with pytest.raises(InputError, match="none: array is missing"):
+        zarr_array(tmp_path / "none")

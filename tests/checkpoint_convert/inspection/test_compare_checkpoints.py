@@ -43,13 +43,11 @@ def test_conversion_is_the_source_value_by_value(dtype: str, paxml: Path, megatr
     assert "Adam's step: 4000 and 4000" in done.stdout
 
 
-def test_counters_are_no_difference(paxml: Path, megatron: dict[str, Path], tmp_path: Path) -> None:
-    without = write_paxml(tmp_path / "without", tiny_values(), step=None)
-    done = run("compare", without, paxml)
+def test_counters_are_no_difference(paxml: Path, tmp_path: Path) -> None:
+    done = run("compare", write_paxml(tmp_path / "without", tiny_values(), step=None), paxml)
     assert done.returncode == 0, done.stderr
     assert f"only in {paxml}, and no difference: 9 counters" in done.stdout
-    done = run("compare", megatron["bf16"], without)
-    assert (done.returncode, "Adam's step: 4000 and not told" in done.stdout) == (0, True)
+    assert "Adam's step: not told and 4000" in done.stdout
 
 
 def test_adams_step_is_a_difference(megatron: dict[str, Path], trained: Path, tmp_path: Path) -> None:
@@ -134,8 +132,5 @@ def test_arrays_that_one_lacks_and_other_shapes_fail(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="have no array of the same name"):
         write_safetensors(c, {"other": torch.zeros(1)})
         compare_checkpoints(b, c)
-
-
-@pytest.mark.parametrize("tolerance", ["-1", "nan", "inf"])
-def test_tolerances_that_mean_nothing_are_refused(tolerance: str, tmp_path: Path) -> None:
-    run("compare", tmp_path, tmp_path, "--tolerance", tolerance).refused("--tolerance")
+    for tolerance in ("-1", "nan", "inf"):
+        run("compare", a, b, "--tolerance", tolerance).refused("--tolerance")

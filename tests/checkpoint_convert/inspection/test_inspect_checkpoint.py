@@ -107,6 +107,9 @@ def test_extra_arrays_that_cannot_be_read_are_told(megatron: dict[str, Path], tm
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     run("inspect", tmp_path / "none").refused("no such folder or .safetensors file")
+    run("compare", tmp_path / "none", tmp_path).refused("no such folder or .safetensors file")
+    run("inspect", tmp_path, "--workers", 0).refused("--workers 0: expected 1 to 4096")
     run("inspect", tmp_path).refused("holds no zarr arrays")
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("release")
-    run("inspect", tmp_path).refused("'release', expected an iteration")
+    for tracker, told in (("7", "iter_0000007"), ("release", "expected an iteration"), ("9" * 40, "expected")):
+        (tmp_path / "latest_checkpointed_iteration.txt").write_text(tracker)
+        run("inspect", tmp_path).refused(told)

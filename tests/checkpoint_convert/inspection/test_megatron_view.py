@@ -7,8 +7,8 @@ import pytest
 
 from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.formats.boxes import Box, whole_box
+from checkpoint_convert.formats.checkpoint_files import MEGATRON, PAXML, ZARR, open_checkpoint
 from checkpoint_convert.formats.zarr_arrays import create_array
-from checkpoint_convert.inspection.checkpoint_files import MEGATRON, PAXML, ZARR, open_checkpoint
 from checkpoint_convert.inspection.megatron_view import as_megatron
 from stage.errors import InputError
 from tests.checkpoint_convert.tiny import AXES, tiny_values, write_megatron, write_paxml
@@ -41,11 +41,12 @@ def test_any_box_is_megatrons(tmp_path: Path) -> None:
     assert view.arrays[f"{WEIGHTS}embedding.position_embeddings.weight"].shape == (2048, 36)
 
 
-def test_formats_of_zarr_folders(megatron: dict[str, Path], tmp_path: Path) -> None:
+def test_formats_of_folders(megatron: dict[str, Path], tmp_path: Path) -> None:
     for folder, name in (("p", f"mdl_vars.params.lm.{ARRAYS[0].paxml}"), ("z", "x")):
         create_array(tmp_path / folder / name, (2,), "float32", (2,))
-    found = [open_checkpoint(path).format for path in (tmp_path / "p", megatron["fp32"], tmp_path / "z")]
-    assert found == [PAXML, MEGATRON, ZARR]
+    found = [open_checkpoint(path) for path in (tmp_path / "p", megatron["fp32"], megatron["bf16"], tmp_path / "z")]
+    assert [one.format for one in found] == [PAXML, MEGATRON, MEGATRON, ZARR]
+    assert [one.has_master_weights for one in found] == [False, False, True, False]
 
 
 def test_array_with_other_axes_is_refused(megatron: dict[str, Path], tmp_path: Path) -> None:

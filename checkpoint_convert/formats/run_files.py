@@ -42,15 +42,15 @@ class RunProgress:
     """Steps that Adam did not make."""
 
 
-def run_config(folder: Path) -> RunSizes | None:
-    """Return the configuration of the run whose checkpoint ``folder`` is; None where no run's folder is around it.
+def benchmark_of_run(folder: Path) -> BenchmarkConfig | None:
+    """Return the benchmark of the run whose checkpoint ``folder`` is; None where no run's folder is around it.
 
-    Raises InputError where it is damaged.
+    Raises InputError where its config.json is damaged.
     """
     path = folder.absolute().parent.parent / "config.json"
     if folder.absolute().parent.name != "checkpoints" or not path.is_file():
         return None
-    return read_json(path, RunSizes, mend=f"it is not a run's configuration; copy {folder} elsewhere")
+    return read_json(path, RunSizes, mend=f"it is not a run's configuration; copy {folder} elsewhere").benchmark
 
 
 def run_steps(folder: Path) -> tuple[int | None, int | None]:
@@ -62,17 +62,23 @@ def run_steps(folder: Path) -> tuple[int | None, int | None]:
         return None, None
     if progress.global_batch_size < 1:
         raise InputError(f"{folder / 'progress.json'}: a batch of {progress.global_batch_size}; use another checkpoint")
-    config = run_config(folder)
-    adam = None if config is None else config.benchmark.start_iterations + progress.steps - progress.skipped_steps
+    benchmark = benchmark_of_run(folder)
+    adam = None if benchmark is None else benchmark.start_iterations + progress.steps - progress.skipped_steps
     return progress.start_samples // progress.global_batch_size + progress.steps, adam
 
 
 def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
     """Return the heads of the model in ``folder``: ``given`` (``--heads``), those recorded, or the benchmark's.
 
-    Raises InputError when nobody says it, the sources contradict each other, or it does not divide ``hidden``.
+    The manifest's inputs are not followed: their paths may have come to name something else. Raises InputError when
+    nobody says it, the sources contradict each other, or it does not divide ``hidden``.
     """
-    recorded = _recorded_heads(folder)
+    benchmark, manifest = benchmark_of_run(folder), read_manifest(folder)
+    recorded = {**manifest.facts, **manifest.options}.get("heads") if manifest else None
+    if benchmark is not None:
+        recorded = benchmark.model.num_attention_heads
+    if recorded is not None and type(recorded) is not int:
+        raise InputError(f"{manifest_path(folder)}: {str(recorded)[:40]!r} heads, expected a number; pass --heads")
     heads = given if given is not None else recorded or BENCHMARK_HEADS.get(hidden)
     if heads is None:
         raise InputError(
@@ -84,18 +90,3 @@ def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
     if heads < 1 or hidden % heads:
         raise InputError(f"--heads {heads}: does not divide the hidden size {hidden} of {folder}")
     return heads
-
-
-def _recorded_heads(folder: Path) -> int | None:
-    """Return the heads that the configuration of the checkpoint's run tells, or its own manifest.
-
-    The manifest's inputs are not followed: their paths may have come to name something else.
-    """
-    config = run_config(folder)
-    if config is not None:
-        return config.benchmark.model.num_attention_heads
-    manifest = read_manifest(folder)
-    recorded = {**manifest.facts, **manifest.options}.get("heads") if manifest else None
-    if recorded is not None and type(recorded) is not int:
-        raise InputError(f"{manifest_path(folder)}: {str(recorded)[:40]!r} heads, expected a number; pass --heads")
-    return recorded

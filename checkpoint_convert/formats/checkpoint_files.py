@@ -1,6 +1,6 @@
 """A checkpoint of any of the formats met here, as named arrays, recognised by the contents of its folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,10 +8,11 @@ from pathlib import Path
 from checkpoint_convert.formats.array_table import ARRAYS, MASTER_WEIGHTS, WEIGHTS
 from checkpoint_convert.formats.common_files import adam_step
 from checkpoint_convert.formats.paxml_counters import is_counter, paxml_adam_step
+from checkpoint_convert.formats.run_files import run_steps
 from checkpoint_convert.formats.safetensors_arrays import safetensors_arrays
+from checkpoint_convert.formats.source_files import LocalFiles
 from checkpoint_convert.formats.stored_array import StoredArray
-from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, zarr_array
-from checkpoint_convert.model_sizes.run_files import run_steps
+from checkpoint_convert.formats.zarr_arrays import METADATA_FILE, open_zarr
 from stage.errors import InputError
 from stage.regular_files import read_regular
 
@@ -32,6 +33,27 @@ class Checkpoint:
     unread: Mapping[str, str] = field(default_factory=dict)
     """Arrays beside the model's that cannot be read, and why."""
 
+    @property
+    def has_master_weights(self) -> bool:
+        return any(name.startswith(MASTER_WEIGHTS) for name in self.arrays)
+
+    def steps(self) -> tuple[int | None, int | None]:
+        """Return the steps since step 0, in the batch size of whoever made the last ones, and Adam's step; None where
+        the checkpoint's files do not tell them. Raises InputError where they are damaged."""
+        if self.format == PAXML:
+            step = paxml_adam_step(self.path, self.arrays)
+        elif self.format == MEGATRON:
+            step = adam_step(self.path)
+        elif self.format == DCP and (told := run_steps(self.path)) != (None, None):
+            return told
+        elif self.format == DCP:
+            step = None
+            with suppress(InputError):  # Megatron's own common.pt holds its command line too, as classes not built here
+                step = adam_step(self.path)
+        else:
+            step = None
+        return step, step
+
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """Recognise and open a checkpoint; values are read later.
@@ -41,7 +63,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if path.suffix == ".safetensors" and path.is_file():
         return Checkpoint(path, SAFETENSORS, safetensors_arrays(path))
     if not path.is_dir():
-        raise InputError(f"{path}: no such folder or .safetensors file")
+        there = sorted(entry.parent.name for entry in path.parent.glob(f"*/{DCP_INDEX}"))
+        beside = f"; beside it lie {', '.join(there[-3:])}" if there else ""  # a run removes old checkpoints
+        raise InputError(f"{path}: no such folder or .safetensors file{beside}")
     path = _iteration_folder(path)
     if (path / DCP_INDEX).is_file():
         from checkpoint_convert.formats.distributed_checkpoint import dcp_arrays  # PyTorch takes seconds to import
@@ -54,7 +78,17 @@ def open_checkpoint(path: Path) -> Checkpoint:
         raise InputError(
             f"{path}: holds no zarr arrays, no *.safetensors and no {DCP_INDEX} of a PyTorch distributed checkpoint"
         )
-    return _open_zarr(path, names)
+    form = MEGATRON if (path / "metadata.json").is_file() else ZARR
+    form = PAXML if any(name.startswith("mdl_vars.params.lm.") for name in names) else form
+    files, arrays, unread = LocalFiles(path), {}, {}
+    for name in names:
+        try:
+            arrays[name] = open_zarr(files, name)
+        except InputError as error:
+            if form == ZARR or _is_known(name):
+                raise
+            unread[name] = str(error)
+    return Checkpoint(path, form, arrays, unread)
 
 
 def _iteration_folder(path: Path) -> Path:
@@ -68,43 +102,7 @@ def _iteration_folder(path: Path) -> Path:
     return path / f"iter_{int(text):07d}"
 
 
-def _open_zarr(path: Path, names: Sequence[str]) -> Checkpoint:
-    form = MEGATRON if (path / "metadata.json").is_file() else ZARR
-    form = PAXML if any(name.startswith("mdl_vars.params.lm.") for name in names) else form
-    arrays, unread = {}, {}
-    for name in names:
-        try:
-            arrays[name] = zarr_array(path / name)
-        except InputError as error:
-            if form == ZARR or _is_known(name):
-                raise
-            unread[name] = str(error)
-    return Checkpoint(path, form, arrays, unread)
-
-
 def _is_known(name: str) -> bool:
     """Whether an array is one of the model's, or a counter."""
-    megatron = any(name.endswith(f"{WEIGHTS}{array.megatron}") for array in ARRAYS)
-    return megatron or any(name.endswith(f"params.lm.{array.paxml}") for array in ARRAYS) or is_counter(name)
-
-
-def has_master_weights(checkpoint: Checkpoint) -> bool:
-    return any(name.startswith(MASTER_WEIGHTS) for name in checkpoint.arrays)
-
-
-def checkpoint_adam_step(checkpoint: Checkpoint) -> int | None:
-    """Return Adam's step, None where the checkpoint's files do not tell it.
-
-    Raises InputError where they are damaged.
-    """
-    if checkpoint.format == PAXML:
-        return paxml_adam_step(checkpoint.path, checkpoint.arrays)
-    if checkpoint.format == MEGATRON:
-        return adam_step(checkpoint.path)
-    if checkpoint.format == DCP:
-        of_run = run_steps(checkpoint.path)[1]
-        if of_run is not None:
-            return of_run
-        with suppress(InputError):  # Megatron's own common.pt holds its command line too, as classes not built here
-            return adam_step(checkpoint.path)
-    return None
+    ends = tuple(end for array in ARRAYS for end in (f"{WEIGHTS}{array.megatron}", f"params.lm.{array.paxml}"))
+    return name.endswith(ends) or is_counter(name)

@@ -6,7 +6,7 @@ the number of heads comes from elsewhere.
 
 from collections.abc import Callable, Mapping
 
-from checkpoint_convert.formats.array_table import Array
+from checkpoint_convert.formats.array_table import Array, axis_groups
 from stage.errors import InputError
 
 Shapes = Mapping[Array, tuple[int, ...]]
@@ -17,7 +17,7 @@ def paxml_axis_sizes(where: object, shapes: Shapes) -> dict[str, int]:
 
     Raises InputError, beginning with ``where``, where they contradict each other or are not those of a GPT-3 model.
     """
-    sizes = _single_axes(where, shapes, lambda array: (array.paxml, array.paxml_groups()))
+    sizes = _single_axes(where, {(array.paxml, array.paxml_axes): shape for array, shape in shapes.items()})
     if sizes["C"] != 3 or sizes["N"] * sizes["D"] != sizes["H"]:
         raise InputError(f"{where}: axes {sizes} are not those of a GPT-3 model (C = 3, N x D = H)")
     return sizes
@@ -26,7 +26,7 @@ def paxml_axis_sizes(where: object, shapes: Shapes) -> dict[str, int]:
 def megatron_axis_sizes(where: object, shapes: Shapes, heads: Callable[[int], int]) -> dict[str, int]:
     """Return all sizes, read off the shapes of Megatron's arrays; ``heads`` tells the attention heads of a model by its
     hidden size. Raises InputError, beginning with ``where``, where the shapes contradict each other."""
-    sizes = _single_axes(where, shapes, lambda array: (array.megatron, array.megatron_groups()))
+    sizes = _single_axes(where, {(array.megatron, array.megatron_axes): shape for array, shape in shapes.items()})
     number = heads(sizes["H"])
     sizes.update(C=3, N=number, D=sizes["H"] // number)
     for array, shape in shapes.items():
@@ -35,16 +35,13 @@ def megatron_axis_sizes(where: object, shapes: Shapes, heads: Callable[[int], in
     return sizes
 
 
-def _single_axes(
-    where: object, shapes: Shapes, layout: Callable[[Array], tuple[str, tuple[tuple[str, ...], ...]]]
-) -> dict[str, int]:
-    """Return the sizes of the axes that are not merged with others somewhere."""
+def _single_axes(where: object, shapes: Mapping[tuple[str, str], tuple[int, ...]]) -> dict[str, int]:
+    """Return the sizes of the axes that are not merged with others somewhere, from shapes by name and layout."""
     sizes: dict[str, int] = {}
-    for array, shape in shapes.items():
-        name, groups = layout(array)
+    for (name, layout), shape in shapes.items():
+        groups = axis_groups(layout)
         if len(shape) != len(groups) or 0 in shape:
-            axes = " ".join("x".join(group) for group in groups)
-            raise InputError(f"{where}: {name} with shape {list(shape)}, expected the axes {axes}, none of size 0")
+            raise InputError(f"{where}: {name} with shape {list(shape)}, expected the axes {layout}, none of size 0")
         for group, size in zip(groups, shape, strict=True):
             if len(group) == 1 and sizes.setdefault(group[0], size) != size:
                 raise InputError(

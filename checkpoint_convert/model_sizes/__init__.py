@@ -1,1 +1,0 @@
-"""What a checkpoint tells of its model: sizes of the axes, names and shapes of the parameters, attention heads."""
