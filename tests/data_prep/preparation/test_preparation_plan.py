@@ -7,8 +7,8 @@ import pytest
 
 from data_prep.preparation.preparation_plan import (
     BIN_BYTES,
-    COMPRESSED_BYTES,
     IDX_BYTES,
+    PACKED_BYTES,
     RATES,
     TEXT_BYTES,
     make_plans,
@@ -29,7 +29,7 @@ def test_every_stage_and_what_limits_it() -> None:
     rates = ["--mb-per-s-per-core", 10, "--disk-mb-per-s", 1e6, "--network-mb-per-s", 100]
     stages = stages_of("--cores", 64, *rates)
     assert list(stages) == ["fetch", "tokenise", "join", "index", "verify"]
-    assert stages["fetch"]["seconds"] == COMPRESSED_BYTES / 100e6
+    assert stages["fetch"]["seconds"] == PACKED_BYTES / 100e6
     assert stages["fetch"]["limit"] == "network"
     assert stages["tokenise"]["seconds"] == pytest.approx(TEXT_BYTES / 64 / 10e6)  # 256 files: four rounds of 64
     assert stages["tokenise"]["limit"] == "cores"
@@ -45,7 +45,7 @@ def test_a_slow_disk_limits_all_it_can() -> None:
 
 def test_many_cores_run_out_of_files() -> None:
     rates = with_rates(tokenise=10, disk=1e9)
-    few, many, more = (make_plans([1], cores, rates)[0].steps[1] for cores in (64, 256, 16384))
+    few, many, more = (make_plans([1], cores, rates)[0].stages[1] for cores in (64, 256, 16384))
     assert few.seconds == pytest.approx(4 * many.seconds)
     assert many.seconds == more.seconds == pytest.approx(TEXT_BYTES / 256 / 10e6)  # each file is one worker's
     assert (few.limit, many.limit, more.limit) == ("cores", "cores", "files (256 on 16384 cores)")
