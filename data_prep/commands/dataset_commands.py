@@ -1,27 +1,14 @@
-"""Commands on datasets: write samples, inspect, blend, merge."""
+"""Commands on datasets: write samples, blend, merge."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data_prep.commands.shared_options import JsonOption, OutputOptions
-from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
-from data_prep.inspection.dataset_tables import require_free_for_tables, write_tables
-from data_prep.inspection.inspect_dataset import (
-    compare_datasets,
-    format_dataset_comparison,
-    format_dataset_report,
-    inspect_dataset,
-    require_as_made,
-    require_known_tokens,
-    require_same_datasets,
-)
 from data_prep.sample_order.blend_file import (
     WeightsBy,
     discover,
     format_blend,
-    is_blend_file,
-    require_unchanged_blend,
     weights_of,
     write_blend,
 )
@@ -89,55 +76,6 @@ class SamplesCommand(JsonOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectDatasetCommand(JsonOption):
-    """Check every pointer of a .bin/.idx pair and show what is in it. Exit status 1: a check failed.
-
-    Example: python -m data_prep inspect --data-path preprocessed_c4_spm/c4_en_6_c4_spm_text_document
-    --tokenizer sentencepiece.model --picture lengths.svg
-    """
-
-    data_path: Path
-    """The dataset, without .bin and .idx; or a .blend.json, whose datasets are looked up and compared with it."""
-    against: Path | None = None
-    """Another dataset to compare it with; exit status 1 if they are not the same, token by token."""
-    tokenizer: Path | None = None
-    """SentencePiece model: shows the pieces, finds tokens beyond the vocabulary, decodes a sample."""
-    picture: Path | None = None
-    """Draw document lengths and token frequencies into this .svg or .png; needs matplotlib."""
-    tables: Path | None = None
-    """Write summary.csv, lengths.csv and tokens.csv into this folder."""
-
-    def run(self) -> None:
-        if is_blend_file(self.data_path.name):
-            require_unchanged_blend(self.data_path)
-            _print_blend(self.data_path, as_it_is=self.json)
-            return
-        if self.picture is not None:
-            require_picture_format(self.picture)
-        if self.tables is not None:
-            require_free_for_tables(self.tables)
-        one = inspect_dataset(self.data_path, self.tokenizer)
-        other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
-        comparison = None if other is None else compare_datasets(one, other)
-        if self.json:
-            print(json.dumps({**asdict(one.report), "against": asdict(comparison) if comparison else None}, indent=1))
-        else:
-            print(format_dataset_report(one.report))
-            if comparison is not None:
-                print(format_dataset_comparison(one.report, comparison))
-        datasets = [one] if other is None else [one, other]
-        if self.picture is not None:
-            draw_datasets(datasets, self.picture)
-        if self.tables is not None:
-            write_tables(datasets, None if self.tokenizer is None else Tokenizer(self.tokenizer), self.tables)
-        for dataset in datasets:
-            require_known_tokens(dataset.report)
-            require_as_made(dataset)
-        if comparison is not None:
-            require_same_datasets(one.report, comparison)
-
-
-@dataclass(frozen=True, kw_only=True)
 class BlendCommand(JsonOption):
     """Find datasets, give each a weight, and write both as a small file that train, samples and inspect take.
 
@@ -164,11 +102,7 @@ class BlendCommand(JsonOption):
         tokens = [dataset.num_tokens for dataset in datasets]
         weights = weights_of(prefixes, tokens, self.weights, temperature=self.temperature, file=self.weights_file)
         write_blend(self.output, prefixes, weights, tokens)
-        _print_blend(self.output, as_it_is=self.json)
-
-
-def _print_blend(path: Path, *, as_it_is: bool) -> None:
-    print(path.read_text(encoding="utf-8").rstrip() if as_it_is else format_blend(path))
+        print(self.output.read_text(encoding="utf-8").rstrip() if self.json else format_blend(self.output))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,13 @@
 """The report of a ``.bin/.idx`` pair: lengths, token frequencies, pieces, and how it compares with another pair."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from data_prep.inspection.dataset_scan import (
-    Counts,
     Difference,
     check_index,
     count_lengths,
@@ -96,14 +97,11 @@ class Inspected:
     """A dataset that was checked and counted."""
 
     report: DatasetReport
-    lengths: Counts
-    tokens: Counts
+    lengths: "pd.Series[int]"
+    """Documents by length in tokens, ascending."""
+    tokens: "pd.Series[int]"
+    """How often each id occurs, ascending by id."""
     data: IndexedDataset
-
-    @property
-    def shown_name(self) -> str:
-        """The prefix for tables, which hold UTF-8 only; names of files need not be."""
-        return self.report.prefix.encode(errors="backslashreplace").decode()
 
 
 def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
@@ -118,7 +116,14 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     lengths = count_lengths(data)
     with progress(f"count {prefix.name}", num_tokens * data.dtype.itemsize, "bytes") as advance:
         tokens = count_tokens(data, advance)
-    by_count = np.lexsort((tokens.values, -tokens.counts))
+    by_count = tokens.iloc[np.lexsort((tokens.index, -tokens))]
+    reached = np.searchsorted(lengths.cumsum(), len(data) * np.array(PERCENTILES) / 100)
+
+    def listed(counts: "pd.Series[int]") -> list[TokenCount]:
+        found = counts.iloc[:LISTED_TOKENS]
+        pairs = zip(found.index.tolist(), found.tolist(), strict=True)
+        return [TokenCount(token, count, piece_of(model, token)) for token, count in pairs]
+
     report = DatasetReport(
         prefix=str(prefix),
         dtype=data.dtype.name,
@@ -126,17 +131,22 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
         idx_bytes=idx_path(prefix).stat().st_size,
         documents=len(data),
         tokens=num_tokens,
-        shortest=int(lengths.values[0]),
-        mean_length=lengths.mean,
-        percentiles={percent: lengths.percentile(percent) for percent in PERCENTILES},
-        longest=int(lengths.values[-1]),
-        distinct_tokens=len(tokens.values),
-        largest_id=int(tokens.values[-1]),
-        most_frequent=[_token_count(tokens, place, model) for place in by_count[:LISTED_TOKENS]],
-        least_frequent=[_token_count(tokens, place, model) for place in by_count[: -LISTED_TOKENS - 1 : -1]],
+        shortest=int(lengths.index[0]),
+        mean_length=num_tokens / len(data),
+        percentiles={percent: int(lengths.index[place]) for percent, place in zip(PERCENTILES, reached, strict=True)},
+        longest=int(lengths.index[-1]),
+        distinct_tokens=len(tokens),
+        largest_id=int(tokens.index[-1]),
+        most_frequent=listed(by_count),
+        least_frequent=listed(by_count[::-1]),
         vocabulary=None if model is None else _vocabulary(data, tokens, model),
     )
     return Inspected(report, lengths, tokens, data)
+
+
+def piece_of(model: Tokenizer | None, token: int) -> str | None:
+    """Return the text of a token; None where there is no model, or it has no such piece."""
+    return model.piece(token) if model is not None and token < model.vocab_size else None
 
 
 def compare_datasets(one: Inspected, other: Inspected) -> DatasetComparison:
@@ -148,15 +158,9 @@ def compare_datasets(one: Inspected, other: Inspected) -> DatasetComparison:
     )
 
 
-def _token_count(tokens: Counts, place: int, model: Tokenizer | None) -> TokenCount:
-    token = int(tokens.values[place])
-    piece = model.piece(token) if model is not None and token < model.vocab_size else None
-    return TokenCount(token, int(tokens.counts[place]), piece)
-
-
-def _vocabulary(data: IndexedDataset, tokens: Counts, model: Tokenizer) -> Vocabulary:
+def _vocabulary(data: IndexedDataset, tokens: "pd.Series[int]", model: Tokenizer) -> Vocabulary:
     pieces = model.vocab_size
-    known = tokens.values < pieces
+    known = tokens.index < pieces
     total = len(data)
     decoded = min(DECODED_DOCUMENTS, total)
     text_bytes = num_tokens = 0
@@ -168,39 +172,32 @@ def _vocabulary(data: IndexedDataset, tokens: Counts, model: Tokenizer) -> Vocab
     return Vocabulary(
         pieces=pieces,
         unused_pieces=pieces - int(known.sum()),
-        tokens_beyond=int(tokens.counts[~known].sum()),
+        tokens_beyond=int(tokens[~known].sum()),
         first_beyond=None if known.all() else first_at_least(data, pieces),
         text_bytes_per_token=text_bytes / max(1, num_tokens),
         decoded_documents=decoded,
     )
 
 
-def require_as_made(dataset: Inspected) -> None:
-    """Raise CheckFailed where the dataset is not what its manifest says: sizes, and the MD5 of small files."""
-    try:
-        require_intact(Path(dataset.report.prefix))
-    except InputError as error:
-        raise CheckFailed(str(error)) from error
-
-
-def require_known_tokens(report: DatasetReport) -> None:
-    """Raise CheckFailed where a token is beyond the tokenizer's vocabulary."""
-    known = report.vocabulary
-    if known is not None and known.first_beyond is not None:
-        document, token = known.first_beyond
-        raise CheckFailed(
-            f"{report.prefix}.bin: {known.tokens_beyond:,} tokens are beyond the tokenizer's {known.pieces:,} pieces, "
-            f"the first of them in document {document}, token {token}"
-        )
-
-
-def require_same_datasets(report: DatasetReport, comparison: DatasetComparison) -> None:
-    """Raise CheckFailed where the datasets differ, naming the first document and token."""
-    found = comparison.first_difference
-    if found is not None:
+def require_sound(datasets: Sequence[Inspected], comparison: DatasetComparison | None) -> None:
+    """Raise CheckFailed where a token is beyond the tokenizer's vocabulary, a dataset is not what its manifest says
+    (sizes, and the MD5 of small files), or the two datasets of ``comparison`` differ."""
+    for dataset in datasets:
+        report, known = dataset.report, dataset.report.vocabulary
+        if known is not None and known.first_beyond is not None:
+            document, token = known.first_beyond
+            raise CheckFailed(
+                f"{report.prefix}.bin: {known.tokens_beyond:,} tokens are beyond the tokenizer's {known.pieces:,} "
+                f"pieces, the first of them in document {document}, token {token}"
+            )
+        try:
+            require_intact(dataset.data.prefix)
+        except InputError as error:
+            raise CheckFailed(str(error)) from error
+    if comparison is not None and (found := comparison.first_difference) is not None:
         here, there = ("nothing" if token is None else f"id {token}" for token in (found.here, found.there))
         raise CheckFailed(
-            f"{report.prefix} and {comparison.other.prefix} differ, first in document {found.document}, "
+            f"{datasets[0].report.prefix} and {comparison.other.prefix} differ, first in document {found.document}, "
             f"token {found.token}: {here} and {there}"
         )
 

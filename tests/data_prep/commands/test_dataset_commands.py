@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from checksums.list_commands import CreateListCommand
-from data_prep.commands.dataset_commands import BlendCommand, InspectDatasetCommand, SamplesCommand
+from data_prep.commands.dataset_commands import BlendCommand, SamplesCommand
+from data_prep.commands.inspect_command import InspectDatasetCommand
 from stage.errors import InputError
 from tests.support import assert_refused, command, write_dataset
 

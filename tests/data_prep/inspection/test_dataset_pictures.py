@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from data_prep.commands.dataset_commands import InspectDatasetCommand
+from data_prep.commands.inspect_command import InspectDatasetCommand
 from data_prep.inspection.dataset_pictures import _draw_lengths, _names
-from data_prep.inspection.dataset_scan import Counts
 from stage.errors import InputError
 from tests.data_prep.datasets import write_documents
 from tests.support import assert_refused, command, write_dataset
@@ -48,7 +48,7 @@ def test_ticks_are_few_and_do_not_overlap(shortest: int, times: float, tmp_path:
     figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()
     lengths = np.unique(np.linspace(shortest, shortest * times, 50).astype(np.int64))
-    _draw_lengths(["x"], [Counts(lengths, np.ones_like(lengths))], axes)
+    _draw_lengths(["x"], [pd.Series(1, lengths)], axes)
     figure.canvas.draw()
     low, high = axes.get_xlim()
     labels = [
