@@ -10,11 +10,13 @@ import dataclasses
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from benchmark.config.run_config import RunConfig
 from benchmark.events.event_log import EventLog
@@ -48,8 +50,6 @@ from stage.outputs.publish import write_text
 
 MUST_NOT_CHANGE = ("benchmark", "precision")
 """Fields of the configuration that a continued run has in common with its beginning."""
-DATA_PATHS = ("train_data_path", "valid_data_path")
-"""Those too, where a run was begun by a version that did not note what lay there (same_inputs.py)."""
 
 
 @dataclass
@@ -198,11 +198,12 @@ def open_run_folder(
         remove_stop_note(folder)
         retire_partial(folder)
         remove_retired(folder)
-        _refuse_rollbacks(folder)
         choice = choose_checkpoint(folder, config.checkpoints.resume_from, launch)
         if choice.progress is not None:
             _require_same(config, begun, folder)
-            _require_same_data(config, begun, inputs)
+            noted = read_identities(folder)
+            if noted is not None and inputs is not None:
+                require_same_inputs(folder, noted, inputs)
         elif inputs is not None:
             write_identities(folder, inputs)
         seed = _choose_seed(config, begun) if choice.progress is None else choice.progress.seed
@@ -249,23 +250,9 @@ def started_clock(log: Path) -> tuple[LogMark, int] | None:
     return None if started is None else (started, restarts)
 
 
-def _refuse_rollbacks(folder: Path) -> None:
-    """Raise InputError for a run that an earlier version took back after a spike: which samples it left out is known
-    to that version alone."""
-    if (folder / "rollback.json").exists():
-        raise InputError(
-            f"{folder / 'rollback.json'}: the run went back after a spike, which this version does not do; go on with "
-            "the version that began it, or choose another --run-dir"
-        )
-
-
-def as_json(value: Any) -> Any:
-    """A configuration as JSON values."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {entry.name: as_json(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
-    if isinstance(value, tuple):
-        return [as_json(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
+def as_json(config: Any) -> Any:
+    """Return a configuration as JSON values."""
+    return msgspec.json.decode(msgspec.json.encode(config, enc_hook=str))
 
 
 def _write_config(folder: Path, config: RunConfig) -> None:
@@ -273,15 +260,11 @@ def _write_config(folder: Path, config: RunConfig) -> None:
 
 
 def _begun_with(folder: Path) -> dict[str, Any] | None:
-    """The configuration that an earlier, unfinished run in this folder began with."""
+    """Return what must not change of the configuration that an earlier, unfinished run in this folder began with."""
     path = folder / "config.json"
     try:
         begun = read_json(path, dict)
-        data = begun.get("data", begun)  # earlier versions had no sections
-        return {
-            **{name: begun[name] for name in MUST_NOT_CHANGE},
-            **{name: data[name] for name in (*DATA_PATHS, "seed")},
-        }
+        return {**{name: begun[name] for name in MUST_NOT_CHANGE}, "seed": begun["data"]["seed"]}
     except FileNotFoundError:
         return None
     except (InputError, *DAMAGED) as error:
@@ -307,24 +290,11 @@ def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path)
     now = as_json(config)
     for found in (begun, now):
         found["benchmark"].pop("samples_to_target", None)  # what other runs took changes nothing in this one
-    _require_equal(MUST_NOT_CHANGE, begun, now, folder)
-    if config.data.seed not in (None, begun["seed"]):
-        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")
-
-
-def _require_equal(names: Sequence[str], begun: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
-    for name in names:
+    for name in MUST_NOT_CHANGE:
         if begun[name] != now[name]:
             raise InputError(
                 f"{folder}: the run began with {name} {begun[name]}, now it is {now[name]}; give the same options, or "
                 "choose another --run-dir"
             )
-
-
-def _require_same_data(config: RunConfig, begun: dict[str, Any] | None, inputs: InputIdentities | None) -> None:
-    """Raise InputError where the run would go on with data of other contents, wherever they lie."""
-    noted = read_identities(config.run_dir)
-    if noted is not None and inputs is not None:
-        require_same_inputs(config.run_dir, noted, inputs)
-    elif begun is not None:
-        _require_equal(DATA_PATHS, begun, as_json(config.data), config.run_dir)
+    if config.data.seed not in (None, begun["seed"]):
+        raise InputError(f"{folder}: the run began with seed {begun['seed']}; leave --seed out to continue it")

@@ -22,7 +22,7 @@ from data_prep.sample_order.blend_file import is_blend_file
 from data_prep.sample_order.token_windows import parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path
 from stage.errors import InputError
-from stage.json_files import DAMAGED, read_json
+from stage.json_files import read_json
 from stage.outputs.digest import md5_samples, md5_text
 from stage.outputs.manifest import read_manifest
 from stage.outputs.publish import write_text
@@ -120,22 +120,11 @@ def write_identities(run_dir: Path, found: InputIdentities) -> None:
 
 
 def read_identities(run_dir: Path) -> InputIdentities | None:
-    """None where the run was begun by a version that did not write them. Raises InputError where they are damaged."""
-    path = run_dir / NAME
+    """Return what the run began with; None where it is not there. Raises InputError where it is damaged."""
     try:
-        found = read_json(path, dict)
-        checkpoint = found["checkpoint"]
-        return InputIdentities(
-            [ContentIdentity(**one) for one in found["train"]],
-            found["train_weights"],
-            [ContentIdentity(**one) for one in found["valid"]],
-            found["valid_weights"],
-            None if checkpoint is None else ContentIdentity(**checkpoint),
-        )
+        return read_json(run_dir / NAME, InputIdentities, mend="not what a run writes; choose another --run-dir")
     except FileNotFoundError:
         return None
-    except (InputError, *DAMAGED) as error:
-        raise InputError(f"{path}: not what a run writes ({error}); choose another --run-dir") from error
 
 
 def require_same_inputs(run_dir: Path, begun: InputIdentities, now: InputIdentities) -> None:

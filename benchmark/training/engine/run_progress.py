@@ -21,32 +21,6 @@ class Evaluation:
 
 
 @dataclass
-class WatchedValue:
-    """What the spike detector knows of a value (observers/spike_detector.py)."""
-
-    recent: list[float] = field(default_factory=list)
-    """The last values that were not high, the oldest first."""
-    surprises: list[float] = field(default_factory=list)
-    """By how much the last of them differed from the median of the values before."""
-
-
-@dataclass
-class SpikeWatch:
-    """What the spike detector knows of a run: a continued run decides as an undisturbed one does."""
-
-    loss: WatchedValue = field(default_factory=WatchedValue)
-    """Of a step, in nats."""
-    log_norm: WatchedValue = field(default_factory=WatchedValue)
-    """Natural logarithm of the gradient's norm."""
-    norms_high: int = 0
-    """Steps up to now, in a row, whose norm was high."""
-    began: int | None = None
-    """Steps that were done after the first step of the spike that goes on; None: there is none."""
-    last_high: int = 0
-    """Steps that were done after the last step of that spike whose loss or norm was high."""
-
-
-@dataclass
 class Progress:
     """Where a run is. All of it is plain data, stored as JSON in a checkpoint."""
 
@@ -74,7 +48,6 @@ class Progress:
     evidence_head: str = ""
     """Digest of the last link of the evidence then (benchmark/evidence/chain.py); empty without evidence."""
     evaluations: list[Evaluation] = field(default_factory=list)
-    watch: SpikeWatch = field(default_factory=SpikeWatch)
 
     @property
     def iteration(self) -> int:

@@ -129,7 +129,6 @@ def test_folder_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ("change", "complaint"),
     [
         ({"precision": "fp32"}, "the run began with precision bf16, now it is fp32; give the same options"),
-        ({"train_data_path": ("c",)}, r"the run began with train_data_path \['a'\], now it is \['c'\]"),
         ({"benchmark": dataclasses.replace(SHORT, target_log_perplexity=2.0)}, "the run began with benchmark"),
         ({"seed": 18}, "the run began with seed 17; leave --seed out to continue it"),
     ],

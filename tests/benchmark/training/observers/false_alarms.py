@@ -1,4 +1,4 @@
-"""How often the spike detector fires where there is no spike: python -m tests.benchmark.training.observers.false_alarms
+"""How often spikes are told where there are none: python -m tests.benchmark.training.observers.false_alarms
 
 Noise about a constant loss and norm, of the size found in published runs: the loss of NVIDIA's and CoreWeave's runs of
 round 3.0 differs from a smooth curve by 0.0097 nats, and that difference is white (autocorrelation -0.04 and 0.03) and
@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchmark.training.engine.run_progress import SpikeWatch
-from benchmark.training.observers.spike_detector import LEAST, RECENT, Spike, observe
+from benchmark.training.observers.spikes import LEAST, RECENT, Spike, SpikeRule
 
 LOSS, LOSS_NOISE = 2.7, 0.0097
 NORM, NORM_NOISE = 0.2, 0.12
@@ -53,18 +52,15 @@ KINDS = (
 )
 
 
-def alarms(losses: npt.NDArray[np.float64], norms: npt.NDArray[np.float64]) -> list[Spike]:
-    """What the detector says to a run of these figures."""
-    watch = SpikeWatch()
-    found = [
-        observe(watch, number, float(loss), float(norm))
-        for number, (loss, norm) in enumerate(zip(losses, norms, strict=True), 1)
-    ]
-    return [one for one in found if isinstance(one, Spike)]
+def alarms(losses: npt.NDArray[np.float64], norms: npt.NDArray[np.float64]) -> list[tuple[int, Spike]]:
+    """Return the spikes in a run of these figures, with the number of the step, from 1."""
+    rule = SpikeRule()
+    judged = ((step, rule.judge(*map(float, one))) for step, one in enumerate(zip(losses, norms, strict=True), 1))
+    return [(step, spike) for step, spike in judged if spike is not None]
 
 
 def count_false_alarms(kind: Noise, runs: int, seed: int) -> tuple[int, int]:
-    """Alarms in so many runs, and the steps that were judged."""
+    """Return the alarms in so many runs, and the steps that were judged."""
     random = np.random.default_rng(seed)
     number = 0
     for _ in range(runs):

@@ -14,7 +14,7 @@ import torch
 import benchmark.training.loop as loop_module
 import benchmark.training.step as step_module
 from benchmark.config.run_config import RunConfig
-from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path, read_progress, whole_checkpoints
+from benchmark.training.checkpoints.checkpoint_folder import whole_checkpoints
 from benchmark.training.engine.adam import Adam, local
 from benchmark.training.train import train
 from stage.errors import CheckFailed
@@ -30,19 +30,6 @@ SPIKE = 45
 
 def configured(inputs: Inputs, run_dir: Path, **fields: Any) -> RunConfig:
     return inputs.config(run_dir, LONG, save_interval=20, **fields)
-
-
-def test_resumed_run_knows_what_an_undisturbed_one_knows(inputs: Inputs, tmp_path: Path) -> None:
-    """What the detector knows after 60 steps is the same to the bit when the run was started again at 40."""
-    config = configured(inputs, tmp_path / "run")
-    assert in_processes(1, train, config) == ["success"]
-    whole = read_progress(checkpoint_path(tmp_path / "run", 60))
-    checkpoint_path(tmp_path / "run", 60).rename(tmp_path / "kept")
-    (tmp_path / "run" / "summary.json").unlink()
-    assert in_processes(1, train, config) == ["success"]
-    again = read_progress(checkpoint_path(tmp_path / "run", 60))
-    assert again.watch == whole.watch
-    assert again.restarts == 1 and len(again.watch.loss.surprises) == 52
 
 
 def _train_with_flipped_bits(config: RunConfig, before_step: int, name: str, mask: int, bits: int) -> str:
@@ -74,7 +61,7 @@ def test_flipped_bits_in_a_weight_are_found_at_the_step_they_spoil(inputs: Input
     for failure in in_processes(2, _train_with_flipped_bits, config, SPIKE, name, 0, three_hundred):
         assert failure.startswith("copies differ between devices")
     said = [event["value"] for event in events(tmp_path / "run", "message")]
-    assert any("as a flipped bit in a weight makes them: an audit compares all copies now" in line for line in said)
+    assert any(line.startswith("spike at step 4045") for line in said)
     assert any("ranks 1 differ from rank 0" in line for line in said)
     assert [event["steps"] for event in events(tmp_path / "run", "audit") if event["differences"]] == [SPIKE]
     assert whole_checkpoints(tmp_path / "run") == [20, 40]

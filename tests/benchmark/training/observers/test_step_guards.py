@@ -20,7 +20,7 @@ from benchmark.training.step import StepResult
 from tests.benchmark.events.recorder import Recorder
 from tests.benchmark.tiny import TINY
 from tests.benchmark.training.observers.findings import on_rank, skipped
-from tests.benchmark.training.observers.test_spike_detector import quiet
+from tests.benchmark.training.observers.test_spikes import quiet
 
 SOUND = StateSoundness(())
 DAMAGED = StateSoundness((UnsoundTensor("model/x", 3, "n3", 12, 0.5),))
@@ -86,23 +86,14 @@ def test_spike_is_noted_and_looked_into(monkeypatch: pytest.MonkeyPatch) -> None
     assert run.quiet_then((2.22, 0.947), (2.6, 2.39)) is None
     assert run.calls == ["audit", "check_state"]
     (line,) = run.said()
-    assert line.startswith("spike at step 4062, since step 4061: loss 2.600 where 2.20")
+    assert line.startswith("spike at step 4062: loss 2.600 where 2.20")
     assert "gradient norm 2.39, 10" in line or "gradient norm 2.39, 9" in line
     assert "python -m data_prep samples --data-path data" in line
     assert "--first 48720 --count 24" in line
     (event,) = run.of("spike")
-    assert (event.metadata["steps"], event.metadata["began"]) == (62, 61)
+    assert event.metadata["steps"] == 2
     assert event.metadata["samples"] == [48_720, 48_744]
     assert not event.mlperf
-
-
-def test_sudden_jump_of_both_is_told_with_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = GuardedSteps(monkeypatch)
-    assert run.quiet_then((9.0, 60.0)) is None
-    first, second = run.said()
-    assert "both jumped in one step, as a flipped bit in a weight makes them: an audit compares all copies now" in first
-    assert second == "audit: all copies agree, and weights and moments are of normal size"
-    assert run.of("spike")[0].metadata["sudden"] is True
 
 
 def test_copies_that_differ_at_a_spike_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
