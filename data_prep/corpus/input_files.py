@@ -8,11 +8,12 @@ import hashlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from data_prep.corpus.decompress import BlockFile
 from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
 from stage.errors import InputError
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
@@ -42,7 +43,7 @@ class InputFile:
         if isinstance(self.place, Path):
             return HashedFile(io.FileIO(self.place))
         folder = RemoteFolder(self.place, bytes_per_s=self.bytes_per_s)
-        return HashedFile(_Stream(folder.stream(expected=self.facts)))
+        return HashedFile(BlockFile(folder.stream(expected=self.facts)))
 
     def source_now(self) -> Source:
         """Identify the file again. A server says with each answer whether the file is still the same."""
@@ -71,24 +72,6 @@ class HashedFile(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-class _Stream(io.RawIOBase):
-    """Blocks of bytes of any size, as a file."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._rest = blocks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        if not self._rest:
-            self._rest = memoryview(next(self._blocks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[Place]:

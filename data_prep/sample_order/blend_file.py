@@ -15,16 +15,13 @@ from typing import Literal
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.errors import CheckFailed, InputError
-from stage.json_files import as_json, read_json
+from stage.json_files import as_json, read_bounded, read_json
 from stage.outputs.digest import md5_file
 from stage.outputs.publish import PARTIAL, require_same_kind, write_text
-from stage.regular_files import UnfitFile, read_regular
 from stage.sizes import require_between
 from stage.tables import table_text
 
 SUFFIX = ".blend.json"
-MOST_DATASETS = 255
-"""The index of a blend numbers its datasets in 8 bits."""
 LARGEST_FILE = 1 << 20
 MAKE_IT = "make it with 'python -m data_prep blend'"
 
@@ -100,41 +97,36 @@ def weights_of(
 def _read_weights(file: Path, prefixes: Sequence[Path]) -> list[float]:
     """Read a weight for each prefix, by its path or its last part. Raises InputError, naming the line."""
     given: dict[str, float] = {}
-    try:
-        text = read_regular(file, LARGEST_FILE).decode(errors="surrogateescape")
-    except UnfitFile as unfit:
-        raise InputError(f"--weights-file {file}: {unfit}; expected lines such as 0.5 c4/en_6") from unfit
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
+    for number, line in enumerate(read_bounded(file, LARGEST_FILE).decode(errors="surrogateescape").splitlines(), 1):
         weight, _, name = line.strip().partition(" ")
+        if not weight or weight.startswith("#"):
+            continue
         try:
             given[name.strip()] = float(weight)
+            if not 0 < float(weight) < math.inf:
+                raise ValueError
         except ValueError:
-            raise InputError(f"{file}:{number}: {line[:80]!r}, expected WEIGHT PREFIX such as 0.5 c4/en_6") from None
-        if not 0 < given[name.strip()] < math.inf:
-            raise InputError(f"{file}:{number}: weight {weight}, expected a number above 0")
-    names = {prefix: {str(prefix), prefix.name} & given.keys() for prefix in prefixes}
-    missing = [prefix for prefix, matching in names.items() if len(matching) != 1]
-    if missing:
-        raise InputError(f"{file}: has no one weight for {missing[0]}; a line for each dataset, by its path or name")
-    unused = given.keys() - {name for matching in names.values() for name in matching}
-    if unused:
+            raise InputError(
+                f"{file}:{number}: {line[:80]!r}, expected WEIGHT PREFIX such as 0.5 c4/en_6, with a number above 0"
+            ) from None
+    names = [{str(prefix), prefix.name} & given.keys() for prefix in prefixes]
+    for prefix, matching in zip(prefixes, names, strict=True):
+        if len(matching) != 1:
+            raise InputError(f"{file}: has no one weight for {prefix}; a line for each dataset, by its path or name")
+    if unused := given.keys() - set().union(*names):
         raise InputError(f"{file}: {min(unused)}: no dataset of that name was found")
-    return [given[next(iter(names[prefix]))] for prefix in prefixes]
+    return [given[name] for (name,) in names]
 
 
 def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float], tokens: Sequence[int]) -> None:
     """Write the file; the prefixes in it are relative to its folder.
 
-    Raises InputError for datasets of different tokenizers, for more of them than can be numbered, and for an output
-    that would replace something else than a blend.
+    Raises InputError for datasets of different tokenizers, and for an output that would replace something else than a
+    blend.
     """
     if not is_blend_file(output.name):
         raise InputError(f"--output {output}: expected a name that ends in {SUFFIX}, by which a data path knows it")
     require_same_kind(output, "--output", "a blend", lambda head: b'"blend"' in head)
-    if len(prefixes) > MOST_DATASETS:
-        raise InputError(f"{len(prefixes)} datasets in one blend; at most {MOST_DATASETS}")
     require_same_tokenizer(prefixes)
     datasets = [
         WeightedDataset(_relative(prefix, output.parent), weight, count, md5_file(idx_path(prefix)))
@@ -157,11 +149,8 @@ def read_blend(path: Path) -> list[WeightedDataset]:
         found = read_json(path, Blend, mend=f"not a blend; {MAKE_IT}", largest=LARGEST_FILE).datasets
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; {MAKE_IT}") from error
-    if not 1 <= len(found) <= MOST_DATASETS:
-        raise InputError(f"{path}: {len(found)} datasets, expected 1 to {MOST_DATASETS}: not a blend; {MAKE_IT}")
-    for dataset in found:
-        if not 0 < dataset.weight < math.inf or dataset.tokens < 1:
-            raise InputError(f"{path}: weight {dataset.weight} of {dataset.tokens} tokens: not a blend; {MAKE_IT}")
+    if not found or any(not 0 < one.weight < math.inf or one.tokens < 1 for one in found):
+        raise InputError(f"{path}: expected datasets of a weight and some tokens each: not a blend; {MAKE_IT}")
     return [replace(dataset, prefix=str(path.parent / dataset.prefix)) for dataset in found]
 
 

@@ -80,11 +80,6 @@ def test_a_reserved_port_is_given_to_nobody_else_and_can_be_met_at() -> None:
                 require_free_port(port)
 
 
-def test_two_reserved_ports_differ() -> None:
-    with reserved_port() as first, reserved_port() as second:
-        assert first != second
-
-
 @pytest.mark.parametrize("port", [-1, 0, 65536, 99999])
 def test_numbers_that_no_port_has_are_refused(port: int) -> None:
     with pytest.raises(InputError, match=f"port {port}: expected 1 to 65535; choose another MASTER_PORT"):

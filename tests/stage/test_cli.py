@@ -37,11 +37,6 @@ def test_usage_errors_are_one_line(words: str, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_what_is_right_is_parsed() -> None:
-    words = ["F", "--size", "3"]
-    assert one_line_usage_error(lambda: tyro.cli(_Options, args=words)) == _Options(Path("F"), 3)
-
-
 @dataclass(frozen=True)
 class _Add:
     """Print a sum. Exit status 4 if it is 4."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.corpus.c4 import documents_of
-from data_prep.corpus.input_files import Place, described, local_paths, parse_inputs, require_files, shown
+from data_prep.corpus.input_files import Place, described, local_paths, parse_inputs, require_files
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from tests.data_prep.shards import write_shard
@@ -77,7 +77,3 @@ def test_inputs_that_are_no_files(tmp_path: Path) -> None:
             described(places)
         with pytest.raises(InputError, match=reason):
             require_files([path])
-
-
-def test_names_that_are_no_text() -> None:
-    assert shown("a/\udcff\u00e4") == "a/\\xff\u00e4"

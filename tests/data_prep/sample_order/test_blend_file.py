@@ -66,8 +66,8 @@ def test_weights_from_a_file(folder: Path, tmp_path: Path) -> None:
         ("3 a\n1 b", "has no one weight for"),
         ("3 a\n1 b\n1 c.v1\n1 d\n", "d: no dataset of that name"),
         ("x a\n", "weights.txt:1: 'x a', expected WEIGHT PREFIX"),
-        ("0 a\n", "expected a number above 0"),
-        ("nan a\n", "expected a number above 0"),
+        ("0 a\n", "expected WEIGHT PREFIX"),
+        ("nan a\n", "expected WEIGHT PREFIX"),
     ):
         given.write_text(content)
         with pytest.raises(InputError, match=complaint):

@@ -106,15 +106,6 @@ def test_windows_are_cut_from_the_documents_end_to_end(tmp_path_factory: pytest.
     check()
 
 
-def test_evaluating_two_validation_sets_reads_both_whole(tmp_path: Path) -> None:
-    for name in ("x", "y"):
-        write_dataset(tmp_path / name, [7, 8])
-    data_path = ["0.5", str(tmp_path / "x"), "0.5", str(tmp_path / "y")]
-    windows = open_token_windows(data_path, sequence_length=4, num_samples=-1, seed=1)
-    assert len(windows) == 8
-    assert sum(int((windows.window(sample) >= 0).sum()) for sample in range(8)) == 30
-
-
 def test_reading_past_the_shorter_dataset_is_an_error(tmp_path: Path) -> None:
     write_dataset(tmp_path / "long", [400])
     write_dataset(tmp_path / "short", [40])

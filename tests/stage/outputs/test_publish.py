@@ -34,16 +34,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_two_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    with published_file(path) as one, published_file(path) as other:
-        assert one != other
-        one.write_text("one")
-        other.write_text("other")
-    assert path.read_text() == "one"
-    assert names(tmp_path) == ["a"]
-
-
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     with pytest.raises(RuntimeError), published_folder(path) as partial:
@@ -123,15 +113,6 @@ def test_files_and_folders_are_brought_to_the_disk(tmp_path: Path, monkeypatch: 
 def test_what_has_no_name_has_nothing_beside_it(path: str) -> None:
     with pytest.raises(InputError, match="has no name of its own"):
         beside(Path(path), ".bin")
-
-
-def test_all_files_of_all_folders(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    for name in ("1", "a/2", "a/b/3"):
-        (tmp_path / name).touch()
-    found = {os.path.join(folder, name) for folder, names in walked(tmp_path) for name in names}
-    assert found == {str(tmp_path / name) for name in ("1", "a/2", "a/b/3")}
-    assert list(walked(tmp_path / "none")) == []
 
 
 def test_one_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
