@@ -34,7 +34,7 @@ def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False)
     for prefix in inputs:
         require_intact(prefix)
     datasets = [IndexedDataset(prefix) for prefix in inputs]
-    recipe = Recipe(STAGE, require_same_tokenizer(inputs).as_options(), _sources(inputs))
+    recipe = Recipe(STAGE, require_same_tokenizer(inputs), _sources(inputs))
     made, files = [bin_path(output), idx_path(output)], [Path(source.name) for source in recipe.inputs]
     with resumable_output(output, recipe, made=made, inputs=files, force=force) as job:
         if job is None:
