@@ -25,7 +25,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stage.child_processes import begin_worker
 from stage.errors import InputError, first_line
-from stage.outputs.manifest import Source
 
 SCHEMES = ("gs", "s3", "http", "https")
 HIDDEN = "…"
@@ -80,19 +79,17 @@ class Address:
 
 def parse_address(text: str, endpoint_url: str | None = None) -> Address:
     """Read an address; ``endpoint_url`` is that of ``--endpoint-url``. Raises InputError, without its secrets."""
+    scheme = text.partition("://")[0].lower()
     try:
         parts = urlsplit(text)
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"--input: not an address that can be read ({error})") from error
-    scheme = parts.scheme.lower()
-    if scheme not in SCHEMES:
-        raise InputError(f"--input {scheme}://{HIDDEN}: expected a local path, gs://, s3://, http:// or https://")
-    if not parts.hostname or parts.fragment:
-        raise InputError(f"--input {scheme}://{parts.hostname or ''}{HIDDEN}: expected {scheme}://HOST/PATH")
-    if scheme in ("gs", "s3") and ("@" in parts.netloc or parts.port is not None or parts.query):
+        plain = "@" not in parts.netloc and parts.port is None and not parts.query
+        fits = scheme in SCHEMES and bool(parts.hostname) and not parts.fragment
+    except ValueError:
+        fits = False
+    if not fits or not (plain or scheme.startswith("http")):
         raise InputError(
-            f"--input {scheme}://{parts.hostname}{HIDDEN}: expected {scheme}://BUCKET/PATH, nothing besides"
+            f"--input {scheme[:20]}://{HIDDEN}: expected a local path, gs://, s3://, http:// or https://, "
+            "with BUCKET/PATH or HOST/PATH behind it"
         )
     if endpoint_url is not None and (scheme != "s3" or not re.match(r"https?://[^/@?#]+/?$", endpoint_url)):
         raise InputError("--endpoint-url: expected http(s)://HOST, and an --input of s3://BUCKET/PATH")
@@ -240,11 +237,6 @@ def _facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return list(pool.map(ask, addresses))
-
-
-def source_at(address: Address, facts: Facts) -> Source:
-    """Return the record of an input that lies elsewhere."""
-    return Source(str(address), 1, facts.bytes, f"etag:{facts.version}")
 
 
 def _facts(meta: Any) -> Facts:

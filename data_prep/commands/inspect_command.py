@@ -1,7 +1,7 @@
 """The command that looks into a dataset, or compares two."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.commands.shared_options import JsonOption
@@ -50,7 +50,7 @@ class InspectDatasetCommand(JsonOption):
         other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
         comparison = None if other is None else compare_datasets(one, other)
         if self.json:
-            print(json.dumps({**asdict(one.report), "against": asdict(comparison) if comparison else None}, indent=1))
+            print(json.dumps({**one.report, "against": comparison}, indent=1))
         else:
             print(format_dataset_report(one.report))
             if comparison is not None:

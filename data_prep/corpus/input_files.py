@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.corpus.decompress import BlockFile
-from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
+from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address
 from stage.errors import InputError
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
 from stage.sizes import parse_bytes
@@ -106,7 +106,7 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
         found = [
             InputFile(place, next(local))
             if isinstance(place, Path)
-            else InputFile(place, source_at(place, one := next(facts)), one, each)
+            else InputFile(place, Source(str(place), 1, (one := next(facts)).bytes, f"etag:{one.version}"), one, each)
             for place in places
         ]
     unknown = [file for file in found if file.facts is not None and not file.facts.version]

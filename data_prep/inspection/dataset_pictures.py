@@ -34,7 +34,7 @@ def draw_datasets(datasets: Sequence[Inspected], path: Path) -> None:
     figures = import_optional("matplotlib.figure", "matplotlib", "--picture")
     figure = figures.Figure(figsize=(12, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    names = _names([dataset.report.prefix for dataset in datasets])
+    names = _names([dataset.report["prefix"] for dataset in datasets])
     _draw_lengths(names, [dataset.lengths for dataset in datasets], left)
     _draw_ranks(names, [dataset.tokens for dataset in datasets], right)
     # The same dataset gives the same bytes: no date, and no random names in the SVG.

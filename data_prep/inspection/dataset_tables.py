@@ -1,7 +1,6 @@
 """The contents of datasets as pandas tables, for notebooks and as files."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -29,9 +28,9 @@ def dataset_tables(datasets: Sequence[Inspected], model: Tokenizer | None) -> di
     tables: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     for dataset in datasets:
         # Tables hold UTF-8 only; names of files need not be.
-        name = {"dataset": dataset.report.prefix.encode(errors="backslashreplace").decode()}
+        name = {"dataset": dataset.report["prefix"].encode(errors="backslashreplace").decode()}
         summary: dict[str, object] = {}
-        for field, value in asdict(dataset.report).items():
+        for field, value in dataset.report.items():
             if field == "percentiles":
                 summary |= {f"length_{percent}_percent": length for percent, length in value.items()}
             elif isinstance(value, (str, int, float)) and field not in ("prefix", "bin_bytes", "idx_bytes"):

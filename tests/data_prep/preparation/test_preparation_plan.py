@@ -11,8 +11,6 @@ from data_prep.preparation.preparation_plan import (
     PACKED_BYTES,
     RATES,
     TEXT_BYTES,
-    make_plans,
-    with_rates,
 )
 from tests.support import assert_refused, command
 
@@ -35,20 +33,6 @@ def test_every_stage_and_what_limits_it() -> None:
     assert stages["tokenise"]["limit"] == "cores"
     two_streams = 2 * RATES["join"].mb_per_s * 1e6  # 64 cores or not
     assert stages["join"]["seconds"] == pytest.approx((BIN_BYTES + IDX_BYTES) / two_streams)
-
-
-def test_a_slow_disk_limits_all_it_can() -> None:
-    stages = stages_of("--disk-mb-per-s", 10)
-    assert {name for name, stage in stages.items() if stage["limit"] == "disk"} == set(stages)
-    assert stages["verify"]["seconds"] == pytest.approx((BIN_BYTES + IDX_BYTES) / 10e6)
-
-
-def test_many_cores_run_out_of_files() -> None:
-    rates = with_rates(tokenise=10, disk=1e9)
-    few, many, more = (make_plans([1], cores, rates)[0].stages[1] for cores in (64, 256, 16384))
-    assert few.seconds == pytest.approx(4 * many.seconds)
-    assert many.seconds == more.seconds == pytest.approx(TEXT_BYTES / 256 / 10e6)  # each file is one worker's
-    assert (few.limit, many.limit, more.limit) == ("cores", "cores", "files (256 on 16384 cores)")
 
 
 def test_workers_count() -> None:

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from data_prep.sample_order.blend_file import discover, read_blend, weights_of
@@ -72,18 +71,6 @@ def test_weights_from_a_file(folder: Path, tmp_path: Path) -> None:
         given.write_text(content)
         with pytest.raises(InputError, match=complaint):
             weights_of(discover([folder]), [1, 1, 1], "file", temperature=1, file=given)
-
-
-def test_samples_are_those_of_the_same_weights_by_hand(folder: Path) -> None:
-    parts = blend(folder)["datasets"]
-    by_hand = [word for part in parts for word in (repr(part["weight"]), str(folder / part["prefix"]))]
-    found, expected = (
-        open_token_windows(path, sequence_length=8, num_samples=40, seed=3)
-        for path in ([str(folder / "x.blend.json")], by_hand)
-    )
-    assert len(found) == len(expected) >= 40
-    for sample in range(40):
-        np.testing.assert_array_equal(found.window(sample), expected.window(sample))
 
 
 def test_a_blend_moves_with_its_datasets(folder: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep.sample_order import blend, kept_index
-from data_prep.sample_order.kept_index import KeptIndex, index_folder
+from data_prep.sample_order import kept_index
+from data_prep.sample_order.kept_index import index_folder
 from data_prep.sample_order.sample_index import build_sample_index
 from data_prep.sample_order.token_windows import SingleDataset, open_token_windows
 from data_prep.token_files.file_array import FileArray
@@ -73,18 +73,6 @@ def test_no_option_and_no_other_dataset_is_mistaken_for_another(prefix: Path) ->
             for name in ARRAYS:
                 np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
     assert len(_kept(prefix)) == 3 * (5 + 6)  # another seed costs another shuffle only
-
-
-def test_blends_are_kept_by_weight_and_size(tmp_path: Path) -> None:
-    kept = KeptIndex(tmp_path)
-    cases = [([0.3, 0.7], 50), ([0.3, 0.7], 51), ([0.3 + 1e-15, 0.7 - 1e-15], 50), ([0.3, 0.3, 0.4], 50)]
-    for weights, size in cases * 2:
-        found, expected = blend.blend_index(weights, size, keep=kept.arrays), blend.blend_index(weights, size)
-        for one, array in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, array, strict=True)
-    assert len(list(tmp_path.glob("*/*.npy"))) == 2 * len(cases)
-    blend.blend_index([1 / 255] * 255, 10, keep=kept.arrays)  # a name that fits a file system
-    assert kept.problem is None
 
 
 def test_nobody_waits_for_ever_for_anothers_index(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from stage.outputs.publish import (
     beside,
     published_file,
     published_folder,
+    require_same_kind,
     sync_folder,
     sync_to_disk,
     walked,
@@ -128,3 +129,22 @@ def test_one_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest
     for go_through in (lambda path: list(walked(path)), lambda path: record_of(path, "x", None), sync_folder):
         with pytest.raises(OSError, match="/a'"):
             go_through(tmp_path)
+
+
+def test_an_output_replaces_its_own_kind_and_nothing_else(tmp_path: Path) -> None:
+    output = tmp_path / "x.npy"
+
+    def check() -> None:
+        require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(b"NUMPY"))
+
+    check()
+    for own in (b"", b"NUMPY 1"):
+        output.write_bytes(own)
+        check()
+    for make in (lambda: output.write_text("mine"), output.mkdir, lambda: output.symlink_to("nowhere")):
+        output.unlink(missing_ok=True)
+        make()
+        with pytest.raises(InputError, match=r"--output .*x.npy: exists and is not a .npy file"):
+            check()
+        if output.is_dir():
+            output.rmdir()
