@@ -88,11 +88,9 @@ class BlendCommand(JsonOption):
     output: Path
     """The file, whose name ends in .blend.json."""
     weights: WeightsBy = "tokens"
-    """By number of tokens, all the same, or from --weights-file."""
+    """By number of tokens, or all the same; any other weights can be written into the file by hand."""
     temperature: float = 1.0
     """Numbers of tokens count to the power 1/TEMPERATURE: above 1 small datasets get more than their share."""
-    weights_file: Path | None = None
-    """A line "WEIGHT PREFIX" for each dataset, the prefix as it is found or its last part."""
 
     def run(self) -> None:
         prefixes = discover(self.input)
@@ -100,7 +98,7 @@ class BlendCommand(JsonOption):
             require_intact(prefix)
         datasets = [IndexedDataset(prefix) for prefix in prefixes]
         tokens = [dataset.num_tokens for dataset in datasets]
-        weights = weights_of(prefixes, tokens, self.weights, temperature=self.temperature, file=self.weights_file)
+        weights = weights_of(tokens, self.weights, temperature=self.temperature)
         write_blend(self.output, prefixes, weights, tokens)
         print(self.output.read_text(encoding="utf-8").rstrip() if self.json else format_blend(self.output))
 

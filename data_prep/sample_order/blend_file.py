@@ -3,7 +3,7 @@
     {"blend": 1, "datasets": [{"prefix": "c4_en_6", "weight": 0.5, "tokens": 22000000000, "idx_md5": "…"}, …]}
 
 Prefixes are relative to the file's folder. Tokens and the MD5 of the index are those of the datasets when the blend was
-made: a dataset that is another by now is refused, wherever the files lie.
+made: a dataset that is another by now is refused, wherever the files lie. The weights may be edited by hand.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Literal
 from data_prep.token_files.indexed_dataset import IndexedDataset, idx_path
 from data_prep.token_files.same_tokenizer import require_same_tokenizer
 from stage.errors import CheckFailed, InputError
-from stage.json_files import as_json, read_bounded, read_json
+from stage.json_files import as_json, read_json
 from stage.outputs.digest import md5_file
 from stage.outputs.publish import PARTIAL, require_same_kind, write_text
 from stage.sizes import require_between
@@ -25,7 +25,7 @@ SUFFIX = ".blend.json"
 LARGEST_FILE = 1 << 20
 MAKE_IT = "make it with 'python -m data_prep blend'"
 
-WeightsBy = Literal["tokens", "equal", "file"]
+WeightsBy = Literal["tokens", "equal"]
 
 
 @dataclass(frozen=True)
@@ -70,52 +70,16 @@ def discover(folders: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def weights_of(
-    prefixes: Sequence[Path], tokens: Sequence[int], by: WeightsBy, *, temperature: float, file: Path | None
-) -> list[float]:
-    """Return a weight for each dataset; together they are 1.
+def weights_of(tokens: Sequence[int], by: WeightsBy, *, temperature: float) -> list[float]:
+    """Return a weight for each dataset, by its number of ``tokens``; together they are 1.
 
-    ``tokens``: by the dataset's number of tokens to the power 1 / temperature: at 1 each token is as likely as any
-    other, above that small datasets get more. ``file``: a line "WEIGHT PREFIX" for each. Raises InputError for options
-    and files from which no weights follow.
+    By tokens a weight is their number to the power 1 / temperature: at 1 each token is as likely as any other, above
+    that small datasets get more. Raises InputError for a temperature out of range.
     """
     require_between(temperature, 0.01, 1000, "--temperature")
-    if (by == "file") != (file is not None):
-        raise InputError("--weights-file goes with --weights file, which needs it")
-    if by == "file":
-        assert file is not None
-        weights = _read_weights(file, prefixes)
-    elif by == "equal":
-        weights = [1.0] * len(prefixes)
-    else:
-        largest = max(tokens)
-        weights = [(count / largest) ** (1 / temperature) for count in tokens]
-    total = sum(weights)
-    return [weight / total for weight in weights]
-
-
-def _read_weights(file: Path, prefixes: Sequence[Path]) -> list[float]:
-    """Read a weight for each prefix, by its path or its last part. Raises InputError, naming the line."""
-    given: dict[str, float] = {}
-    for number, line in enumerate(read_bounded(file, LARGEST_FILE).decode(errors="surrogateescape").splitlines(), 1):
-        weight, _, name = line.strip().partition(" ")
-        if not weight or weight.startswith("#"):
-            continue
-        try:
-            given[name.strip()] = float(weight)
-            if not 0 < float(weight) < math.inf:
-                raise ValueError
-        except ValueError:
-            raise InputError(
-                f"{file}:{number}: {line[:80]!r}, expected WEIGHT PREFIX such as 0.5 c4/en_6, with a number above 0"
-            ) from None
-    names = [{str(prefix), prefix.name} & given.keys() for prefix in prefixes]
-    for prefix, matching in zip(prefixes, names, strict=True):
-        if len(matching) != 1:
-            raise InputError(f"{file}: has no one weight for {prefix}; a line for each dataset, by its path or name")
-    if unused := given.keys() - set().union(*names):
-        raise InputError(f"{file}: {min(unused)}: no dataset of that name was found")
-    return [given[name] for (name,) in names]
+    largest = max(tokens)
+    weights = [1.0 if by == "equal" else (count / largest) ** (1 / temperature) for count in tokens]
+    return [weight / sum(weights) for weight in weights]
 
 
 def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float], tokens: Sequence[int]) -> None:
