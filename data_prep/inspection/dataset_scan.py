@@ -13,10 +13,7 @@ from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_
 from stage.errors import CheckFailed
 from stage.progress import Meter
 
-Int64 = npt.NDArray[np.int64]
-
-COUNTED_DIRECTLY = 1 << 20
-"""Values below are counted in one array. No vocabulary is that large, and few documents are that long."""
+LARGEST_VOCABULARY = 1 << 20
 
 
 def check_index(data: IndexedDataset) -> int:
@@ -70,14 +67,8 @@ def document_ids(data: IndexedDataset, number: int) -> npt.NDArray[Any]:
 
 def count_lengths(data: IndexedDataset) -> "pd.Series[int]":
     """Count the documents of each length in tokens: documents by length, ascending."""
-    counts = np.zeros(COUNTED_DIRECTLY, np.int64)
-    longer = [np.empty(0, np.int32)]
-    for sizes in data.sizes.blocks():
-        _add_counts(counts, sizes[sizes < COUNTED_DIRECTLY])
-        longer.append(sizes[sizes >= COUNTED_DIRECTLY])
-    found = pd.Series(*np.unique(np.concatenate(longer), return_counts=True)[::-1])
-    lengths: pd.Series[int] = pd.concat([_occurring(counts), found])
-    return lengths
+    lengths: pd.Series[int] = pd.concat([pd.Series(sizes).value_counts() for sizes in data.sizes.blocks()])
+    return lengths.groupby(level=0).sum()
 
 
 def count_tokens(data: IndexedDataset, advance: Meter) -> "pd.Series[int]":
@@ -85,29 +76,21 @@ def count_tokens(data: IndexedDataset, advance: Meter) -> "pd.Series[int]":
 
     Raises CheckFailed for a value that is no vocabulary's id, naming its document.
     """
-    counts = np.zeros(COUNTED_DIRECTLY, np.int64)
+    counts = np.zeros(LARGEST_VOCABULARY, np.int64)
     first = 0
     for tokens in data.ids.blocks():
-        if int(tokens.min()) < 0 or int(tokens.max()) >= COUNTED_DIRECTLY:
-            place = int(np.flatnonzero((tokens < 0) | (tokens >= COUNTED_DIRECTLY))[0])
+        if int(tokens.min()) < 0 or int(tokens.max()) >= LARGEST_VOCABULARY:
+            place = int(np.flatnonzero((tokens < 0) | (tokens >= LARGEST_VOCABULARY))[0])
             document, token = place_of(data, first + place)
             raise CheckFailed(
                 f"{bin_path(data.prefix)}: document {document}, token {token}: {tokens[place]} is not a token id"
             )
-        _add_counts(counts, tokens)
+        found = np.bincount(tokens)
+        counts[: len(found)] += found
         first += len(tokens)
         advance(tokens.nbytes)
-    return _occurring(counts)
-
-
-def _occurring(counts: Int64) -> "pd.Series[int]":
-    values = np.flatnonzero(counts)
-    return pd.Series(counts[values], values)
-
-
-def _add_counts(counts: Int64, values: npt.NDArray[Any]) -> None:
-    found = np.bincount(values)
-    counts[: len(found)] += found
+    ids = np.flatnonzero(counts)
+    return pd.Series(counts[ids], ids)
 
 
 def first_at_least(data: IndexedDataset, limit: int) -> tuple[int, int] | None:

@@ -47,6 +47,7 @@ from stage.outputs.publish import (
     sync_all,
     sync_folder,
     unique_partial,
+    walked,
     write_text,
 )
 from stage.outputs.shards import Shard
@@ -187,7 +188,10 @@ class ResumableOutput:
         records = []
         try:
             for final, (place, md5) in outputs.items():
-                sync_folder(place)
+                if place == self.folder / PIECES:  # whose files are on the disk since they were added
+                    sync_all(Path(folder) for folder, _ in walked(place))
+                else:
+                    sync_folder(place)
                 records.append(record_of(place, final.name, md5))
             if (self.folder / RECIPE).stat().st_ino != self._inode:
                 raise FileNotFoundError
@@ -282,7 +286,7 @@ def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool)
             raise InputError(f"{problem}, so somebody changed it since; {mend}")
     if force or not there:
         return False
-    if why := "; ".join(recipe.differences(manifest.recipe)[:3]):
+    if why := "; ".join(recipe.differences(manifest)[:3]):
         raise InputError(f"{there[0]} exists and was made otherwise ({why}); choose another output or pass --force")
     return len(there) == len(records)
 

@@ -52,13 +52,6 @@ def test_figures_do_not_depend_on_blocks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(document_ids(data, document), tokens[start:stop])
 
 
-def test_long_documents_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_scan, "COUNTED_DIRECTLY", 10)
-    write_dataset(tmp_path / "x", [9, 10, 25, 10, 3], vocab_size=10)
-    lengths = dataset_scan.count_lengths(opened(tmp_path / "x"))
-    assert list(lengths.items()) == [(3, 1), (9, 1), (10, 2), (25, 1)]
-
-
 def opened(prefix: Path) -> IndexedDataset:
     return IndexedDataset(prefix, any_size=True)
 
