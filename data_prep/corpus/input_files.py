@@ -94,21 +94,20 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
     ``at_once`` files that are read at a time. Raises InputError for the first input that is no file or cannot be had.
     Prints a line where a server does not tell one content from another.
     """
-    require_files([place for place in places if isinstance(place, Path)])
+    paths = [place for place in places if isinstance(place, Path)]
     addresses = [place for place in places if isinstance(place, Address)]
+    require_files(paths)
     if bandwidth_limit is not None and not addresses:
         raise InputError("--bandwidth-limit is for inputs with an address, of which there is none")
     limit = None if bandwidth_limit is None else parse_bytes(bandwidth_limit, "--bandwidth-limit")
     each = None if limit is None else limit / max(1, min(at_once, len(addresses)))
-    facts = iter(facts_of_all(addresses) if addresses else [])
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        local = pool.map(_source_of, [place for place in places if isinstance(place, Path)])
-        found = [
-            InputFile(place, next(local))
-            if isinstance(place, Path)
-            else InputFile(place, Source(str(place), 1, (one := next(facts)).bytes, f"etag:{one.version}"), one, each)
-            for place in places
-        ]
+        files = {path: InputFile(path, source) for path, source in zip(paths, pool.map(_source_of, paths), strict=True)}
+    remote = {
+        address: InputFile(address, Source(str(address), 1, facts.bytes, f"etag:{facts.version}"), facts, each)
+        for address, facts in zip(addresses, facts_of_all(addresses) if addresses else [], strict=True)
+    }
+    found = [files[place] if isinstance(place, Path) else remote[place] for place in places]
     unknown = [file for file in found if file.facts is not None and not file.facts.version]
     if unknown:
         print(
