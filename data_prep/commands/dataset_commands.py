@@ -12,7 +12,8 @@ from data_prep.sample_order.blend_file import (
     weights_of,
     write_blend,
 )
-from data_prep.sample_order.samples import open_samples, write_samples
+from data_prep.sample_order.samples import chosen_samples, documents_text, sample_text, write_samples
+from data_prep.sample_order.token_windows import open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
@@ -50,29 +51,33 @@ class SamplesCommand(JsonOption):
 
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
-        samples = open_samples(
+        for prefix in parse_data_path(self.data_path)[1]:
+            require_intact(Path(prefix))
+        windows = open_token_windows(
             self.data_path,
             sequence_length=self.seq_length,
             num_samples=self.num_samples,
             seed=self.seed,
-            first=self.first,
-            count=self.count,
             plus_one=self.plus_one,
         )
-        shape = write_samples(samples, self.output)
-        documents = samples.documents() if self.documents else ()
-        texts = samples.texts(model) if model is not None else ()
+        samples = chosen_samples(windows, self.first, self.count, self.num_samples)
+        shape = write_samples(windows, samples, self.seq_length + int(self.plus_one), self.output)
         if self.json:
             told: dict[str, object] = {"output": str(self.output), "shape": shape}
-            told |= {"documents": [parts for _, parts in documents]} if self.documents else {}
-            told |= {"texts": [text for *_, text in texts]} if model is not None else {}
+            if self.documents:
+                told["documents"] = [documents_text(windows, sample) for sample in samples]
+            if model is not None:
+                told["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
             print(json.dumps(told))
             return
-        for sample, parts in documents:
-            print(f"sample {sample}: {parts}")
+        if self.documents:
+            for sample in samples:
+                print(f"sample {sample}: {documents_text(windows, sample)}")
         print(f"{self.output}: int64 {list(shape)}")
-        for sample, tokens, text in texts:
-            print(f"--- sample {sample}: {tokens} tokens\n{text}")
+        if model is not None:
+            for sample in samples:
+                tokens, text = sample_text(windows, sample, model)
+                print(f"--- sample {sample}: {tokens} tokens\n{text}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -321,7 +321,7 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> 
         )
     if differences:
         _remove(folder)
-        _create(output, recipe)
+        _open(output, recipe, begin_anew=False, by_input=by_input)  # another process may have begun another one
 
 
 def _create(output: Path, recipe: Recipe) -> None:
