@@ -12,7 +12,7 @@ from data_prep.sample_order.blend_file import (
     weights_of,
     write_blend,
 )
-from data_prep.sample_order.samples import chosen_samples, documents_text, sample_text, write_samples
+from data_prep.sample_order.samples import chosen_samples, sample_text, write_samples
 from data_prep.sample_order.token_windows import open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
@@ -65,14 +65,14 @@ class SamplesCommand(JsonOption):
         if self.json:
             told: dict[str, object] = {"output": str(self.output), "shape": shape}
             if self.documents:
-                told["documents"] = [documents_text(windows, sample) for sample in samples]
+                told["documents"] = [windows.documents(sample) for sample in samples]
             if model is not None:
                 told["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
             print(json.dumps(told))
             return
         if self.documents:
             for sample in samples:
-                print(f"sample {sample}: {documents_text(windows, sample)}")
+                print(f"sample {sample}: {windows.documents(sample)}")
         print(f"{self.output}: int64 {list(shape)}")
         if model is not None:
             for sample in samples:

@@ -49,12 +49,6 @@ def write_samples(windows: TokenWindows, samples: range, width: int, output: Pat
     return shape
 
 
-def documents_text(windows: TokenWindows, sample: int) -> str:
-    """Return in words what a sample is made of."""
-    parts = windows.documents(sample)
-    return "; ".join(f"{one.prefix} document {one.document} tokens {one.begin} to {one.end - 1}" for one in parts)
-
-
 def sample_text(windows: TokenWindows, sample: int, model: Tokenizer) -> tuple[int, str]:
     """Return a sample's number of tokens, and its text. Raises InputError for a token beyond the model."""
     window = windows.window(sample)

@@ -36,21 +36,10 @@ class TokenWindows(Protocol):
         """Return the tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
         ...
 
-    def documents(self, sample: int) -> list["DocumentPart"]:
-        """Return the parts of documents that a sample is made of, in order."""
+    def documents(self, sample: int) -> str:
+        """Return the parts of documents that a sample is made of, in order, in words. Documents are numbered from 0,
+        in the order in which preprocess was given the lines."""
         ...
-
-
-@dataclass(frozen=True)
-class DocumentPart:
-    """A sample's share of one document: its tokens ``begin`` to ``end`` - 1."""
-
-    prefix: Path
-    """The dataset."""
-    document: int
-    """Its number in the dataset, from 0: the order in which preprocess was given the lines."""
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -74,10 +63,13 @@ class SingleDataset:
             filled += len(part)
         return window
 
-    def documents(self, sample: int) -> list[DocumentPart]:
-        sizes = self.tokens.sizes
-        parts = [(document, begin, min(end, int(sizes[document]))) for document, begin, end in self._parts(sample)]
-        return [DocumentPart(self.tokens.prefix, *part) for part in parts if part[2] > part[1]]
+    def documents(self, sample: int) -> str:
+        told = []
+        for document, begin, end in self._parts(sample):
+            end = min(end, int(self.tokens.sizes[document]))
+            if end > begin:
+                told.append(f"{self.tokens.prefix} document {document} tokens {begin} to {end - 1}")
+        return "; ".join(told)
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
         """Return document, first token and the one after the last, for each document that a sample reaches into.
@@ -123,7 +115,7 @@ class BlendedDataset:
         part, item = self._place(sample)
         return part.window(item)
 
-    def documents(self, sample: int) -> list[DocumentPart]:
+    def documents(self, sample: int) -> str:
         part, item = self._place(sample)
         return part.documents(item)
 
