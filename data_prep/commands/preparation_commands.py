@@ -9,7 +9,7 @@ import tyro
 
 from data_prep.commands.shared_options import JsonOption, OutputOptions
 from data_prep.preparation.artifacts import NEEDED, What, wanted_files
-from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, table_as_json
+from data_prep.preparation.fetch import fetch, files_there, format_table, require_all
 from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
 
 
@@ -38,9 +38,9 @@ class FetchCommand(OutputOptions):
         wanted = wanted_files(self.what, self.shards)
         if not self.list:
             fetch(self.output, wanted, source=self.from_, revision=self.revision, force=self.force)
-        there = files_there(self.output, wanted)
-        print(json.dumps(table_as_json(wanted, there), indent=1) if self.json else format_table(wanted, there))
-        require_all(self.output, wanted, there)
+        files = files_there(self.output, wanted)
+        print(json.dumps(files, indent=1) if self.json else format_table(files))
+        require_all(self.output, files)
 
 
 @dataclass(frozen=True, kw_only=True)

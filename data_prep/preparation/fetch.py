@@ -8,7 +8,7 @@ content.
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -171,37 +171,13 @@ def _require_equal(path: Path, expected: Source, *, mend: str) -> str:
     return md5.hexdigest()
 
 
-def files_there(output: Path, wanted: Mapping[str, What]) -> dict[str, bool]:
-    """Tell of each file whether it is there, and is what was checked or made."""
-    return {name: is_checked(output / name) for name in wanted}
-
-
-def format_table(wanted: Mapping[str, What], there: Mapping[str, bool]) -> str:
-    """Return one line per artifact: how many of its files are there; then where they come from, with the downloader's
-    commands for those that are not there."""
-    rows, origins = [], ["where they come from:"]
-    for what in dict.fromkeys(wanted.values()):
-        files = [name for name in wanted if wanted[name] == what]
-        artifact = ARTIFACTS[what]
-        size = artifact.bytes * len(files) / len(artifact.files)
-        names = files[0] if len(files) == 1 else f"{files[0]} to {files[-1]}"
-        rows.append([what, str(sum(there[name] for name in files)), str(len(files)), _format_size(size), names])
-        origins.append(f"  {what}: {artifact.origin}")
-    lines = [table_text(["what", "there", "of", "size", "files"], rows, right={1, 2, 3}), *origins]
-    absent = [ARTIFACTS[wanted[name]] for name, found in there.items() if not found]
-    downloads = dict.fromkeys(download for artifact in absent for download in artifact.downloads)
-    if downloads:
-        lines += [HOW_TO_GET_IN, *(f"{file}:\n    {DOWNLOAD_COMMANDS[file]}" for file in downloads)]
-    return "\n".join(lines)
-
-
-def table_as_json(wanted: Mapping[str, What], there: Mapping[str, bool]) -> list[dict[str, Any]]:
-    """Return what the table says, as one entry for each file."""
+def files_there(output: Path, wanted: Mapping[str, What]) -> list[dict[str, Any]]:
+    """Tell of each file whether it is there, and is what was checked or made, and where it comes from."""
     return [
         {
             "what": what,
             "name": name,
-            "there": there[name],
+            "there": is_checked(output / name),
             "origin": ARTIFACTS[what].origin,
             "commands": [DOWNLOAD_COMMANDS[file] for file in ARTIFACTS[what].downloads],
         }
@@ -209,17 +185,33 @@ def table_as_json(wanted: Mapping[str, What], there: Mapping[str, bool]) -> list
     ]
 
 
-def _format_size(size: float) -> str:
-    unit, name = next((unit, name) for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if size >= unit)
-    return f"{size / unit:.1f} {name}"
+def format_table(files: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line per artifact: how many of its files are there; then where they come from, with the downloader's
+    commands for those that are not there."""
+    rows, origins = [], ["where they come from:"]
+    for what in dict.fromkeys(file["what"] for file in files):
+        names = [file["name"] for file in files if file["what"] == what]
+        there = sum(file["there"] for file in files if file["what"] == what)
+        size = ARTIFACTS[what].bytes * len(names) / len(ARTIFACTS[what].files)
+        unit, unit_name = next(unit for unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if size >= unit[0])
+        shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        rows.append([what, str(there), str(len(names)), f"{size / unit:.1f} {unit_name}", shown])
+        origins.append(f"  {what}: {ARTIFACTS[what].origin}")
+    lines = [table_text(["what", "there", "of", "size", "files"], rows, right={1, 2, 3}), *origins]
+    absent = [file for file in files if not file["there"] and file["commands"]]
+    downloads = dict.fromkeys(name for file in absent for name in ARTIFACTS[file["what"]].downloads)
+    if downloads:
+        lines += [HOW_TO_GET_IN, *(f"{name}:\n    {DOWNLOAD_COMMANDS[name]}" for name in downloads)]
+    return "\n".join(lines)
 
 
-def require_all(output: Path, wanted: Mapping[str, What], there: Mapping[str, bool]) -> None:
+def require_all(output: Path, files: Sequence[Mapping[str, Any]]) -> None:
     """Raise CheckFailed when a file is not there, or was not checked."""
-    missing = [name for name, found in there.items() if not found]
+    missing = [file for file in files if not file["there"]]
     if missing:
-        manual = [name for name in missing if not ARTIFACTS[wanted[name]].public]
+        manual = [file["name"] for file in missing if not ARTIFACTS[file["what"]].public]
         mend = f"; get {manual[0]} from where the table says and pass --from FOLDER" if manual else ""
         raise CheckFailed(
-            f"{output}: {len(missing)} of {len(there)} files are missing or not checked, first {missing[0]}{mend}"
+            f"{output}: {len(missing)} of {len(files)} files are missing or not checked, first "
+            f"{missing[0]['name']}{mend}"
         )

@@ -177,7 +177,7 @@ def test_damaged_files_are_not_taken(name: str, content: bytes, complaint: str, 
     assert complaint in str(failure.value)
     assert all_files(tmp_path / "c4") == []
     with pytest.raises(CheckFailed, match="1 of 1 files are missing"):
-        require_all(tmp_path / "c4", wanted, files_there(tmp_path / "c4", wanted))
+        require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
 
 
 def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkey
         fetch(tmp_path / "c4", wanted, source=tmp_path)
     monkeypatch.setitem(artifacts.DATASET_MD5, name, md5_file(tmp_path / name))
     fetch(tmp_path / "c4", wanted, source=tmp_path)
-    require_all(tmp_path / "c4", wanted, files_there(tmp_path / "c4", wanted))
+    require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
     manifest = read_manifest(tmp_path / "c4" / path)
     assert manifest is not None
     assert manifest.outputs[0].md5 == md5_file(tmp_path / name)
