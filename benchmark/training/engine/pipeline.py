@@ -80,17 +80,17 @@ class Pipeline:
         losses: list[Tensor] = []
         kept: dict[Turn, KeptPart] = {}
 
-        def forward(turn: Turn, x: Tensor | None) -> Passing[None]:
+        def forward(turn: Turn, x: Arriving) -> Passing[None]:
             batch = self._needed_of(turn, lambda: batches[turn.micro_batch])
-            out, kept[turn] = yield from self._parts[turn.chunk].forward_to_train(x, batch, weight)
+            out, kept[turn] = yield from self._parts[turn.chunk].forward_to_train(x.wait(), batch, weight)
             if self._shape.is_last(turn.chunk):
                 losses.append(out)
             else:
                 self._exchange.send_on(out)
 
-        def backward(turn: Turn, gradient: Tensor | None) -> Passing[None]:
+        def backward(turn: Turn, gradient: Arriving) -> Passing[None]:
             part = self._parts[turn.chunk]
-            yield from part.backward(kept.pop(turn), gradient, self._exchange.send_back)
+            yield from part.backward(kept.pop(turn), gradient.wait(), self._exchange.send_back)
             if turn.micro_batch == number - 1:
                 part.parameters.begin_reduce()
 
@@ -110,10 +110,11 @@ class Pipeline:
         in_order = iter(batches)  # no rank has both ends of a pipeline: those that read read each batch once
         at_once = self._evaluated_at_once
 
-        def forward(turn: Turn, x: Tensor | None) -> Passing[None]:
+        def forward(turn: Turn, arriving: Arriving) -> Passing[None]:
             first = turn.micro_batch * at_once
             count = min(at_once, number - first)
             own = [self._needed_of(turn, lambda: next(in_order)) for _ in range(count)]
+            x = arriving.wait()
             given = [None] * count if x is None else x.chunk(at_once)[:count]
             part = self._parts[turn.chunk]
             outs = yield from together(*(part.forward(one, batch) for one, batch in zip(given, own, strict=True)))
@@ -132,16 +133,16 @@ class Pipeline:
     def _run(
         self,
         slots: list[Slot],
-        forward: Callable[[Turn, Tensor | None], Passing[None]],
-        backward: Callable[[Turn, Tensor | None], Passing[None]] | None,
+        forward: Callable[[Turn, "Arriving"], Passing[None]],
+        backward: Callable[[Turn, "Arriving"], Passing[None]] | None,
         exchange: "Exchange",
     ) -> None:
         self._parts[0].begin_gather()
         with self._context:
-            exchange.begin(None, slots[0])
+            exchange.begin(Slot(None, None), slots[0])
             for slot, following in itertools.pairwise([*slots, None]):
                 assert slot is not None
-                x, gradient = exchange.received()
+                x, gradient = exchange.slot_ends()
                 exchange.begin(slot, following)
                 passes = []
                 if slot.forward is not None:
@@ -149,11 +150,12 @@ class Pipeline:
                     passes.append(forward(slot.forward, x))
                 if slot.backward is not None and backward is not None:
                     passes.append(backward(slot.backward, gradient))
-                del x, gradient
                 for at_once in [passes] if self._shape.apart else [[one] for one in passes]:
                     run_together(*at_once)
-                exchange.slot_ends()
-            exchange.received()
+                for arriving in (x, gradient):
+                    arriving.wait()  # of a slot without that pass: what was sent beside it
+            for arriving in exchange.slot_ends():
+                arriving.wait()
 
     def _end_reduce(self) -> None:
         for part in self._parts:
@@ -180,75 +182,107 @@ class Pipeline:
         )
 
 
-class Exchange:
-    """What a rank sends to its neighbours in the pipeline and receives from them between two slots, all at once.
+class Messages:
+    """One way through the pipeline: what a slot sends to a neighbour, and what comes from the other for the next."""
 
-    It begins as soon as the slot has made all that is sent, and is waited for before the next slot.
+    def __init__(self, group: dist.ProcessGroup, to: int, sender: int, empty: Callable[[], Tensor]) -> None:
+        self._group, self._to, self._sender, self._empty = group, to, sender, empty
+        self.sends = self.receives = self.begun = False
+        """Whether the slot at hand will send, receives for the next, and has begun both."""
+        self._own: Tensor | None = None
+        """To be sent."""
+
+    def expect(self, *, sends: bool, receives: bool) -> None:
+        """A slot begins."""
+        self.sends, self.receives, self.begun, self._own = sends, receives, False, None
+
+    def put(self, own: Tensor) -> None:
+        self._own = own.contiguous()
+
+    @property
+    def ready(self) -> bool:
+        """Nothing that is to be sent is missing."""
+        return self.begun or not self.sends or self._own is not None
+
+    def begin(self) -> "Arriving":
+        """Send and receive; returns what will arrive."""
+        self.begun = True
+        own, self._own = self._own, None
+        room = self._empty() if self.receives else None
+        operations = []
+        if own is not None:
+            operations.append(dist.P2POp(dist.isend, own, self._to, self._group))
+        if room is not None:
+            operations.append(dist.P2POp(dist.irecv, room, self._sender, self._group))
+        return Arriving(room, dist.batch_isend_irecv(operations) if operations else [], own)
+
+
+class Arriving:
+    """A message on its way."""
+
+    def __init__(self, room: Tensor | None = None, works: Sequence[dist.Work] = (), sent: Tensor | None = None) -> None:
+        """``sent``: beside it, to be kept until it is."""
+        self._room, self._works, self._sent = room, works, sent
+
+    def wait(self) -> Tensor | None:
+        """Return the message, once it is there; None where none is to come."""
+        pipeline_exchange(self._works)
+        self._works, self._sent = (), None
+        room, self._room = self._room, None
+        return room
+
+
+class Exchange:
+    """A rank's messages to and from its neighbours in the pipeline: hidden states one way, gradients the other.
+
+    Each way begins as soon as the slot has made what is sent, and is waited for by the pass that needs it. Hidden
+    states begin first on all ranks, whichever is made first, so that ranks never wait for each other in a circle.
     """
 
     def __init__(self, group: dist.ProcessGroup, shape: PipelineShape, empty: Callable[[], Tensor]) -> None:
         """``empty``: makes room for the hidden state of a micro-batch."""
-        self._group, self._shape, self._empty = group, shape, empty
-        ranks = dist.get_process_group_ranks(group)
-        self._next = ranks[(shape.rank + 1) % shape.ranks]
-        self._previous = ranks[shape.rank - 1]
-        self._sends: dict[int, Tensor] = {}
-        self._expected = 0
-        self._receives: tuple[bool, bool] = (False, False)
-        self._works: list[dist.Work] | None = None
-        self._received: tuple[Tensor | None, Tensor | None] = (None, None)
+        ranks, self._shape = dist.get_process_group_ranks(group), shape
+        following, before = ranks[(shape.rank + 1) % shape.ranks], ranks[shape.rank - 1]
+        self._on, self._back = Messages(group, following, before, empty), Messages(group, before, following, empty)
+        self._arriving = Arriving(), Arriving()
 
-    def begin(self, slot: Slot | None, following: Slot | None) -> None:
-        """A slot begins, whose outputs are to be sent, and what ``following`` needs is to be received."""
-        shape = self._shape
-        self._receives = (
-            following is not None and following.forward is not None and not shape.is_first(following.forward.chunk),
-            following is not None and following.backward is not None and not shape.is_last(following.backward.chunk),
+    def begin(self, slot: Slot, following: Slot | None) -> None:
+        """``slot`` begins, whose outputs are to be sent, and what ``following`` needs is to be received."""
+        shape, idle = self._shape, Slot(None, None)
+        following = following or idle
+        self._on.expect(
+            sends=slot.forward is not None and not shape.is_last(slot.forward.chunk),
+            receives=following.forward is not None and not shape.is_first(following.forward.chunk),
         )
-        self._expected = 0
-        if slot is None:
-            self._launch()
-            return
-        self._expected += slot.forward is not None and not shape.is_last(slot.forward.chunk)
-        self._expected += slot.backward is not None and not shape.is_first(slot.backward.chunk)
+        self._back.expect(
+            sends=slot.backward is not None and not shape.is_first(slot.backward.chunk),
+            receives=following.backward is not None and not shape.is_last(following.backward.chunk),
+        )
 
     def send_on(self, out: Tensor) -> None:
         """The output of the slot's forward pass, for the next rank."""
-        self._put(0, out)
+        self._on.put(out)
+        self._begin_on()
+        if self._back.sends and self._back.ready:
+            self._begin_back()
 
     def send_back(self, gradient: Tensor) -> None:
         """The gradient of the input of the slot's backward pass, for the rank before."""
-        self._put(1, gradient)
+        self._back.put(gradient)
+        if self._on.ready:
+            self._begin_back()
 
-    def slot_ends(self) -> None:
-        """Begin what was not begun for want of anything to send."""
-        if self._works is None:
-            self._launch()
+    def slot_ends(self) -> tuple[Arriving, Arriving]:
+        """Begin what was not begun for want of anything to send; what arrives for the next slot: input, gradient."""
+        self._begin_back()
+        arriving, self._arriving = self._arriving, (Arriving(), Arriving())
+        return arriving
 
-    def received(self) -> tuple[Tensor | None, Tensor | None]:
-        """Input and gradient for the next slot, once they are there; None where it needs none."""
-        pipeline_exchange(self._works or ())
-        self._works = None
-        self._sends.clear()
-        received, self._received = self._received, (None, None)
-        return received
+    def _begin_on(self) -> None:
+        if not self._on.begun:
+            self._arriving = self._on.begin(), self._arriving[1]
 
-    def _put(self, kind: int, tensor: Tensor) -> None:
-        self._sends[kind] = tensor.contiguous()
-        if len(self._sends) == self._expected:
-            self._launch()
-
-    def _launch(self) -> None:
-        """Between two ranks, what is sent on comes before what is sent back, on both sides."""
-        receives_x, receives_gradient = self._receives
-        x = self._empty() if receives_x else None
-        gradient = self._empty() if receives_gradient else None
-        self._received = x, gradient
-        operations = []
-        for kind, to in ((0, self._next), (1, self._previous)):
-            if kind in self._sends:
-                operations.append(dist.P2POp(dist.isend, self._sends[kind], to, self._group))
-        for tensor, sender in ((x, self._previous), (gradient, self._next)):
-            if tensor is not None:
-                operations.append(dist.P2POp(dist.irecv, tensor, sender, self._group))
-        self._works = dist.batch_isend_irecv(operations) if operations else []
+    def _begin_back(self) -> None:
+        self._begin_on()
+        if not self._back.begun:
+            self._arriving = self._arriving[0], self._back.begin()
