@@ -38,7 +38,7 @@ _users: set[int] = set()
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` names something elsewhere: a name with ``://`` in it is no local path."""
+    """Tell whether ``text`` names something elsewhere: a name with ``://`` in it is no local path."""
     return "://" in text
 
 
@@ -255,7 +255,7 @@ METADATA_SERVERS = {"s3": "169.254.169.254", "gs": "metadata.google.internal"}
 
 
 def _has_credentials(scheme: str) -> bool:
-    """Whether requests can be signed; without credentials a public bucket is read as it is by anybody."""
+    """Tell whether requests can be signed; without credentials a public bucket is read as it is by anybody."""
     if any(name in os.environ for name in CREDENTIALS[scheme]):
         return True
     if scheme == "gs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():

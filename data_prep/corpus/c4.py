@@ -15,7 +15,7 @@ from data_prep.corpus.input_files import InputFile, described
 from stage.errors import InputError
 
 BLOCK_BYTES = 1 << 21
-"""Of text. Fewer, larger blocks spare what each call costs; beyond this size they leave the processor's caches."""
+"""Bytes of text at a time. Larger blocks spare what each call costs, but leave the processor's caches."""
 LONGEST_LINE_BYTES = 1 << 24
 TEXT_KEY = "text"
 

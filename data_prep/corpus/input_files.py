@@ -30,7 +30,7 @@ class InputFile:
     source: Source
     """Its name, its size and what tells its content from another."""
     facts: Facts | None = None
-    """What the server said of it; None for a local file."""
+    """The server's answer; None for a local file."""
     bytes_per_s: float | None = None
     """At most so much is read from an address."""
 
@@ -56,7 +56,7 @@ class HashedFile(io.RawIOBase):
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
         self.md5 = hashlib.md5(usedforsecurity=False)
-        """Of all bytes read so far."""
+        """The MD5 of all bytes read so far."""
         self.position = 0
         """Number of bytes read so far."""
 

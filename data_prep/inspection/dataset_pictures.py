@@ -14,7 +14,7 @@ from stage.outputs.publish import published_file, require_same_kind
 
 PICTURE_BINS = 60
 PICTURE_FORMATS = {".svg": b"<?xml", ".png": b"\x89PNG"}
-"""And how such files begin."""
+"""Endings of names, and how such files begin."""
 LONGEST_NAME = 48
 
 

@@ -110,7 +110,7 @@ class Difference:
 
     document: int
     token: int
-    """In that document."""
+    """Its number in that document."""
     here: int | None
     """Id at that place in the first dataset; None where the document has ended or there is no such document."""
     there: int | None

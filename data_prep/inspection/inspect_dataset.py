@@ -29,8 +29,8 @@ LISTED_TOKENS = 10
 DECODED_DOCUMENTS = 1000
 
 Report = dict[str, Any]
-"""What ``inspect --json`` prints. Lengths are in tokens; ``percentiles`` are lengths that so many of 100 documents do
-not exceed; ``least_frequent`` are tokens that occur."""
+"""The values that ``inspect --json`` prints. Lengths are in tokens; ``percentiles`` are lengths that so many of 100
+documents do not exceed; ``least_frequent`` are tokens that occur."""
 
 
 @dataclass(frozen=True)

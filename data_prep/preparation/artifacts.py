@@ -20,7 +20,7 @@ What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validat
 REPOSITORY = "allenai/c4"
 """The Hugging Face dataset that holds C4."""
 TRAIN_SHARDS = range(768, 1024)
-"""Those the benchmark trains on; the checkpoint was made from the others (docs/facts/reference.md a.6)."""
+"""The benchmark trains on these; the checkpoint was made from the others (docs/facts/reference.md a.6)."""
 ALL_TRAIN_SHARDS = 1024
 CHECKPOINT_ARRAYS = 48
 DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
@@ -64,7 +64,7 @@ class Artifact:
     check: Callable[[Path], str | None]
     """Raises InputError or CheckFailed if a file is not what it should be; returns its MD5 if that was compared."""
     public: bool = False
-    """Whether ``REPOSITORY`` has them, under the same names."""
+    """True if ``REPOSITORY`` has them, under the same names."""
     published_name: str | None = None
     """The name at the origin, if it is another one."""
     downloads: tuple[str, ...] = ()

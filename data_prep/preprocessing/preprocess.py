@@ -40,7 +40,7 @@ BENCHMARK = Reading()
 
 @dataclass(frozen=True)
 class PreprocessResult:
-    """What a call has made: the dataset, or the pieces of a shard."""
+    """Figures of the dataset, or of the pieces of a shard, that a call has made."""
 
     documents: int
     tokens: int

@@ -35,7 +35,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class PieceFacts:
-    """What the journal keeps of a piece."""
+    """The facts of a piece that the journal keeps."""
 
     source_md5: str
     """MD5 of the input file, as its bytes were read."""

@@ -33,7 +33,7 @@ class WeightedDataset:
     """One dataset of a blend."""
 
     prefix: str
-    """In the file, relative to its folder; as it can be opened, once the file is read."""
+    """Relative to the file's folder in the file; as it can be opened, once the file is read."""
     weight: float
     """Share of the samples; weights need not sum to 1."""
     tokens: int

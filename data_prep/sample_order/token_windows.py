@@ -22,7 +22,7 @@ from stage.sizes import require_between
 
 PADDING = -1
 LARGEST_SEED = (1 << 32) - 1
-"""That NumPy's legacy generator takes."""
+"""NumPy's legacy generator takes no larger one."""
 LONGEST_SEQUENCE = 1 << 24
 """A thousand times what models in use are trained on; a sample of that length takes 128 MiB."""
 

@@ -1,4 +1,4 @@
-"""What an output depends on, and the manifest beside it: the same record, with what was written.
+"""Recipes, which hold everything that an output depends on, and manifests: recipes with what was written.
 
 A :class:`Recipe` is everything that changes a byte of an output: the command, its options, the contents of its inputs,
 and the versions of packages that have a say. The manifest of an output (``NAME.manifest.json``), the folder of one that
@@ -55,9 +55,9 @@ class Recipe:
     options: Mapping[str, Any]
     """Every option that changes a byte; JSON values only."""
     inputs: Sequence[Source]
-    """In the order in which they count."""
+    """Their order counts."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the packages that change bytes."""
+    """Versions of the packages that change bytes."""
 
     def differences(self, other: "Recipe") -> list[str]:
         """Return what differs, in words that name both sides, ``other`` second; nothing where both make the same."""

@@ -17,7 +17,7 @@ from stage.errors import InputError
 PARTIAL = ".partial"
 SYNCED_AT_ONCE = 32
 HEAD_BYTES = 1 << 12
-"""What tells the kind of a file that is to be replaced."""
+"""The kind of a file that is to be replaced is told by so many bytes."""
 NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """Errors of file systems that know no fsync, of folders or at all: then there is nothing to wait for."""
 

@@ -68,7 +68,7 @@ class Piece:
     ctime_ns: int
     """Time of change, which nobody can set back; a piece that has another one is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the job wants to remember of it; JSON values."""
+    """The job's own notes; JSON values."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class NewPiece:
 
     name: str
     path: Path
-    """Where it was written: a path of :meth:`ResumableOutput.new_path`."""
+    """The place that it was written to: a path of :meth:`ResumableOutput.new_path`."""
     md5: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -260,7 +260,7 @@ def _gone(folder: Path) -> InputError:
 
 
 def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool) -> bool:
-    """Whether the recipe's output is there; with ``force`` it is to be made anew.
+    """Tell whether the recipe's output is there; with ``force`` it is to be made anew.
 
     Raises InputError where something has one of its names that this command did not make, or somebody changed since;
     without ``force`` also where it was made by another recipe.
@@ -292,7 +292,7 @@ def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool)
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether something has this name; an empty folder, which its user has made beforehand, is nothing to be lost."""
+    """Tell whether something has this name; an empty folder, made by its user beforehand, is nothing to be lost."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
 
 
