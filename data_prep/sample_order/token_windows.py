@@ -161,12 +161,20 @@ def open_token_windows(
         require_same_tokenizer([dataset.prefix for dataset in datasets], any_dtype=True)
     requests = samples_per_dataset(num_samples, normalized(weights)) if blended else [num_samples]
     kept = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
-    parts = [
-        SingleDataset(
-            dataset, _index_of(dataset, index, sequence_length, request, seed, plus_one), sequence_length, plus_one
-        )
-        for dataset, index, request in zip(datasets, kept, requests, strict=True)
-    ]
+    parts = []
+    for dataset, index, request in zip(datasets, kept, requests, strict=True):
+        try:
+            built = build_sample_index(
+                dataset.sizes,
+                sequence_length=sequence_length,
+                num_samples=request,
+                seed=seed,
+                plus_one=plus_one,
+                keep=index.arrays,
+            )
+        except InputError as error:
+            raise InputError(f"{dataset.prefix}: {error}") from error
+        parts.append(SingleDataset(dataset, built, sequence_length, plus_one))
     windows: TokenWindows = parts[0]
     if blended:
         size = sum(len(part) for part in parts)
@@ -194,19 +202,3 @@ def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
             f"data path {' '.join(data_path)!r}: expected one prefix, or weights and prefixes in turn such as "
             "'0.5 A_text_document 0.5 B_text_document'"
         ) from None
-
-
-def _index_of(
-    dataset: IndexedDataset, kept: KeptIndex, sequence_length: int, num_samples: int, seed: int, plus_one: bool
-) -> SampleIndex:
-    try:
-        return build_sample_index(
-            dataset.sizes,
-            sequence_length=sequence_length,
-            num_samples=num_samples,
-            seed=seed,
-            plus_one=plus_one,
-            keep=kept.arrays,
-        )
-    except InputError as error:
-        raise InputError(f"{dataset.prefix}: {error}") from error
