@@ -1,20 +1,25 @@
 """Lines for people, on standard output: one every few steps, one per evaluation."""
 
+import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from benchmark.events.event import Event
 
+RED, PLAIN = "\x1b[31m", "\x1b[0m"
+
 
 class Console:
-    """``log_interval``: steps between step lines. Figures and units are named in the line."""
+    """Lines of at most 100 characters, each with its time; on a terminal, what went wrong is red."""
 
     name = "console"
 
-    def __init__(self, log_interval: int) -> None:
-        self._log_interval = log_interval
-        self._eta = ""
-        """What the next step line adds."""
+    def __init__(self, log_interval: int, start_iteration: int, expected_steps: int) -> None:
+        """``log_interval``: steps between step lines. ``start_iteration``: where the run began. ``expected_steps``:
+        those that it is expected to take, of which a step line says the share that is done."""
+        self._log_interval, self._start, self._expected = log_interval, start_iteration, expected_steps
+        self._coloured = sys.stdout.isatty()
 
     def write(self, event: Event) -> None:
         fields = event.metadata
@@ -22,37 +27,35 @@ class Console:
             case "step" if fields.get("skipped_in_a_row", 0) > 1:
                 pass  # the guards say when a row of skipped steps begins, and when it ends
             case "step" if fields["iteration"] % self._log_interval == 0:
-                skipped = " | SKIPPED: gradients are not finite" if fields["skipped"] else ""
-                mfu = "" if fields["mfu"] is None else f" | MFU {fields['mfu']:.1%}"
-                self._print(
-                    f"step {fields['iteration']} | samples {fields['consumed_samples']:,} | loss {fields['loss']:.4f} "
-                    f"| grad norm {fields['grad_norm']:.3f} | lr {fields['learning_rate']:.3e} "
-                    f"| {fields['step_s']:.3f} s | {fields['tokens_per_s']:,.0f} tokens/s "
-                    f"| {fields['tflops_per_device']:.2f} TFLOP/s per device{mfu} "
-                    f"| {fields['memory_gib']:.2f} GiB{skipped}{self._eta}"
-                )
-                self._eta = ""
+                self._print(event, self._step_line(fields), wrong=fields["skipped"])
             case "evaluation":
                 target = fields["target"]
                 verdict = "" if target is None else f" (target {target})"
-                self._print(
-                    f"evaluation after {fields['trained_tokens']:,} tokens: "
-                    f"log perplexity {fields['log_perplexity']:.5f}{verdict} in {fields['seconds']:.2f} s"
-                )
-            case "eta" if fields["after"] == "step":
-                self._eta = f" | {_goal(fields)} in {spoken_duration(fields['seconds'])}"
-            case "eta":
-                self._print(_expected(fields))
+                text = f"evaluation after {fields['trained_tokens']:,} tokens: log perplexity "
+                self._print(event, f"{text}{fields['log_perplexity']:.5f}{verdict} in {fields['seconds']:.2f} s")
+            case "eta" if fields["after"] == "evaluation":
+                self._print(event, _expected(fields))
             case "checkpoint":
-                self._print(f"checkpoint after {fields['steps']} steps: training paused {fields['seconds']:.3f} s")
+                text = f"checkpoint after {fields['steps']} steps: training paused {fields['seconds']:.3f} s"
+                self._print(event, text)
             case "message":
-                self._print(str(event.value))
+                self._print(event, str(event.value), wrong=fields.get("wrong", False))
 
     def close(self) -> None:
         pass
 
-    def _print(self, line: str) -> None:
-        print(line, flush=True)
+    def _step_line(self, fields: Mapping[str, Any]) -> str:
+        done = (fields["iteration"] - self._start) / self._expected
+        speed = f"{fields['tflops_per_device']:.3g} TFLOP/s" if fields["mfu"] is None else f"MFU {fields['mfu']:.1%}"
+        return (
+            f"step {fields['iteration']}  {done:.0%}  loss {fields['loss']:.4f}  norm {fields['grad_norm']:.3f}  "
+            f"lr {fields['learning_rate']:.2e}  {fields['step_s']:.3g} s  {fields['tokens_per_s']:,.0f} tokens/s  "
+            + ("SKIPPED: not finite" if fields["skipped"] else speed)
+        )
+
+    def _print(self, event: Event, line: str, *, wrong: bool = False) -> None:
+        text = f"{time.strftime('%H:%M:%S', time.localtime(event.time_ms / 1000))} {line}"
+        print(f"{RED}{text}{PLAIN}" if wrong and self._coloured else text, flush=True)
 
 
 def spoken_duration(seconds: float) -> str:

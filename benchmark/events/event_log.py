@@ -34,6 +34,10 @@ class EventLog:
         """An event for people and reports, not for the MLPerf log."""
         self._emit(key, "POINT_IN_TIME", value, metadata, False)
 
+    def warn(self, text: str) -> None:
+        """A line for people about something that went wrong."""
+        self._emit("message", "POINT_IN_TIME", text, {"wrong": True}, False)
+
     def pending(self, sink: Sink) -> tuple[Event, ...]:
         """Events that one of the sinks has not taken yet, the oldest first."""
         return tuple(event for entry in self._sinks if entry.sink is sink for event in entry.pending())

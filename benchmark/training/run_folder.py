@@ -138,7 +138,7 @@ class RunFolder(Observer):
     def fall_back(self, config: RunConfig, damage: DamagedCheckpoint) -> None:
         """Set the damaged checkpoint aside and take the next older one, or the initial one; on rank 0."""
         assert self.resumed_at is not None
-        self.events.note("message", set_aside_damaged(config.run_dir, self.resumed_at, damage))
+        self.events.warn(set_aside_damaged(config.run_dir, self.resumed_at, damage))
         self._take(config, newest_readable(config.run_dir), self.progress.seed, damaged=True)
         self.begin_init(config)
 
@@ -157,7 +157,7 @@ class RunFolder(Observer):
         behind_s = self.events.clock.behind_s
         late = f"this machine's clock is {behind_s:.0f} s behind the checkpoint's, whose time the log goes on from"
         for line in (*choice.lines, *([late] if behind_s >= 1 else [])):
-            self.events.note("message", line)
+            self.events.warn(line)
 
     def _go_on_with_log(self, mark: LogMark) -> None:
         """What the MLPerf log has beyond the checkpoint never happened."""
@@ -166,7 +166,7 @@ class RunFolder(Observer):
         lost = self.mlperf_log.go_on(mark)
         if lost:
             text = f"is {lost:,} bytes shorter than when the checkpoint was written: lines are lost"
-            self.events.note("message", f"{self.mlperf_log.name} {text}")
+            self.events.warn(f"{self.mlperf_log.name} {text}")
 
     def about_to_save(self) -> None:
         """Remember where the MLPerf log is, and its clock, for the checkpoint about to be written."""

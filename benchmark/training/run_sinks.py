@@ -26,7 +26,9 @@ def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> Eve
     hook = AfterCheckpoint(command, config) if command else None
     # the hook is closed first, and has something to tell the others
     sinks: list[Sink] = [] if hook is None else [hook]
-    sinks += [log, JsonLines(folder / "events.jsonl"), Console(logging.log_interval)]
+    benchmark = config.benchmark
+    console = Console(logging.log_interval, benchmark.start_iteration, benchmark.expected_steps)
+    sinks += [log, JsonLines(folder / "events.jsonl"), console]
     if logging.tensorboard:
         sinks.append(TensorBoard(folder / "tensorboard"))
     if logging.prometheus_textfile is not None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+TIMED = re.compile(rb"\d\d:\d\d:\d\d ")
+"""How a line of the run's console begins."""
 
 
 @contextmanager
@@ -33,7 +37,8 @@ def timed_lines(run_dir: Path) -> Iterator[None]:
 def _pass_on(lines: BinaryIO, output: int, copy: Path) -> None:
     log: BinaryIO | None = None
     for line in lines:
-        timed = time.strftime("%Y-%m-%d %H:%M:%S ").encode() + line
+        stamp = "%Y-%m-%d " if TIMED.match(line) else "%Y-%m-%d %H:%M:%S "
+        timed = time.strftime(stamp).encode() + line
         with suppress(OSError):
             os.write(output, timed)
         with suppress(OSError):

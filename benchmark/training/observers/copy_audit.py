@@ -67,7 +67,7 @@ class CopyAudit(Observer):
         seconds = time.perf_counter() - started
         self._events.note("audit", steps=progress.steps, differences=found, seconds=seconds)
         for line in found:
-            self._events.note("message", f"after step {progress.iteration}: {line}")
+            self._events.warn(f"after step {progress.iteration}: {line}")
         if not found:
             return None
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -107,7 +107,7 @@ class Evidence(Observer):
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             self._add(End(self._attempt, self._state.progress.steps, end.ending, digest))
         elif log is not None:
-            events.note("message", f"the evidence has no end: lines of {log.name} could not be written")
+            events.warn(f"the evidence has no end: lines of {log.name} could not be written")
         self._background.close()
 
     def _state_fingerprints(self) -> tuple[str, str]:

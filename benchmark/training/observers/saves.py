@@ -91,7 +91,7 @@ class Saves(Observer):
         if self._checkpointer.writing is not None:
             steps, seconds = self._checkpointer.writing
             text = f"the checkpoint after {steps} steps is still being written after {seconds:.0f} s: not waited for"
-            self._events.note("message", text)
+            self._events.warn(text)
             return
         self._checkpointer.close(REMOVAL_S)
 
@@ -154,7 +154,7 @@ class Saves(Observer):
         which = "the one before is still being written by another process"
         if writing is not None:
             which = f"the one after {writing[0]} steps is still being written, for {writing[1]:.0f} s now"
-        self._events.note("message", f"a checkpoint is due, but {which}{usual}: it comes when that is done")
+        self._events.warn(f"a checkpoint is due, but {which}{usual}: it comes when that is done")
 
     def _report(self, written: Written | None) -> None:
         """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
@@ -162,7 +162,7 @@ class Saves(Observer):
             return
         if written.failure:
             text = f"the checkpoint after {written.steps} steps could not be written: {written.failure}"
-            self._events.note("message", text)
+            self._events.warn(text)
             return
         if self._policy is not None:
             self._policy.written(written.seconds)

@@ -35,7 +35,7 @@ class SkipGuard(Observer):
         """Collective after the first and after the last step in a row that may be skipped."""
         if step.result.nonfinite is None:
             if self._in_a_row > 1:
-                self._say(f"gradients are finite again, after {self._in_a_row} skipped steps")
+                self._events.note("message", f"gradients are finite again, after {self._in_a_row} skipped steps")
             self._in_a_row = 0
             return None
         self._in_a_row += 1
@@ -53,7 +53,7 @@ class SkipGuard(Observer):
         text += f"; in the last of them, {found}; nothing of it was saved"
         damaged = [asdict(one) for one in state.tensors[:MOST_RANKS_IN_EVENT]]
         self._events.note("diagnosis", text, iteration=iteration, skipped_in_a_row=in_a_row, damaged=damaged)
-        self._say(text)
+        self._events.warn(text)
         return RunEnd("failed", text)
 
     def _note(self, found: NonFiniteStep) -> str:
@@ -73,8 +73,5 @@ class SkipGuard(Observer):
             samples_command=command,
         )
         if progress.skipped_in_a_row == 1:
-            self._say(f"step {progress.iteration} skipped: {text}. Its samples: {command}")
+            self._events.warn(f"step {progress.iteration} skipped: {text}. Its samples: {command}")
         return text
-
-    def _say(self, text: str) -> None:
-        self._events.note("message", text)

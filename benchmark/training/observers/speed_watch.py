@@ -109,9 +109,9 @@ class SpeedWatch(Observer):
             block_us=[round(one * 1e6) for one in seconds],
         )
         for slow in verdict.slow[:MOST_NAMED]:
-            self._events.note("message", f"after step {iteration}: {self._slow_line(slow)}")
+            self._events.warn(f"after step {iteration}: {self._slow_line(slow)}")
         if len(verdict.slow) > MOST_NAMED:
-            self._events.note("message", f"and {len(verdict.slow) - MOST_NAMED} more ranks, in events.jsonl")
+            self._events.warn(f"and {len(verdict.slow) - MOST_NAMED} more ranks, in events.jsonl")
         for rank in verdict.recovered[:MOST_NAMED]:
             line = f"after step {iteration}: {self._place(rank)} computes as fast as the others again"
             self._events.note("message", line)
@@ -130,7 +130,7 @@ class SpeedWatch(Observer):
                     self._told.add((rank, kind))
                     place = {"rank": rank, "host": self._hosts[rank], "device": self._device(rank)}
                     self._events.note("device_health", **place, trouble=kind, found=text)
-                    self._events.note("message", f"{self._place(rank)}: {text}")
+                    self._events.warn(f"{self._place(rank)}: {text}")
 
     def _tell_of_change(self, change: SpeedChange) -> None:
         self._events.note(
@@ -155,7 +155,7 @@ class SpeedWatch(Observer):
             line += "no rank computes slower than the others, so see network, data and what all of them share"
         else:
             line += "ranks are not compared"
-        self._events.note("message", line)
+        self._events.warn(line)
 
     def _slow_line(self, slow: SlowRank) -> str:
         health = self._health_of(slow.rank)

@@ -156,7 +156,7 @@ class SpikeGuard(Observer):
         if not state.tensors:
             return None
         said = describe_state(state)
-        self._events.note("message", f"after step {self._state.progress.iteration}: {said}")
+        self._events.warn(f"after step {self._state.progress.iteration}: {said}")
         return RunEnd("failed", f"{said}; nothing of it was saved")
 
     def _note(self, spike: Spike) -> None:
@@ -170,4 +170,4 @@ class SpikeGuard(Observer):
             f"gradient norm {spike.grad_norm:.3g}, {spike.grad_norm / spike.expected_norm:.3g} times the usual. "
             f"Copies, weights and moments are looked through; the run goes on. Its samples: {command}"
         )
-        self._events.note("message", text)
+        self._events.warn(text)

@@ -101,7 +101,7 @@ class SummaryFile(Observer):
                     text = (
                         f"summary.json could not be written: {error.strerror}; tried again for {self._patience_s:.0f} s"
                     )
-                    self._events.note("message", text)
+                    self._events.warn(text)
                 told = True
                 time.sleep(1)
 
@@ -112,6 +112,6 @@ class SummaryFile(Observer):
         try:
             write_stop_note(self._run_dir, StopNote(end.why, steps, saved))
         except OSError as error:
-            self._events.note("message", f"stopped.json could not be written: {error}")
+            self._events.warn(f"stopped.json could not be written: {error}")
         if self._saves and not saved:
-            self._events.note("message", f"step {self._progress.iteration} is not saved: an older one goes on")
+            self._events.warn(f"step {self._progress.iteration} is not saved: an older one goes on")

@@ -1,8 +1,12 @@
 """Lines for people."""
 
+import re
+import sys
+
 import pytest
 
 from benchmark.events.console import Console, spoken_duration
+from benchmark.events.event import Event
 from tests.benchmark.events.recorder import event
 
 STEP = {
@@ -17,43 +21,63 @@ STEP = {
     "memory_gib": 60.0,
     "skipped": False,
 }
-STEP_LINE = (
-    "step 4 | samples 6,145,536 | loss 2.7500 | grad norm 0.250 | lr 2.000e-05 | 1.500 s | 2,097,152 tokens/s "
-    "| 400.00 TFLOP/s per device | MFU 40.4% | 60.00 GiB"
-)
+STEP_LINE = "step 4  4%  loss 2.7500  norm 0.250  lr 2.00e-05  1.5 s  2,097,152 tokens/s  MFU 40.4%"
+
+
+def lines_of(console_events: list[Event], capsys: pytest.CaptureFixture[str], log_interval: int = 1) -> list[str]:
+    """What people see, without the times, which are looked at on the way."""
+    console = Console(log_interval, start_iteration=0, expected_steps=100)
+    for one in console_events:
+        console.write(one)
+    console.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert all(re.match(r"\d\d:\d\d:\d\d \S", line) for line in lines)
+    return [line[9:] for line in lines]
 
 
 def test_steps_at_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(log_interval=2)
-    for iteration in range(3, 6):
-        console.write(event("step", iteration=iteration, **STEP))
-    console.write(event("step", iteration=6, **{**STEP, "mfu": None, "skipped": True}))
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == STEP_LINE
-    assert lines[1] == (
-        STEP_LINE.replace("step 4", "step 6").replace(" | MFU 40.4%", "") + " | SKIPPED: gradients are not finite"
-    )
-    assert len(lines) == 2
+    steps = [event("step", iteration=iteration, **STEP) for iteration in range(3, 6)]
+    steps.append(event("step", iteration=6, **{**STEP, "mfu": None}))
+    steps.append(event("step", iteration=8, **{**STEP, "skipped": True}))
+    assert lines_of(steps, capsys, log_interval=2) == [
+        STEP_LINE,
+        STEP_LINE.replace("step 4  4%", "step 6  6%").replace("MFU 40.4%", "400 TFLOP/s"),
+        STEP_LINE.replace("step 4  4%", "step 8  8%").replace("MFU 40.4%", "SKIPPED: not finite"),
+    ]
+
+
+def test_lines_have_at_most_100_characters_at_full_size(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = lines_of([event("step", **{**STEP, "iteration": 10_464, "tokens_per_s": 999_999.0})], capsys)
+    assert len("12:34:56 " + line.replace("10464%", "100%")) <= 100
 
 
 def test_row_of_skipped_steps_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(log_interval=1)
-    for in_a_row in (1, 2, 3, 0):
-        step = {**STEP, "iteration": 4 + in_a_row, "skipped": in_a_row > 0, "skipped_in_a_row": in_a_row}
-        console.write(event("step", **step))
-    assert [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()] == ["step 5", "step 4"]
+    row = [event("step", **{**STEP, "iteration": 4 + n, "skipped": n > 0, "skipped_in_a_row": n}) for n in (1, 2, 3, 0)]
+    assert [line.split("  ")[0] for line in lines_of(row, capsys)] == ["step 5", "step 4"]
+
+
+def test_what_went_wrong_is_red_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    console = Console(1, 0, 100)
+    for one in (event("message", "fine"), event("message", "damaged", wrong=True)):
+        console.write(one)
+    fine, damaged = capsys.readouterr().out.splitlines()
+    assert "\x1b" not in fine
+    assert damaged.startswith("\x1b[31m") and damaged.endswith("damaged\x1b[0m")
 
 
 def test_evaluations_checkpoints_and_messages(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(log_interval=1)
     evaluated = {"trained_tokens": 50_331_648, "log_perplexity": 2.7189, "seconds": 9.87}
-    console.write(event("evaluation", **evaluated, target=2.69))
-    console.write(event("evaluation", **evaluated, target=None))
-    console.write(event("checkpoint", steps=500, seconds=0.78))
-    console.write(event("message", "target reached"))
-    console.write(event("run_start"))
-    console.close()
-    assert capsys.readouterr().out.splitlines() == [
+    told = [
+        event("evaluation", **evaluated, target=2.69),
+        event("evaluation", **evaluated, target=None),
+        event("checkpoint", steps=500, seconds=0.78),
+        event("message", "target reached"),
+        event("run_start"),
+    ]
+    assert lines_of(told, capsys) == [
         "evaluation after 50,331,648 tokens: log perplexity 2.71890 (target 2.69) in 9.87 s",
         "evaluation after 50,331,648 tokens: log perplexity 2.71890 in 9.87 s",
         "checkpoint after 500 steps: training paused 0.780 s",
@@ -74,27 +98,17 @@ ETA = {
 }
 
 
-def test_time_to_target_stands_below_an_evaluation_and_in_a_step_line(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(log_interval=2)
-    console.write(event("eta", **ETA))
-    console.write(event("eta", **{**ETA, "after": "step", "seconds": 200.0}))
-    for iteration in (3, 4, 6):
-        console.write(event("step", iteration=iteration, **STEP))
-    assert capsys.readouterr().out.splitlines() == [
+def test_time_to_target_stands_below_an_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines_of([event("eta", **ETA), event("eta", **{**ETA, "after": "step"})], capsys) == [
         "target expected after 1,207,959,552 tokens (1,157,627,904 to 1,258,291,200), in 1 h 12 min (1 h 5 min to 1 h "
-        "20 min)",
-        f"{STEP_LINE} | target in 3 min 20 s",
-        STEP_LINE.replace("step 4", "step 6"),
+        "20 min)"
     ]
 
 
 def test_time_to_the_end_where_the_target_is_not_expected(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(log_interval=1)
     same = {**ETA, "target_tokens_low": 1_207_959_552, "target_tokens_high": 1_207_959_552}
     late = {**same, "seconds_low": 4321.0, "seconds_high": 4321.0, "reaches_target": False}
-    console.write(event("eta", **late))
-    console.write(event("eta", **{**late, "target": None}))
-    assert capsys.readouterr().out.splitlines() == [
+    assert lines_of([event("eta", **late), event("eta", **{**late, "target": None})], capsys) == [
         "target not expected before the end of training after 1,207,959,552 tokens, in 1 h 12 min",
         "end of training expected after 1,207,959,552 tokens, in 1 h 12 min",
     ]
