@@ -6,7 +6,6 @@ in a process of its own, and nothing is read from them before :meth:`InputFile.o
 
 import hashlib
 import io
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +46,7 @@ class InputFile:
 
     def source_now(self) -> Source:
         """Identify the file again. A server says with each answer whether the file is still the same."""
-        return _source_of(self.place) if isinstance(self.place, Path) else self.source
+        return source_of(self.place) if isinstance(self.place, Path) else self.source
 
 
 class HashedFile(io.RawIOBase):
@@ -102,7 +101,7 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
     limit = None if bandwidth_limit is None else parse_bytes(bandwidth_limit, "--bandwidth-limit")
     each = None if limit is None else limit / max(1, min(at_once, len(addresses)))
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        files = {path: InputFile(path, source) for path, source in zip(paths, pool.map(_source_of, paths), strict=True)}
+        files = {path: InputFile(path, source) for path, source in zip(paths, pool.map(source_of, paths), strict=True)}
     remote = {
         address: InputFile(address, Source(str(address), 1, facts.bytes, f"etag:{facts.version}"), facts, each)
         for address, facts in zip(addresses, facts_of_all(addresses) if addresses else [], strict=True)
@@ -118,10 +117,6 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
     return found
 
 
-def _source_of(path: Path) -> Source:
-    return source_of(path, shown(path))
-
-
 def local_paths(files: Sequence[InputFile]) -> list[Path]:
     """Return the paths of those that are local."""
     return [file.place for file in files if isinstance(file.place, Path)]
@@ -131,9 +126,4 @@ def require_files(paths: Sequence[Path]) -> None:
     """Raise InputError for the first path that is not a regular file."""
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{shown(path)}: {'not a regular file' if path.exists() else 'no such file'}")
-
-
-def shown(name: str | Path) -> str:
-    """Return a name for messages and lists, with bytes that are not UTF-8 escaped."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+            raise InputError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")
