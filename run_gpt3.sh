@@ -93,6 +93,10 @@ rehearse() {
   exec "${words[@]}"
 }
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '/^# GPT-3/,/^set/s/^# \{0,1\}//p' "$CODE/run_gpt3.sh"
+  exit
+fi
 case $# in
   0) rehearse ;;
   3) ;;

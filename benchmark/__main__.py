@@ -1,9 +1,10 @@
-"""Run, evaluate and review the benchmark: python -m benchmark COMMAND --help"""
+"""Run, evaluate and review the benchmark."""
 
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from stage.cli import told_of_program
 from stage.errors import run_command
 
 
@@ -11,12 +12,11 @@ def main(arguments: Sequence[str]) -> int | None:
     """``python -m benchmark ARGUMENTS``; returns the exit status."""
     from benchmark.commands.command_table import COMMANDS, parse
 
-    if not arguments or arguments[0] in ("-h", "--help"):
-        print(f"{__doc__}\n")
-        for name, (_, summary) in COMMANDS.items():
-            print(f"  {name:17} {summary}")
-        return 0 if arguments else 2
-    return parse(arguments).run()
+    status = told_of_program("benchmark", __doc__, {name: line for name, (_, line) in COMMANDS.items()}, arguments)
+    if status is not None:
+        return status
+    command = parse(arguments)
+    return 0 if command is None else command.run()
 
 
 def console() -> NoReturn:

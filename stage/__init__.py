@@ -5,3 +5,5 @@ of pieces, by one process or several, and appears whole or not at all (``resumab
 beside its place and renamed (``publish``). The rest is one-line errors (``errors``), command lines (``cli``), progress
 (``progress``), addresses (``addresses``) and small helpers.
 """
+
+__version__ = "0.1.0"

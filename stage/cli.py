@@ -2,15 +2,20 @@
 
 import contextlib
 import dataclasses
+import difflib
 import gc
 import io
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import tyro
 
+from stage import __version__
+from stage.command_help import HELP, help_text, summary, wants_help
 from stage.errors import InputError
+from stage.git import commit_of
 
 Parsed = TypeVar("Parsed")
 
@@ -23,16 +28,48 @@ class Command(Protocol):
 
 def run_subcommand(package: str, description: str | None, commands: Mapping[str, type[Command]]) -> int | None:
     """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …`` and run the command; its exit status, None for 0."""
-
-    def parse() -> Command:
-        return tyro.extras.subcommand_cli_from_dict(
-            dict(commands), prog=f"python -m {package}", description=description
-        )
-
-    command = one_line_usage_error(parse)
+    words = sys.argv[1:]
+    if (
+        status := told_of_program(package, description, {name: summary(one) for name, one in commands.items()}, words)
+    ) is not None:
+        return status
+    name = choose(words[0], commands, "command")
+    if wants_help(words[1:]):
+        print(help_text(f"python -m {package} {name}", commands[name]))
+        return 0
+    command = one_line_usage_error(lambda: tyro.cli(commands[name], args=words[1:], prog=f"python -m {package} {name}"))
     _require_values(command)
     gc.freeze()  # all imports stay to the end: at exit, searching them for garbage would take 0.05 s
     return command.run()
+
+
+def told_of_program(
+    package: str, description: str | None, commands: Mapping[str, str], words: Sequence[str]
+) -> int | None:
+    """Print the commands (``--help``, or no word at all) or the version, where the words ask for that, and return the
+    exit status; None where they name a command. ``commands``: a line for each."""
+    if words[:1] == ["--version"]:
+        commit = commit_of()
+        print(f"{package} {__version__}" + (f", commit {commit}" if commit else ""))
+        return 0
+    if words and words[0] not in HELP:
+        return None
+    print(f"usage: python -m {package} COMMAND [options]\n\n{description}\n")
+    width = max(map(len, commands)) + 2
+    for name, line in commands.items():
+        print(f"  {name:{width}}{line}")
+    print(f"\npython -m {package} COMMAND --help has the options and an example; --version the version.")
+    return 0 if words else 2
+
+
+def choose(name: str, table: Iterable[str], kind: str) -> str:
+    """Return ``name``, which must be in ``table``. Raises InputError, with the nearest one, where it is not."""
+    known = list(table)
+    if name in known:
+        return name
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}? There are" if close else "there are"
+    raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(known)}")
 
 
 def _require_values(command: Any) -> None:

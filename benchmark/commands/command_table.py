@@ -1,7 +1,7 @@
 """The commands by name, and how their options are read."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tyro
@@ -25,9 +25,9 @@ from benchmark.commands.run_commands import (
     StatusCommand,
     TrainCommand,
 )
-from benchmark.config.run_options import parse_run
-from stage.cli import Command, one_line_usage_error
-from stage.errors import InputError
+from benchmark.config.run_options import parse_run, run_help
+from stage.cli import Command, choose, one_line_usage_error
+from stage.command_help import HELP_ALL, help_text, wants_help
 
 COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     "train": (
@@ -73,18 +73,34 @@ COMMANDS: Mapping[str, tuple[type[Command], str]] = {
 """What each command is, and its line in the list of ``--help``."""
 
 
-def parse(arguments: Sequence[str]) -> Command:
-    """The command that ``arguments`` name, with its options. Raises InputError for anything unknown."""
-    name, options = arguments[0], arguments[1:]
-    if name not in COMMANDS:
-        raise InputError(f"unknown command {name!r}; there are {', '.join(COMMANDS)}")
+SHOWN: Mapping[str, Collection[str]] = {
+    "train": ("run", "data", "checkpoints", "guards", "logging"),
+    "evaluate": ("run", "data"),
+    "schedule": ("benchmark",),
+    "plan": ("system",),
+    "preflight": ("run", "data"),
+}
+"""Sections of a run whose options ``--help`` lists, by command; ``--help-all`` lists the others, too."""
+
+
+def parse(arguments: Sequence[str]) -> Command | None:
+    """Return the command that ``arguments`` name, with its options; None where they ask for its help, which is printed.
+
+    Raises InputError for anything unknown.
+    """
+    name, options = choose(arguments[0], COMMANDS, "command"), arguments[1:]
     command: Any = COMMANDS[name][0]
     if command is PreflightCommand and "--first-contact" in options:
         command = FirstContactCommand
     elif command is PreflightCommand and (not options or options[0].startswith("--json")):
         command = MachinePreflightCommand
     prog = f"python -m benchmark {name}"
-    if "config" in {field.name for field in dataclasses.fields(command)}:
+    about_run = "config" in {field.name for field in dataclasses.fields(command)}
+    if wants_help(options):
+        shown = None if HELP_ALL in options else SHOWN.get(name)
+        print(run_help(prog, options, command, shown) if about_run else help_text(prog, command))
+        return None
+    if about_run:
         made: Command = parse_run(prog, options, command, on_devices=_on_devices(command, options))
     else:
         made = one_line_usage_error(lambda: tyro.cli(command, args=list(options), prog=prog))

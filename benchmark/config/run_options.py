@@ -1,8 +1,6 @@
 """``BENCHMARK [--system NAME] [overrides]`` to a run's configuration: named data first, then single fields."""
 
-import difflib
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Annotated, Protocol, TypeVar
 
@@ -12,7 +10,8 @@ from benchmark.config.benchmarks import BENCHMARKS
 from benchmark.config.run_config import RunConfig
 from benchmark.config.system_config import System
 from benchmark.config.systems import DEFAULT_SYSTEM, SYSTEMS
-from stage.cli import one_line_usage_error
+from stage.cli import choose, one_line_usage_error
+from stage.command_help import help_text
 from stage.errors import InputError
 
 FLAG = "--system"
@@ -40,24 +39,31 @@ def parse_run(
     ``on_devices``: the model has to be dealt out to the system's devices, by the system's layout. Raises InputError
     for an unknown benchmark, system or option, and for values that do not fit together.
     """
-    description = inspect.cleandoc(command.__doc__ or "")
     if not arguments or arguments[0].startswith("-"):
-        if {"-h", "--help"} & set(arguments):
-            print(f"usage: {prog} {{{','.join(BENCHMARKS)}}} [--system {{{','.join(SYSTEMS)}}}] [overrides]\n")
-            print(f"{description}\n\nThe overrides are listed by: {prog} {next(iter(BENCHMARKS))} --help")
-            raise SystemExit(0)
         raise InputError(f"{prog}: which benchmark? One of {', '.join(BENCHMARKS)}")
-    name, overrides = _known(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
-    system = _known(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")
-    layout = SYSTEMS[system] if on_devices else _one_device_each(SYSTEMS[system])
-    default = command(RunConfig(benchmark=BENCHMARKS[name], system=layout))
-    text = f"{description}\n\n{FLAG} NAME chooses another system, one of {', '.join(SYSTEMS)} (now {system})."
+    name, overrides = choose(arguments[0], BENCHMARKS, "benchmark"), list(arguments[1:])
+    system = SYSTEMS[choose(_take_flag(overrides) or DEFAULT_SYSTEM[name], SYSTEMS, "system")]
+    default = command(RunConfig(benchmark=BENCHMARKS[name], system=system if on_devices else _one_device_each(system)))
     parsed = one_line_usage_error(
-        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}", description=text)
+        lambda: tyro.cli(type(default), default=default, args=overrides, prog=f"{prog} {name}")
     )
     if on_devices:
         parsed.config.require_fit()
     return parsed
+
+
+def run_help(
+    prog: str, arguments: Sequence[str], command: Callable[[RunConfig], RunCommand], shown: Collection[str] | None
+) -> str:
+    """Return the help of a command about a run, with the values of the benchmark and the system that are named, or of
+    the first; ``shown``: as :func:`help_text`."""
+    rest = list(arguments)
+    system = _take_flag(rest)
+    name = next((word for word in rest if word in BENCHMARKS), next(iter(BENCHMARKS)))
+    chosen = SYSTEMS[choose(system or DEFAULT_SYSTEM[name], SYSTEMS, "system")]
+    made = command(RunConfig(benchmark=BENCHMARKS[name], system=chosen))
+    told = help_text(prog, type(made), made=made, shown=shown, more=f" BENCHMARK [{FLAG} NAME]")
+    return f"{told}\n\nBENCHMARK: {', '.join(BENCHMARKS)}. NAME: {', '.join(SYSTEMS)} ({name}: {chosen.name})."
 
 
 def _one_device_each(system: System) -> System:
@@ -77,12 +83,3 @@ def _take_flag(arguments: list[str]) -> str | None:
             del arguments[place]
             return arguments.pop(place)
     return None
-
-
-def _known(name: str, table: Iterable[str], kind: str) -> str:
-    known = list(table)
-    if name in known:
-        return name
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]}? There are" if close else "there are"
-    raise InputError(f"unknown {kind} {name!r}; {hint} {', '.join(known)}")

@@ -1,10 +1,14 @@
 """The commands: each has its help with an example, and errors are one line."""
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 from benchmark.__main__ import main
 from benchmark.commands.command_table import COMMANDS
-from tests.support import assert_refused, command
+from tests.support import REPOSITORY, assert_refused, command
 
 ABOUT_RUNS = ("train", "evaluate", "schedule", "plan", "preflight")
 
@@ -12,8 +16,8 @@ ABOUT_RUNS = ("train", "evaluate", "schedule", "plan", "preflight")
 def test_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("Run, evaluate and review the benchmark: python -m benchmark COMMAND --help\n")
-    assert [line.split()[0] for line in shown.splitlines()[2:]] == list(COMMANDS)
+    assert shown.startswith("usage: python -m benchmark COMMAND [options]\n")
+    assert [line.split()[0] for line in shown.splitlines() if line.startswith("  ")] == list(COMMANDS)
     assert {"train", "evaluate", "review", "report", "reference-points"} <= set(COMMANDS)
     assert main([]) == 2
     assert capsys.readouterr().out == shown
@@ -21,26 +25,44 @@ def test_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
-        main([name, "--help"])
-    assert leaving.value.code == 0
+    assert main([name, "--help"]) == 0
     _, found, example = " ".join(capsys.readouterr().out.split()).partition("Example: ")
     assert found
     assert f"-m benchmark {name}" in example
 
 
 @pytest.mark.parametrize("name", ABOUT_RUNS)
-def test_commands_about_runs_list_the_overrides(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as leaving:
-        main([name, "rehearsal", "--help"])
-    assert leaving.value.code == 0
+def test_commands_about_runs_have_their_options_first_and_the_others_on_demand(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "rehearsal", "--help"]) == 0
     shown = capsys.readouterr().out
-    assert f"usage: python -m benchmark {name} rehearsal" in shown
-    assert "--global-batch-size" in shown
-    assert "Example: " in shown
+    assert shown.startswith(f"usage: python -m benchmark {name} BENCHMARK [--system NAME] [options]")
+    assert "BENCHMARK: gpt3_175b, rehearsal." in shown and "(rehearsal: cpu_p2)" in shown
+    assert "--adam-beta1" not in shown
+    told = re.search(r"--help-all lists (\d+) more options: ", shown)
+    assert told is not None
+    assert main([name, "--help-all"]) == 0
+    everything = capsys.readouterr().out
+    assert "--adam-beta1 NUMBER     [0.9]" in everything
+    count = len(re.findall(r"^  --", everything, re.MULTILINE)) - len(re.findall(r"^  --", shown, re.MULTILINE))
+    assert count == int(told[1])
+
+
+def test_help_and_version_need_no_pytorch() -> None:
+    hidden = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'benchmark'; from benchmark.__main__ import main; "
+    for words in (["--help"], ["--version"], ["train", "--help"], ["plan", "--help-all"]):
+        done = subprocess.run(
+            [sys.executable, "-c", f"{hidden}sys.exit(main(sys.argv[1:]))", *words],
+            cwd=REPOSITORY, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), words
+        assert "benchmark" in done.stdout
 
 
 def test_program_prints_errors_in_one_line() -> None:
-    assert_refused(command("benchmark", "trian"), "unknown command 'trian'; there are train, evaluate")
+    assert_refused(
+        command("benchmark", "trian"), "unknown command 'trian'; did you mean train? There are train, evaluate"
+    )
     done = command("benchmark", "--help")
     assert (done.returncode, "reference-points" in done.stdout, done.stderr) == (0, True, "")

@@ -31,5 +31,5 @@ def test_help_of_a_command_has_its_example(name: str) -> None:
 
 
 def test_what_is_no_command_or_option_is_refused() -> None:
-    assert_refused(command("checkpoint_convert", "convert"), "(see --help)")
+    assert_refused(command("checkpoint_convert", "convert"), "unknown command 'convert'; ")
     assert_refused(command("checkpoint_convert", "plan", "--heads", "4"), "(see --help)")

@@ -48,23 +48,6 @@ def test_system_without_a_name_is_refused() -> None:
         parsed("gpt3_175b", "--system")
 
 
-def test_help_without_a_benchmark_and_with_one(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["--help"], ["-h"]):
-        with pytest.raises(SystemExit) as leaving:
-            parsed(*words)
-        assert leaving.value.code == 0
-        shown = capsys.readouterr().out
-        assert shown.startswith("usage: prog {gpt3_175b,rehearsal} [--system {dgxh100_n64,")
-        assert shown.endswith("The overrides are listed by: prog gpt3_175b --help\n")
-    with pytest.raises(SystemExit) as leaving:
-        parsed("rehearsal", "--help")
-    assert leaving.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "usage: prog rehearsal" in shown
-    assert "(now cpu_p2)" in shown
-    assert "--adam-beta1" in shown
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

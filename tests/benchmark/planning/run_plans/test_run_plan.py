@@ -189,6 +189,5 @@ def test_a_run_that_does_not_fit_is_shown_and_refused(
 def test_bad_options_are_refused_before_the_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InputError, match="--tflops 0: expected more than 0"):
         main(["plan", "rehearsal", "--tflops", "0"])
-    with pytest.raises(SystemExit):
-        main(["plan", "--help"])
+    assert main(["plan", "--help"]) == 0
     assert "Example: python -m benchmark plan" in capsys.readouterr().out

@@ -1,0 +1,163 @@
+"""What ``--help`` prints of a command: its description, its own options with their defaults, and where the others are.
+
+A command is a dataclass; the line below a field is its text. tyro's own help would show all options of a command that
+takes a whole run, in boxes that cannot be copied.
+"""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import typing
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import tyro
+
+HELP, HELP_ALL = ("-h", "--help"), "--help-all"
+WIDTH, INDENT = 100, 26
+METAVARS = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+POSITIONAL, SUPPRESSED = (
+    marked.__metadata__[0]  # type: ignore[attr-defined]
+    for marked in (tyro.conf.Positional[int], tyro.conf.Suppress[int])
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """A field of a command, or of a dataclass within it."""
+
+    section: str
+    """Name of the field that holds the dataclass; empty for the command's own options."""
+    name: str
+    """As it is written: ``--log-interval``, or ``FILE`` where it has no name."""
+    value: str
+    """What it takes, such as ``PATH``; empty for a switch."""
+    text: str
+    default: str
+    """Empty where there is none that says anything."""
+    positional: bool
+
+
+def wants_help(words: Sequence[str]) -> bool:
+    return any(word in (*HELP, HELP_ALL) for word in words)
+
+
+def help_text(
+    prog: str, command: type[Any], *, made: Any = None, shown: Collection[str] | None = None, more: str = ""
+) -> str:
+    """Return the help of ``command``.
+
+    ``made``: one of it, whose values are the defaults; None where it can have none. ``shown``: sections whose options
+    are listed; None: all. ``more``: what stands behind the program's name.
+    """
+    options = list(options_of(command, made))
+    listed = [one for one in options if shown is None or not one.section or one.section in shown]
+    named = "".join(f" {one.name}" for one in options if one.positional)
+    lines = [f"usage: {prog}{more}{named} [options]", "", _description(command), ""]
+    for section in dict.fromkeys(one.section for one in listed):
+        lines.append(f"{section.replace('_', ' ') or 'options'}:")
+        lines += [line for one in listed if one.section == section for line in _lines(one)]
+        lines.append("")
+    hidden = [one for one in options if one not in listed]
+    if hidden:
+        sections = ", ".join(dict.fromkeys(one.section.replace("_", " ") for one in hidden))
+        lines.append(f"{HELP_ALL} lists {len(hidden)} more options: {sections}.")
+    return "\n".join(lines).rstrip()
+
+
+def summary(command: type[Any]) -> str:
+    """Return the first sentence of what a command says of itself."""
+    return _description(command).partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".") + "."
+
+
+def _description(command: type[Any]) -> str:
+    """Its docstring; an example goes on behind a backslash, so that it can be pasted."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    joined = (one.replace("\n", " \\\n    ") if one.startswith("Example: ") else one for one in paragraphs)
+    return "\n\n".join(joined)
+
+
+def _lines(option: Option) -> list[str]:
+    head = f"  {option.name} {option.value}".rstrip()
+    text = f"{option.text} [{option.default}]" if option.default else option.text
+    told = textwrap.wrap(" ".join(text.split()), WIDTH - INDENT, break_on_hyphens=False) or [""]
+    lines = [f"{'':{INDENT}}{line}" for line in told]
+    return [head, *lines] if len(head) >= INDENT - 1 else [f"{head:{INDENT}}{told[0]}", *lines[1:]]
+
+
+def options_of(command: type[Any], made: Any = None, section: str = "") -> Iterator[Option]:
+    """Yield the options of a dataclass, those of dataclasses within it behind its own."""
+    hints, texts = typing.get_type_hints(command, include_extras=True), _texts(command)
+    inner: list[tuple[str, Any, Any]] = []
+    for field in dataclasses.fields(command):
+        hint, marks = hints[field.name], []
+        while hasattr(hint, "__metadata__"):
+            marks += hint.__metadata__
+            hint = hint.__origin__
+        default = getattr(made, field.name) if made is not None else _default(field)
+        if dataclasses.is_dataclass(hint):
+            inner.append((field.name, hint, default))
+        elif SUPPRESSED not in marks:
+            yield _option(section, field.name, hint, default, texts.get(field.name, ""), POSITIONAL in marks)
+    for name, kind, value in inner:
+        yield from options_of(kind, value, {"config": "run", "options": section}.get(name, name))
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def _option(section: str, name: str, hint: Any, default: Any, text: str, positional: bool) -> Option:
+    flag = f"--{name.replace('_', '-')}"
+    if hint is bool:
+        text = f"Switches this off: {text}" if default else text
+        flag, value, default = (f"--no-{flag[2:]}" if default else flag), "", None
+    else:
+        value = _value(hint, name)
+    if positional:
+        flag, value = f"{value}", ""
+    told = "" if default in (None, (), "") else _shown(default)
+    return Option(section, flag, value, text, told, positional)
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, tuple | list):
+        return " ".join(map(_shown, default))
+    return f"{default:g}" if isinstance(default, float) and default < 1e-3 else str(default)
+
+
+def _value(hint: Any, name: str) -> str:
+    """What is written behind the option."""
+    arguments = [one for one in get_args(hint) if one is not NoneType]
+    if get_origin(hint) is Literal:
+        return f"{{{','.join(map(str, arguments))}}}"
+    if get_origin(hint) in (Union, UnionType):
+        return _value(arguments[0], name)
+    if get_origin(hint) in (tuple, list):
+        each = _value(arguments[0], name)
+        return f"{each} …" if Ellipsis in arguments or len(arguments) == 1 else " ".join([each] * len(arguments))
+    return METAVARS.get(hint, name.upper())
+
+
+def _texts(command: type[Any]) -> dict[str, str]:
+    """Return the strings that stand below the fields, by field."""
+    found: dict[str, str] = {}
+    for kind in reversed(command.__mro__[:-1]):
+        if not dataclasses.is_dataclass(kind):
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for line, below in zip(body.body, body.body[1:], strict=False):
+            if (
+                isinstance(line, ast.AnnAssign)
+                and isinstance(line.target, ast.Name)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found[line.target.id] = str(below.value.value)
+    return found
