@@ -14,12 +14,8 @@ COMMANDS = {
         "validation-subset": "ValidationSubsetCommand",
         "synthetic-corpus": "SyntheticCorpusCommand",
     },
-    "dataset_commands": {
-        "samples": "SamplesCommand",
-        "inspect": "InspectDatasetCommand",
-        "blend": "BlendCommand",
-        "merge": "MergeCommand",
-    },
+    "inspect_command": {"inspect": "InspectDatasetCommand"},
+    "dataset_commands": {"samples": "SamplesCommand", "blend": "BlendCommand", "merge": "MergeCommand"},
 }
 """Modules of ``data_prep.commands``, and the class of each command."""
 

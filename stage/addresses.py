@@ -8,6 +8,7 @@ obstore has threads, and a process that has used it cannot be forked: whoever fo
 :func:`facts_of_all`, which does so in a process of its own.
 """
 
+import itertools
 import multiprocessing
 import os
 import re
@@ -19,12 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from stage.child_processes import begin_worker
 from stage.errors import InputError, first_line
-from stage.outputs.manifest import Source
 
 SCHEMES = ("gs", "s3", "http", "https")
 HIDDEN = "…"
@@ -33,13 +33,12 @@ SILENCE_S = 20
 """A server that says nothing for so long is asked again."""
 PIECE_BYTES = 1 << 20
 ASKED_AT_ONCE = 16
-Answer = TypeVar("Answer")
 _users: set[int] = set()
 """This process, once it has used obstore."""
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` names something elsewhere: a name with ``://`` in it is no local path."""
+    """Tell whether ``text`` names something elsewhere: a name with ``://`` in it is no local path."""
     return "://" in text
 
 
@@ -80,19 +79,17 @@ class Address:
 
 def parse_address(text: str, endpoint_url: str | None = None) -> Address:
     """Read an address; ``endpoint_url`` is that of ``--endpoint-url``. Raises InputError, without its secrets."""
+    scheme = text.partition("://")[0].lower()
     try:
         parts = urlsplit(text)
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"--input: not an address that can be read ({error})") from error
-    scheme = parts.scheme.lower()
-    if scheme not in SCHEMES:
-        raise InputError(f"--input {scheme}://{HIDDEN}: expected a local path, gs://, s3://, http:// or https://")
-    if not parts.hostname or parts.fragment:
-        raise InputError(f"--input {scheme}://{parts.hostname or ''}{HIDDEN}: expected {scheme}://HOST/PATH")
-    if scheme in ("gs", "s3") and ("@" in parts.netloc or parts.port is not None or parts.query):
+        plain = "@" not in parts.netloc and parts.port is None and not parts.query
+        fits = scheme in SCHEMES and bool(parts.hostname) and not parts.fragment
+    except ValueError:
+        fits = False
+    if not fits or not (plain or scheme.startswith("http")):
         raise InputError(
-            f"--input {scheme}://{parts.hostname}{HIDDEN}: expected {scheme}://BUCKET/PATH, nothing besides"
+            f"--input {scheme[:20]}://{HIDDEN}: expected a local path, gs://, s3://, http:// or https://, "
+            "with BUCKET/PATH or HOST/PATH behind it"
         )
     if endpoint_url is not None and (scheme != "s3" or not re.match(r"https?://[^/@?#]+/?$", endpoint_url)):
         raise InputError("--endpoint-url: expected http(s)://HOST, and an --input of s3://BUCKET/PATH")
@@ -128,36 +125,41 @@ class RemoteFolder:
         import obstore
         from obstore.exceptions import BaseError
 
-        def ask() -> Facts:
+        for failures in itertools.count(1):
             try:
-                return _facts(obstore.head(self._store, key))
+                try:
+                    return _facts(obstore.head(self._store, key))
+                except BaseError as error:  # a signed address is often for GET alone; the body is not read
+                    if isinstance(error, FileNotFoundError) or not self.address.url.startswith("http"):
+                        raise
+                    return _facts(obstore.get(self._store, key).meta)
             except FileNotFoundError:
-                raise
-            except BaseError:  # a signed address is often for GET alone; the body is not read
-                if not self.address.url.startswith("http"):
-                    raise
-                return _facts(obstore.get(self._store, key).meta)
-
-        return self._patiently(key, ask)
+                return None
+            except (BaseError, OSError) as error:
+                self._wait_or_raise(key, error, failures)
+        raise AssertionError("it has returned or raised")
 
     def read(self, key: str = "", *, expected: Facts | None = None) -> bytes | None:
         """Return an object's content; None where there is no such object. Raises InputError where it cannot be had, or
         is not the one of ``expected``."""
-        import obstore
-
-        def whole() -> bytes:
-            found = obstore.get(self._store, key)
-            self._require_same(key, _facts(found.meta), expected)
-            return bytes(found.bytes())
-
-        content = self._patiently(key, whole)
-        self._spend(len(content or b""))
-        return content
+        try:
+            return b"".join(self._pieces(key, expected))
+        except FileNotFoundError:
+            return None
 
     def stream(self, key: str = "", *, expected: Facts | None = None) -> Iterator[bytes]:
-        """Yield an object's bytes, once each and in order, a MiB or so at a time; a connection that breaks is gone on
-        with where it broke off. Raises InputError as :meth:`read` does, and where there is no such object."""
-        position, failures = 0, 0
+        """Yield an object's bytes, once each and in order, a MiB or so at a time. Raises InputError as :meth:`read`
+        does, and where there is no such object."""
+        try:
+            yield from self._pieces(key, expected)
+        except FileNotFoundError:
+            raise InputError(f"{self._where(key)}: no such object") from None
+
+    def _pieces(self, key: str, expected: Facts | None) -> Iterator[bytes]:
+        """Yield an object's bytes; a connection that breaks is gone on with where it broke off."""
+        from obstore.exceptions import BaseError
+
+        position = failures = 0
         while True:
             try:
                 for piece in self._from(key, position, expected):
@@ -166,8 +168,8 @@ class RemoteFolder:
                     yield piece
                 return
             except FileNotFoundError:
-                raise InputError(f"{self._where(key)}: no such object") from None
-            except _passing() as error:
+                raise
+            except (BaseError, OSError) as error:  # obstore's own; a body that breaks off raises an OSError
                 failures += 1
                 self._wait_or_raise(key, error, failures)
 
@@ -180,28 +182,13 @@ class RemoteFolder:
             found = obstore.get(self._store, key, options={"range": {"offset": position}} if position else {})
         except NotSupportedError:  # a server without ranges
             found, skip = obstore.get(self._store, key), position
-        self._require_same(key, _facts(found.meta), expected)
+        if expected is not None and _facts(found.meta) != expected:
+            raise InputError(f"{self._where(key)}: changed since it was first asked for; run the command again")
         for buffer in found.stream(min_chunk_size=PIECE_BYTES):
             piece = bytes(buffer)
             if skip < len(piece):
                 yield piece[skip:]
             skip = max(0, skip - len(piece))
-
-    def _require_same(self, key: str, found: Facts, expected: Facts | None) -> None:
-        if expected is not None and found != expected:
-            raise InputError(f"{self._where(key)}: changed since it was first asked for; run the command again")
-
-    def _patiently(self, key: str, ask: Callable[[], Answer]) -> Answer | None:
-        """Ask several times where the server fails; None where there is no such object."""
-        failures = 0
-        while True:
-            try:
-                return ask()
-            except FileNotFoundError:
-                return None
-            except _passing() as error:
-                failures += 1
-                self._wait_or_raise(key, error, failures)
 
     def _wait_or_raise(self, key: str, error: Exception, failures: int) -> None:
         from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
@@ -252,22 +239,10 @@ def _facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
         return list(pool.map(ask, addresses))
 
 
-def source_at(address: Address, facts: Facts) -> Source:
-    """Return the record of an input that lies elsewhere."""
-    return Source(str(address), 1, facts.bytes, f"etag:{facts.version}")
-
-
 def _facts(meta: Any) -> Facts:
     when = meta["last_modified"]
     told = when.isoformat() if when.timestamp() else ""  # obstore says 1970 where the server says nothing
     return Facts(meta["size"], meta["e_tag"] or meta["version"] or told)
-
-
-def _passing() -> tuple[type[Exception], ...]:
-    """Errors that trying again may mend. obstore raises its own; a body that breaks off raises an OSError."""
-    from obstore.exceptions import BaseError
-
-    return (BaseError, OSError)
 
 
 CREDENTIALS = {
@@ -280,7 +255,7 @@ METADATA_SERVERS = {"s3": "169.254.169.254", "gs": "metadata.google.internal"}
 
 
 def _has_credentials(scheme: str) -> bool:
-    """Whether requests can be signed; without credentials a public bucket is read as it is by anybody."""
+    """Tell whether requests can be signed; without credentials a public bucket is read as it is by anybody."""
     if any(name in os.environ for name in CREDENTIALS[scheme]):
         return True
     if scheme == "gs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():

@@ -40,13 +40,22 @@ def run_module(
 ) -> int:
     """Run ``python -m ARGUMENTS`` from the repository's folder, sharing our output; returns its exit status.
 
-    Ctrl-C reaches both: where the child has said so, which its status tells, this process leaves with the same.
+    Ctrl-C reaches both: the child says so, and this process leaves with the same status.
 
     ``errors``: file to which its standard error is added instead of ours. ``environment``: variables besides ours.
     """
     words, variables = [sys.executable, "-m", *arguments], {**os.environ, **(environment or {})}
     with nullcontext() if errors is None else errors.open("a") as file:
-        return _wait(subprocess.Popen(words, cwd=REPOSITORY, env=variables, preexec_fn=end_with_parent, stderr=file))
+        child = subprocess.Popen(words, cwd=REPOSITORY, env=variables, preexec_fn=end_with_parent, stderr=file)
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(TO_END_ITSELF_S)
+            raise SystemExit(INTERRUPTED) from None
+        finally:
+            child.terminate()
+            child.wait()
 
 
 def require_free_port(port: int) -> None:
@@ -80,19 +89,3 @@ def _reusable_socket() -> socket.socket:
     if dual:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     return made
-
-
-def _wait(child: "subprocess.Popen[bytes]") -> int:
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(TO_END_ITSELF_S)
-        child.terminate()
-        if child.wait() == INTERRUPTED:
-            raise SystemExit(INTERRUPTED) from None
-        raise
-    except BaseException:
-        child.terminate()
-        child.wait()
-        raise

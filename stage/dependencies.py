@@ -1,4 +1,4 @@
-"""Whether this Python has the packages that the project asks for. It runs as a file, before anything is installed.
+"""Tells whether this Python has the packages that the project asks for. It runs before anything is installed.
 
 python stage/dependencies.py [dev]    exit status 0: all there; 1: says which are missing
 
@@ -44,7 +44,7 @@ def missing(extra: str | None) -> list[str]:
 
 
 def _of_pyproject(extra: str | None) -> list[str] | None:
-    """None where there is no pyproject.toml, or another project's."""
+    """Return the requirements; None where there is no pyproject.toml, or another project's."""
     if not PYPROJECT.is_file():
         return None
     project = tomllib.loads(PYPROJECT.read_text()).get("project", {})

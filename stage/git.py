@@ -1,4 +1,4 @@
-"""What git knows of the repository: its commit and its files."""
+"""The repository's commit and files, as git knows them."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from stage.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMIT_FILE = ".commit"
-"""In the copy that a run made of the code (launch/slurm/snapshot.py): what ``commit_of`` found where it was copied.
+"""A run's copy of the code (launch/slurm/snapshot.py) has this file: what ``commit_of`` found where it was copied.
 The copy may lie within another checkout, or within this one, which has moved on."""
 
 

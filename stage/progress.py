@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_CHANGES = 0.2
 """On a terminal."""
 BAR_COLUMNS = 16
-"""Of a terminal; the text behind the bar is cut off where there are no more columns."""
+"""Width of the bar on a terminal; the text behind the bar is cut off where there are no more columns."""
 
 
 class Meter:

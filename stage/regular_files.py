@@ -42,7 +42,7 @@ def kind_of(mode: int) -> str:
 
 
 def is_regular(path: Path) -> bool:
-    """Whether it is a regular file or leads to one; False for what may not be looked at, too."""
+    """Tell whether it is a regular file or leads to one; False for what may not be looked at, too."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):  # ValueError: a NUL in the name
@@ -50,7 +50,7 @@ def is_regular(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder or leads to one; False for what may not be looked at, too."""
+    """Tell whether it is a folder or leads to one; False for what may not be looked at, too."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ class Entry:
 
 
 def children(folder: Path) -> list[Path]:
-    """What lies in a folder, by name; nothing where it may not be read."""
+    """Return everything in a folder, by name; nothing where it may not be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -42,5 +42,5 @@ class _Unpickler(pickle.Unpickler):
         return self._known[module, name]
 
     def persistent_load(self, identifier: Any) -> Any:
-        """Where ``torch.save`` puts the values of a tensor."""
+        """Return None for the values of a tensor, which ``torch.save`` puts here."""
         return None

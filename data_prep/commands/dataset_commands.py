@@ -1,31 +1,19 @@
-"""Commands on datasets: write samples, inspect, blend, merge."""
+"""Commands on datasets: write samples, blend, merge."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data_prep.commands.shared_options import JsonOption, OutputOptions
-from data_prep.inspection.dataset_pictures import draw_datasets, require_picture_format
-from data_prep.inspection.dataset_tables import require_free_for_tables, write_tables
-from data_prep.inspection.inspect_dataset import (
-    compare_datasets,
-    format_dataset_comparison,
-    format_dataset_report,
-    inspect_dataset,
-    require_as_made,
-    require_known_tokens,
-    require_same_datasets,
-)
 from data_prep.sample_order.blend_file import (
     WeightsBy,
     discover,
     format_blend,
-    is_blend_file,
-    require_unchanged_blend,
     weights_of,
     write_blend,
 )
-from data_prep.sample_order.samples import open_samples, write_samples
+from data_prep.sample_order.samples import chosen_samples, sample_text, write_samples
+from data_prep.sample_order.token_windows import open_token_windows, parse_data_path
 from data_prep.token_files.indexed_dataset import IndexedDataset
 from data_prep.token_files.merge_datasets import merge_datasets
 from data_prep.tokenizing.tokenizer import Tokenizer
@@ -63,78 +51,33 @@ class SamplesCommand(JsonOption):
 
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
-        samples = open_samples(
+        for prefix in parse_data_path(self.data_path)[1]:
+            require_intact(Path(prefix))
+        windows = open_token_windows(
             self.data_path,
             sequence_length=self.seq_length,
             num_samples=self.num_samples,
             seed=self.seed,
-            first=self.first,
-            count=self.count,
             plus_one=self.plus_one,
         )
-        shape = write_samples(samples, self.output)
-        documents = samples.documents() if self.documents else ()
-        texts = samples.texts(model) if model is not None else ()
+        samples = chosen_samples(windows, self.first, self.count, self.num_samples)
+        shape = write_samples(windows, samples, self.seq_length + int(self.plus_one), self.output)
         if self.json:
             told: dict[str, object] = {"output": str(self.output), "shape": shape}
-            told |= {"documents": [parts for _, parts in documents]} if self.documents else {}
-            told |= {"texts": [text for *_, text in texts]} if model is not None else {}
+            if self.documents:
+                told["documents"] = [windows.documents(sample) for sample in samples]
+            if model is not None:
+                told["texts"] = [sample_text(windows, sample, model)[1] for sample in samples]
             print(json.dumps(told))
             return
-        for sample, parts in documents:
-            print(f"sample {sample}: {parts}")
+        if self.documents:
+            for sample in samples:
+                print(f"sample {sample}: {windows.documents(sample)}")
         print(f"{self.output}: int64 {list(shape)}")
-        for sample, tokens, text in texts:
-            print(f"--- sample {sample}: {tokens} tokens\n{text}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectDatasetCommand(JsonOption):
-    """Check every pointer of a .bin/.idx pair and show what is in it. Exit status 1: a check failed.
-
-    Example: python -m data_prep inspect --data-path preprocessed_c4_spm/c4_en_6_c4_spm_text_document
-    --tokenizer sentencepiece.model --picture lengths.svg
-    """
-
-    data_path: Path
-    """The dataset, without .bin and .idx; or a .blend.json, whose datasets are looked up and compared with it."""
-    against: Path | None = None
-    """Another dataset to compare it with; exit status 1 if they are not the same, token by token."""
-    tokenizer: Path | None = None
-    """SentencePiece model: shows the pieces, finds tokens beyond the vocabulary, decodes a sample."""
-    picture: Path | None = None
-    """Draw document lengths and token frequencies into this .svg or .png; needs matplotlib."""
-    tables: Path | None = None
-    """Write summary.csv, lengths.csv and tokens.csv into this folder."""
-
-    def run(self) -> None:
-        if is_blend_file(self.data_path.name):
-            require_unchanged_blend(self.data_path)
-            _print_blend(self.data_path, as_it_is=self.json)
-            return
-        if self.picture is not None:
-            require_picture_format(self.picture)
-        if self.tables is not None:
-            require_free_for_tables(self.tables)
-        one = inspect_dataset(self.data_path, self.tokenizer)
-        other = None if self.against is None else inspect_dataset(self.against, self.tokenizer)
-        comparison = None if other is None else compare_datasets(one, other)
-        if self.json:
-            print(json.dumps({**asdict(one.report), "against": asdict(comparison) if comparison else None}, indent=1))
-        else:
-            print(format_dataset_report(one.report))
-            if comparison is not None:
-                print(format_dataset_comparison(one.report, comparison))
-        datasets = [one] if other is None else [one, other]
-        if self.picture is not None:
-            draw_datasets(datasets, self.picture)
-        if self.tables is not None:
-            write_tables(datasets, None if self.tokenizer is None else Tokenizer(self.tokenizer), self.tables)
-        for dataset in datasets:
-            require_known_tokens(dataset.report)
-            require_as_made(dataset)
-        if comparison is not None:
-            require_same_datasets(one.report, comparison)
+        if model is not None:
+            for sample in samples:
+                tokens, text = sample_text(windows, sample, model)
+                print(f"--- sample {sample}: {tokens} tokens\n{text}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +93,9 @@ class BlendCommand(JsonOption):
     output: Path
     """The file, whose name ends in .blend.json."""
     weights: WeightsBy = "tokens"
-    """By number of tokens, all the same, or from --weights-file."""
+    """By number of tokens, or all the same; any other weights can be written into the file by hand."""
     temperature: float = 1.0
     """Numbers of tokens count to the power 1/TEMPERATURE: above 1 small datasets get more than their share."""
-    weights_file: Path | None = None
-    """A line "WEIGHT PREFIX" for each dataset, the prefix as it is found or its last part."""
 
     def run(self) -> None:
         prefixes = discover(self.input)
@@ -162,13 +103,9 @@ class BlendCommand(JsonOption):
             require_intact(prefix)
         datasets = [IndexedDataset(prefix) for prefix in prefixes]
         tokens = [dataset.num_tokens for dataset in datasets]
-        weights = weights_of(prefixes, tokens, self.weights, temperature=self.temperature, file=self.weights_file)
+        weights = weights_of(tokens, self.weights, temperature=self.temperature)
         write_blend(self.output, prefixes, weights, tokens)
-        _print_blend(self.output, as_it_is=self.json)
-
-
-def _print_blend(path: Path, *, as_it_is: bool) -> None:
-    print(path.read_text(encoding="utf-8").rstrip() if as_it_is else format_blend(path))
+        print(self.output.read_text(encoding="utf-8").rstrip() if self.json else format_blend(self.output))
 
 
 @dataclass(frozen=True, kw_only=True)

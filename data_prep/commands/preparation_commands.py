@@ -8,10 +8,9 @@ from typing import Annotated
 import tyro
 
 from data_prep.commands.shared_options import JsonOption, OutputOptions
-from data_prep.preparation.artifacts import DOWNLOADS_BY_FILE, NEEDED, DownloadName, What, parse_shards
-from data_prep.preparation.fetch import fetch, files_there, format_table, require_all, table_as_json, wanted_files
+from data_prep.preparation.artifacts import NEEDED, What, wanted_files
+from data_prep.preparation.fetch import fetch, files_there, format_table, require_all
 from data_prep.preparation.preparation_plan import format_plans, make_plans, plans_as_json, with_rates
-from stage.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,10 +28,6 @@ class FetchCommand(OutputOptions):
     """FIRST-LAST: these training shards rather than 768-1023."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Take the files from this folder, by link or copy, and nothing from the network."""
-    downloader: Path | None = None
-    """MLCommons' downloader, a script that you have: run for what --download names, into OUTPUT/downloads."""
-    download: tuple[DownloadName, ...] = ()
-    """Its files, as the table calls them."""
     revision: str | None = None
     """Branch, tag or commit of the Hugging Face dataset, of which all files must be then; by default what is there
     stays, and the rest comes from the same commit, or from the newest."""
@@ -40,22 +35,12 @@ class FetchCommand(OutputOptions):
     """Only say what is there."""
 
     def run(self) -> None:
-        wanted = wanted_files(self.what, None if self.shards is None else parse_shards(self.shards))
-        if (self.downloader is None) == bool(self.download) or (self.downloader and self.from_):
-            raise InputError("--downloader SCRIPT needs --download FILE, and no --from; --download needs --downloader")
-        downloads = [DOWNLOADS_BY_FILE[file] for file in self.download]
+        wanted = wanted_files(self.what, self.shards)
         if not self.list:
-            fetch(
-                self.output,
-                wanted,
-                source=self.from_,
-                downloader=None if self.downloader is None else (self.downloader, downloads),
-                revision=self.revision,
-                force=self.force,
-            )
-        there = files_there(self.output, wanted)
-        print(json.dumps(table_as_json(there), indent=1) if self.json else format_table(there))
-        require_all(self.output, there)
+            fetch(self.output, wanted, source=self.from_, revision=self.revision, force=self.force)
+        files = files_there(self.output, wanted)
+        print(json.dumps(files, indent=1) if self.json else format_table(files))
+        require_all(self.output, files)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,35 +39,39 @@ def decompressed(name: str, file: io.RawIOBase) -> Iterator[BinaryIO]:
         else:
             zstandard = import_optional("zstandard", "zstandard", name)
             damage = (EOFError, zstandard.ZstdError)
-            yield io.BufferedReader(_ZstdFrames(zstandard, buffered), READ_BYTES)
+            yield io.BufferedReader(BlockFile(_zstd_blocks(zstandard, buffered)), READ_BYTES)
     except damage as error:
         raise InputError(f"{name}: truncated or damaged {kind} file ({error}); fetch it again") from error
 
 
-class _ZstdFrames(io.RawIOBase):
-    """The content of all frames of a file. Unlike zstandard's reader it raises EOFError where a frame is cut off."""
+class BlockFile(io.RawIOBase):
+    """Blocks of bytes of any size, as a file that is read once."""
 
-    def __init__(self, zstandard: Any, packed: Any) -> None:
-        self._decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_ZSTD_WINDOW)
-        self._packed = packed
-        self._frame: Any = None
-        self._rest = memoryview(b"")
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._rest = blocks, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
         while not self._rest:
-            following = self._frame.unused_data if self._frame is not None and self._frame.eof else b""
-            packed = following or self._packed.read1(ZSTD_READ_BYTES)
-            if self._frame is None or self._frame.eof:
-                if not packed:
-                    return 0
-                self._frame = self._decompressor.decompressobj()
-            elif not packed:
-                raise EOFError("it ends within a frame")
-            self._rest = memoryview(self._frame.decompress(packed))
+            if (block := next(self._blocks, None)) is None:
+                return 0
+            self._rest = memoryview(block)
         count = min(len(buffer), len(self._rest))
         buffer[:count] = self._rest[:count]
         self._rest = self._rest[count:]
         return count
+
+
+def _zstd_blocks(zstandard: Any, packed: io.BufferedReader) -> Iterator[bytes]:
+    """Yield the content of all frames. Unlike zstandard's reader it raises EOFError where a frame is cut off."""
+    unpacker = zstandard.ZstdDecompressor(max_window_size=LARGEST_ZSTD_WINDOW)
+    rest = packed.read1(ZSTD_READ_BYTES)
+    while rest:
+        frame = unpacker.decompressobj()
+        while not frame.eof:
+            if not rest:
+                raise EOFError("it ends within a frame")
+            yield frame.decompress(rest)
+            rest = frame.unused_data or packed.read1(ZSTD_READ_BYTES)

@@ -6,14 +6,14 @@ in a process of its own, and nothing is read from them before :meth:`InputFile.o
 
 import hashlib
 import io
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address, source_at
+from data_prep.corpus.decompress import BlockFile
+from stage.addresses import Address, Facts, RemoteFolder, facts_of_all, is_address, parse_address
 from stage.errors import InputError
 from stage.outputs.manifest import ASKED_AT_ONCE, Source, source_of
 from stage.sizes import parse_bytes
@@ -29,7 +29,7 @@ class InputFile:
     source: Source
     """Its name, its size and what tells its content from another."""
     facts: Facts | None = None
-    """What the server said of it; None for a local file."""
+    """The server's answer; None for a local file."""
     bytes_per_s: float | None = None
     """At most so much is read from an address."""
 
@@ -42,11 +42,11 @@ class InputFile:
         if isinstance(self.place, Path):
             return HashedFile(io.FileIO(self.place))
         folder = RemoteFolder(self.place, bytes_per_s=self.bytes_per_s)
-        return HashedFile(_Stream(folder.stream(expected=self.facts)))
+        return HashedFile(BlockFile(folder.stream(expected=self.facts)))
 
     def source_now(self) -> Source:
         """Identify the file again. A server says with each answer whether the file is still the same."""
-        return _source_of(self.place) if isinstance(self.place, Path) else self.source
+        return source_of(self.place) if isinstance(self.place, Path) else self.source
 
 
 class HashedFile(io.RawIOBase):
@@ -55,7 +55,7 @@ class HashedFile(io.RawIOBase):
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
         self.md5 = hashlib.md5(usedforsecurity=False)
-        """Of all bytes read so far."""
+        """The MD5 of all bytes read so far."""
         self.position = 0
         """Number of bytes read so far."""
 
@@ -71,24 +71,6 @@ class HashedFile(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-class _Stream(io.RawIOBase):
-    """Blocks of bytes of any size, as a file."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._rest = blocks, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        if not self._rest:
-            self._rest = memoryview(next(self._blocks, b""))
-        count = min(len(buffer), len(self._rest))
-        buffer[:count] = self._rest[:count]
-        self._rest = self._rest[count:]
-        return count
 
 
 def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[Place]:
@@ -111,21 +93,20 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
     ``at_once`` files that are read at a time. Raises InputError for the first input that is no file or cannot be had.
     Prints a line where a server does not tell one content from another.
     """
-    require_files([place for place in places if isinstance(place, Path)])
+    paths = [place for place in places if isinstance(place, Path)]
     addresses = [place for place in places if isinstance(place, Address)]
+    require_files(paths)
     if bandwidth_limit is not None and not addresses:
         raise InputError("--bandwidth-limit is for inputs with an address, of which there is none")
     limit = None if bandwidth_limit is None else parse_bytes(bandwidth_limit, "--bandwidth-limit")
     each = None if limit is None else limit / max(1, min(at_once, len(addresses)))
-    facts = iter(facts_of_all(addresses) if addresses else [])
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        local = pool.map(_source_of, [place for place in places if isinstance(place, Path)])
-        found = [
-            InputFile(place, next(local))
-            if isinstance(place, Path)
-            else InputFile(place, source_at(place, one := next(facts)), one, each)
-            for place in places
-        ]
+        files = {path: InputFile(path, source) for path, source in zip(paths, pool.map(source_of, paths), strict=True)}
+    remote = {
+        address: InputFile(address, Source(str(address), 1, facts.bytes, f"etag:{facts.version}"), facts, each)
+        for address, facts in zip(addresses, facts_of_all(addresses) if addresses else [], strict=True)
+    }
+    found = [files[place] if isinstance(place, Path) else remote[place] for place in places]
     unknown = [file for file in found if file.facts is not None and not file.facts.version]
     if unknown:
         print(
@@ -134,10 +115,6 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
             file=sys.stderr,
         )
     return found
-
-
-def _source_of(path: Path) -> Source:
-    return source_of(path, shown(path))
 
 
 def local_paths(files: Sequence[InputFile]) -> list[Path]:
@@ -149,9 +126,4 @@ def require_files(paths: Sequence[Path]) -> None:
     """Raise InputError for the first path that is not a regular file."""
     for path in paths:
         if not path.is_file():
-            raise InputError(f"{shown(path)}: {'not a regular file' if path.exists() else 'no such file'}")
-
-
-def shown(name: str | Path) -> str:
-    """Return a name for messages and lists, with bytes that are not UTF-8 escaped."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+            raise InputError(f"{path}: {'not a regular file' if path.exists() else 'no such file'}")

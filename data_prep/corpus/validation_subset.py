@@ -27,17 +27,8 @@ LARGEST_LIST = 1 << 26
 """Bytes of a list of hashes; that of all validation documents has 12 MB."""
 
 
-@dataclass(frozen=True)
-class Document:
-    """One line of a C4 file."""
-
-    line: bytes
-    text: bytes
-    """UTF-8."""
-
-    @property
-    def md5(self) -> str:
-        return hashlib.md5(self.text, usedforsecurity=False).hexdigest()
+Document = tuple[bytes, bytes]
+"""One line of a C4 file, and its text in UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -94,11 +85,11 @@ def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], tota
     lengths: list[int] = []
     text_lines = 0
     with lines.open("wb") as file, hashes.open("w", encoding="ascii") as list_of_hashes:
-        for document in chosen:
-            file.write(document.line + b"\n")
-            list_of_hashes.write(f"{document.md5}\n")
-            lengths.append(len(document.text))
-            text_lines += document.text.count(b"\n") + 1
+        for line, text in chosen:
+            file.write(line + b"\n")
+            list_of_hashes.write(f"{_md5(text)}\n")
+            lengths.append(len(text))
+            text_lines += text.count(b"\n") + 1
     return Subset(len(lengths), total, sum(lengths), text_lines, min(lengths), max(lengths))
 
 
@@ -126,8 +117,8 @@ def _chosen_by_hash(files: Sequence[InputFile], hash_list: Path) -> tuple[int, I
     total = 0
     for document in _read_documents(files):
         total += 1
-        if document.md5 in wanted:
-            found.setdefault(document.md5, document)
+        if (digest := _md5(document[1])) in wanted:
+            found.setdefault(digest, document)
     missing = [digest for digest in listed if digest not in found]
     if missing:
         raise CheckFailed(
@@ -147,8 +138,12 @@ def _read_hashes(path: Path) -> list[str]:
     return hashes
 
 
+def _md5(text: bytes) -> str:
+    return hashlib.md5(text, usedforsecurity=False).hexdigest()
+
+
 def _read_documents(files: Sequence[InputFile]) -> Iterator[Document]:
     for file in files:
         for line, text in documents_of(file):
             # A lone surrogate has no UTF-8 form; the tokeniser refuses such a document, in words of its own.
-            yield Document(line, text.encode("utf-8", "surrogatepass"))
+            yield line, text.encode("utf-8", "surrogatepass")

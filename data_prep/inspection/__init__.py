@@ -1,1 +1,1 @@
-"""What a dataset holds, and where two differ."""
+"""The content of datasets, and the first place where two differ."""

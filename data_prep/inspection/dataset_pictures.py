@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from data_prep.inspection.dataset_scan import Counts
 from data_prep.inspection.inspect_dataset import Inspected
 from stage.errors import InputError
 from stage.optional_packages import import_optional
@@ -14,7 +14,7 @@ from stage.outputs.publish import published_file, require_same_kind
 
 PICTURE_BINS = 60
 PICTURE_FORMATS = {".svg": b"<?xml", ".png": b"\x89PNG"}
-"""And how such files begin."""
+"""Endings of names, and how such files begin."""
 LONGEST_NAME = 48
 
 
@@ -34,7 +34,7 @@ def draw_datasets(datasets: Sequence[Inspected], path: Path) -> None:
     figures = import_optional("matplotlib.figure", "matplotlib", "--picture")
     figure = figures.Figure(figsize=(12, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    names = _names([dataset.report.prefix for dataset in datasets])
+    names = _names([dataset.report["prefix"] for dataset in datasets])
     _draw_lengths(names, [dataset.lengths for dataset in datasets], left)
     _draw_ranks(names, [dataset.tokens for dataset in datasets], right)
     # The same dataset gives the same bytes: no date, and no random names in the SVG.
@@ -54,25 +54,25 @@ def _names(prefixes: Sequence[str]) -> list[str]:
     return [name.replace("$", r"\$") for name in shown]  # dollars would begin a formula
 
 
-def _draw_lengths(names: Sequence[str], lengths: Sequence[Counts], axes: Any) -> None:
-    shortest = min(int(counts.values[0]) for counts in lengths)
-    longest = max(int(counts.values[-1]) for counts in lengths)
+def _draw_lengths(names: Sequence[str], lengths: Sequence["pd.Series[int]"], axes: Any) -> None:
+    shortest = min(int(counts.index[0]) for counts in lengths)
+    longest = max(int(counts.index[-1]) for counts in lengths)
     edges = np.unique(np.ceil(np.geomspace(shortest, longest + 1, PICTURE_BINS + 1)))
     axes.set(xscale="log", xlabel="tokens per document", ylabel="documents, % per bin", title="Document lengths")
     for name, counts in zip(names, lengths, strict=True):
-        heights, _ = np.histogram(counts.values, edges, weights=counts.counts)
-        axes.stairs(100 * heights / counts.total, edges, label=f"{name}: {counts.total:,} documents")
+        heights, _ = np.histogram(counts.index, edges, weights=counts)
+        axes.stairs(100 * heights / counts.sum(), edges, label=f"{name}: {counts.sum():,} documents")
     _label_sparsely(axes.xaxis, shortest, longest + 1)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))  # below, where no line is
 
 
-def _draw_ranks(names: Sequence[str], tokens: Sequence[Counts], axes: Any) -> None:
+def _draw_ranks(names: Sequence[str], tokens: Sequence["pd.Series[int]"], axes: Any) -> None:
     """Draw shares over ranks, which by Zipf's law is nearly a straight line."""
     axes.set(xscale="log", yscale="log", xlabel="rank of the token", ylabel="share of all tokens, %", title="Tokens")
     for name, counts in zip(names, tokens, strict=True):
-        shares = 100 * np.sort(counts.counts)[::-1] / counts.total
+        shares = 100 * np.sort(counts)[::-1] / counts.sum()
         axes.plot(np.arange(1, len(shares) + 1), shares, label=f"{name}: {len(shares):,} distinct")
-    _label_sparsely(axes.xaxis, 1, max(len(counts.values) for counts in tokens))
+    _label_sparsely(axes.xaxis, 1, max(len(counts) for counts in tokens))
     _label_sparsely(axes.yaxis, *axes.get_ylim())
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))  # below, where no line is
 

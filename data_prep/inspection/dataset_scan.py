@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
 from stage.errors import CheckFailed
 from stage.progress import Meter
 
-Int64 = npt.NDArray[np.int64]
-
-COUNTED_DIRECTLY = 1 << 20
-"""Values below are counted in one array. No vocabulary is that large, and few documents are that long."""
+LARGEST_VOCABULARY = 1 << 20
 
 
 def check_index(data: IndexedDataset) -> int:
@@ -43,18 +41,13 @@ def check_index(data: IndexedDataset) -> int:
                 f"{path}: document {max(0, number - 1)} ends after {ends[bad[0]]} sequences, not {number}"
             )
         first += len(ends)
-    _check_bin_size(data)
-    return data.described_bytes // data.dtype.itemsize
-
-
-def _check_bin_size(data: IndexedDataset) -> None:
     found, expected = data.bin_bytes, data.described_bytes
-    if found == expected:
-        return
-    if found > expected:
-        detail = f"{found - expected} bytes follow the last document, number {len(data) - 1}"
-    else:
+    if found < expected:
         detail = f"document {place_of(data, found // data.dtype.itemsize)[0]} is the first that is not whole"
+    elif found > expected:
+        detail = f"{found - expected} bytes follow the last document, number {documents - 1}"
+    else:
+        return expected // data.dtype.itemsize
     raise CheckFailed(f"{bin_path(data.prefix)}: {found} bytes, but its index describes {expected}; {detail}")
 
 
@@ -72,65 +65,32 @@ def document_ids(data: IndexedDataset, number: int) -> npt.NDArray[Any]:
     return data.tokens(number, 0, int(data.sizes[number]))
 
 
-@dataclass(frozen=True)
-class Counts:
-    """A table of values, and how often each occurs."""
-
-    values: Int64
-    """Ascending."""
-    counts: Int64
-    """At least 1 each."""
-
-    @property
-    def total(self) -> int:
-        return int(self.counts.sum())
-
-    @property
-    def mean(self) -> float:
-        return float(self.values @ self.counts / self.total)
-
-    def percentile(self, percent: float) -> int:
-        """Return the smallest value that at least ``percent`` of 100 do not exceed."""
-        reached = np.searchsorted(np.cumsum(self.counts), self.total * percent / 100)
-        return int(self.values[min(int(reached), len(self.values) - 1)])
+def count_lengths(data: IndexedDataset) -> "pd.Series[int]":
+    """Count the documents of each length in tokens: documents by length, ascending."""
+    lengths: pd.Series[int] = pd.concat([pd.Series(sizes).value_counts() for sizes in data.sizes.blocks()])
+    return lengths.groupby(level=0).sum()
 
 
-def count_lengths(data: IndexedDataset) -> Counts:
-    """Count the documents of each length in tokens."""
-    counts = np.zeros(COUNTED_DIRECTLY, np.int64)
-    longer: list[npt.NDArray[Any]] = []
-    for sizes in data.sizes.blocks():
-        _add_counts(counts, sizes[sizes < COUNTED_DIRECTLY])
-        longer.append(sizes[sizes >= COUNTED_DIRECTLY])
-    values = np.flatnonzero(counts)
-    long_values, long_counts = np.unique(np.concatenate(longer), return_counts=True)
-    return Counts(np.concatenate([values, long_values.astype(np.int64)]), np.concatenate([counts[values], long_counts]))
-
-
-def count_tokens(data: IndexedDataset, advance: Meter) -> Counts:
-    """Count the tokens of each id; ``advance`` is told the bytes read.
+def count_tokens(data: IndexedDataset, advance: Meter) -> "pd.Series[int]":
+    """Count the tokens of each id that occurs, ascending; ``advance`` is told the bytes read.
 
     Raises CheckFailed for a value that is no vocabulary's id, naming its document.
     """
-    counts = np.zeros(COUNTED_DIRECTLY, np.int64)
+    counts = np.zeros(LARGEST_VOCABULARY, np.int64)
     first = 0
     for tokens in data.ids.blocks():
-        if int(tokens.min()) < 0 or int(tokens.max()) >= COUNTED_DIRECTLY:
-            place = int(np.flatnonzero((tokens < 0) | (tokens >= COUNTED_DIRECTLY))[0])
+        if int(tokens.min()) < 0 or int(tokens.max()) >= LARGEST_VOCABULARY:
+            place = int(np.flatnonzero((tokens < 0) | (tokens >= LARGEST_VOCABULARY))[0])
             document, token = place_of(data, first + place)
             raise CheckFailed(
                 f"{bin_path(data.prefix)}: document {document}, token {token}: {tokens[place]} is not a token id"
             )
-        _add_counts(counts, tokens)
+        found = np.bincount(tokens)
+        counts[: len(found)] += found
         first += len(tokens)
         advance(tokens.nbytes)
-    values = np.flatnonzero(counts)
-    return Counts(values, counts[values])
-
-
-def _add_counts(counts: Int64, values: npt.NDArray[Any]) -> None:
-    found = np.bincount(values)
-    counts[: len(found)] += found
+    ids = np.flatnonzero(counts)
+    return pd.Series(counts[ids], ids)
 
 
 def first_at_least(data: IndexedDataset, limit: int) -> tuple[int, int] | None:
@@ -150,7 +110,7 @@ class Difference:
 
     document: int
     token: int
-    """In that document."""
+    """Its number in that document."""
     here: int | None
     """Id at that place in the first dataset; None where the document has ended or there is no such document."""
     there: int | None
@@ -192,21 +152,17 @@ def _first_unequal(one: Iterator[npt.NDArray[Any]], other: Iterator[npt.NDArray[
         first += common
 
 
-def total_variation(one: Counts, other: Counts) -> float:
+def total_variation(one: "pd.Series[int]", other: "pd.Series[int]") -> float:
     """Return the share of the whole that is distributed otherwise: half the sum of |p - q|, 0 (same) to 1 (nothing
     in common)."""
-    return float(np.abs(_shares(one, other)).sum() / 2)
+    return float(np.abs(_share_differences(one, other)).sum() / 2)
 
 
-def largest_gap(one: Counts, other: Counts) -> float:
+def largest_gap(one: "pd.Series[int]", other: "pd.Series[int]") -> float:
     """Return Kolmogorov and Smirnov's distance: the largest difference of the shares up to a value, 0 to 1."""
-    return float(np.abs(np.cumsum(_shares(one, other))).max())
+    return float(np.abs(np.cumsum(_share_differences(one, other))).max())
 
 
-def _shares(one: Counts, other: Counts) -> npt.NDArray[np.float64]:
+def _share_differences(one: "pd.Series[int]", other: "pd.Series[int]") -> npt.NDArray[Any]:
     """Return the share of each value in the one less that in the other, over all values of both, ascending."""
-    values = np.union1d(one.values, other.values)
-    differences = np.zeros(len(values))
-    for sign, counts in ((1, one), (-1, other)):
-        differences[np.searchsorted(values, counts.values)] += sign * counts.counts / counts.total
-    return differences
+    return (one / one.sum()).sub(other / other.sum(), fill_value=0).sort_index().to_numpy(np.float64)

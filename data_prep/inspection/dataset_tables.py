@@ -1,16 +1,13 @@
 """The contents of datasets as pandas tables, for notebooks and as files."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from data_prep.inspection.inspect_dataset import Inspected
+import pandas as pd
+
+from data_prep.inspection.inspect_dataset import Inspected, piece_of
 from data_prep.tokenizing.tokenizer import Tokenizer
 from stage.outputs.publish import published_file, require_same_kind
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
 
@@ -21,56 +18,36 @@ def require_free_for_tables(folder: Path) -> None:
         require_same_kind(folder / name, "--tables", "such a table", lambda head: head.startswith(b"dataset,"))
 
 
-def lengths_table(datasets: Sequence[Inspected]) -> "pd.DataFrame":
-    """Return a row per dataset and length: ``dataset``, ``length`` in tokens, ``documents`` of that length."""
-    return _concatenated(
-        {
-            "dataset": dataset.shown_name,
-            "length": dataset.lengths.values,
-            "documents": dataset.lengths.counts,
-        }
-        for dataset in datasets
-    )
+def dataset_tables(datasets: Sequence[Inspected], model: Tokenizer | None) -> dict[str, pd.DataFrame]:
+    """Return the tables by the names of their files, each with a column ``dataset``.
 
-
-def tokens_table(datasets: Sequence[Inspected], model: Tokenizer | None) -> "pd.DataFrame":
-    """Return a row per dataset and token that occurs in it, the most frequent first: ``dataset``, ``id``, ``piece``
-    (where a tokenizer is given; empty for an id that it does not have), ``count``, and ``share`` of all tokens."""
-    frames = []
+    summary.csv has a row per dataset: the figures of its report. lengths.csv has a row per ``length`` in tokens:
+    ``documents`` of that length. tokens.csv has a row per token that occurs, the most frequent first: ``id``, ``piece``
+    (where a tokenizer is given; empty for an id that it does not have), ``count``, and ``share`` of all tokens.
+    """
+    tables: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     for dataset in datasets:
-        counts = dataset.tokens
-        columns: dict[str, object] = {"dataset": dataset.shown_name, "id": counts.values}
-        if model is not None:
-            known = model.vocab_size
-            columns["piece"] = [model.piece(token) if token < known else None for token in counts.values.tolist()]
-        columns |= {"count": counts.counts, "share": counts.counts / counts.total}
-        frames.append(columns)
-    return _concatenated(frames).sort_values(["dataset", "count", "id"], ascending=[True, False, True])
-
-
-def summary_table(datasets: Sequence[Inspected]) -> "pd.DataFrame":
-    """Return a row per dataset: the figures of its report."""
-    rows = []
-    for dataset in datasets:
-        row: dict[str, object] = {"dataset": [dataset.shown_name]}
-        for name, value in asdict(dataset.report).items():
-            if name == "percentiles":
-                row |= {f"length_{percent}_percent": length for percent, length in value.items()}
-            elif isinstance(value, (str, int, float)) and name not in ("prefix", "bin_bytes", "idx_bytes"):
-                row[name] = value
-        rows.append(row)
-    return _concatenated(rows)
+        # Tables hold UTF-8 only; names of files need not be.
+        name = {"dataset": dataset.report["prefix"].encode(errors="backslashreplace").decode()}
+        summary: dict[str, object] = {}
+        for field, value in dataset.report.items():
+            if field == "percentiles":
+                summary |= {f"length_{percent}_percent": length for percent, length in value.items()}
+            elif isinstance(value, (str, int, float)) and field not in ("prefix", "bin_bytes", "idx_bytes"):
+                summary[field] = value
+        lengths, tokens = dataset.lengths, dataset.tokens
+        pieces = {} if model is None else {"piece": [piece_of(model, token) for token in tokens.index.tolist()]}
+        shares = {"count": tokens.array, "share": (tokens / tokens.sum()).array}
+        tables["summary.csv"].append(pd.DataFrame([name | summary]))
+        tables["lengths.csv"].append(pd.DataFrame(name | {"length": lengths.index, "documents": lengths.array}))
+        tables["tokens.csv"].append(pd.DataFrame(name | {"id": tokens.index} | pieces | shares))
+    made = {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
+    made["tokens.csv"] = made["tokens.csv"].sort_values(["dataset", "count", "id"], ascending=[True, False, True])
+    return made
 
 
 def write_tables(datasets: Sequence[Inspected], model: Tokenizer | None, folder: Path) -> None:
     """Write ``summary.csv``, ``lengths.csv`` and ``tokens.csv`` into ``folder``."""
-    tables = (summary_table(datasets), lengths_table(datasets), tokens_table(datasets, model))
-    for name, table in zip(TABLES, tables, strict=True):
+    for name, table in dataset_tables(datasets, model).items():
         with published_file(folder / name) as partial:
             table.to_csv(partial, index=False)
-
-
-def _concatenated(frames: Iterable[Mapping[str, object]]) -> "pd.DataFrame":
-    import pandas  # slow to import, and not needed elsewhere
-
-    return pandas.concat([pandas.DataFrame(frame) for frame in frames], ignore_index=True)

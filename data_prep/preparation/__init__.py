@@ -1,1 +1,1 @@
-"""What the benchmark needs, where it comes from, and how long its preparation takes."""
+"""The files that the benchmark needs, their origins, and the time that their preparation takes."""

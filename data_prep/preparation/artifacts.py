@@ -1,9 +1,10 @@
 """The files that the benchmark needs before anything is made here: one table with their sizes and origins."""
 
 import itertools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 import checksums
@@ -19,47 +20,35 @@ What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validat
 REPOSITORY = "allenai/c4"
 """The Hugging Face dataset that holds C4."""
 TRAIN_SHARDS = range(768, 1024)
-"""Those the benchmark trains on; the checkpoint was made from the others (docs/facts/reference.md a.6)."""
+"""The benchmark trains on these; the checkpoint was made from the others (docs/facts/reference.md a.6)."""
 ALL_TRAIN_SHARDS = 1024
 CHECKPOINT_ARRAYS = 48
 DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
 
 BUCKET = "gs://mlperf-llm-public2"
 """Answers 403 to most (docs/facts/peers.md 3, row 1)."""
+DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT = (
+    "dataset_c4_spm.tar",
+    "checkpoint_megatron_fp32.tar",
+    "checkpoint_nemo_bf16",
+)
 DOWNLOADER = "https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh"
-DOWNLOADS = "https://training.mlcommons-storage.org/metadata/"
+DOWNLOADS = "https://training.mlcommons-storage.org/metadata/gpt-3-megatron-"
+DOWNLOAD_COMMANDS = {
+    file: f"bash <(curl -s {DOWNLOADER}) {DOWNLOADS}{metadata}.uri"
+    for file, metadata in (
+        (DATASET_TAR, "preprocessed-dataset"),
+        (FP32_CHECKPOINT_TAR, "fp32-checkpoint"),
+        (BF16_CHECKPOINT, "bf16-checkpoint"),
+    )
+}
+"""The commands of "S3 artifacts download" in the README of mlcommons/training, retired_benchmarks/gpt3/megatron-lm,
+since its pull request 842 of November 2025, by the name that it gives the file."""
 HOW_TO_GET_IN = f"""\
 ({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
 and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
-folder that is to hold the file, or give the script by --downloader. Unpack what came and pass --from FOLDER.)"""
-
-
-@dataclass(frozen=True)
-class Download:
-    """A file that MLCommons' downloader brings by one command: "S3 artifacts download" in the README of
-    mlcommons/training, retired_benchmarks/gpt3/megatron-lm, since its pull request 842 of November 2025."""
-
-    file: str
-    """Name that the README uses."""
-    metadata: str
-    """The address that the command is given, below DOWNLOADS."""
-
-    @property
-    def name(self) -> str:
-        """Name of the folder that it is brought to, and of the list of sums that comes along."""
-        return PurePosixPath(self.metadata).stem
-
-    @property
-    def command(self) -> str:
-        """The command that is published, for bash."""
-        return f"bash <(curl -s {DOWNLOADER}) {DOWNLOADS}{self.metadata}"
-
-
-DATASET_TAR = Download("dataset_c4_spm.tar", "gpt-3-megatron-preprocessed-dataset.uri")
-FP32_CHECKPOINT_TAR = Download("checkpoint_megatron_fp32.tar", "gpt-3-megatron-fp32-checkpoint.uri")
-BF16_CHECKPOINT = Download("checkpoint_nemo_bf16", "gpt-3-megatron-bf16-checkpoint.uri")
-DownloadName = Literal["dataset_c4_spm.tar", "checkpoint_megatron_fp32.tar", "checkpoint_nemo_bf16"]
-DOWNLOADS_BY_FILE = {download.file: download for download in (DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT)}
+folder that is to hold the file. Compare what came with the NAME.md5 that comes along (python -m checksums verify),
+unpack it, and pass --from FOLDER.)"""
 
 
 @dataclass(frozen=True)
@@ -75,11 +64,11 @@ class Artifact:
     check: Callable[[Path], str | None]
     """Raises InputError or CheckFailed if a file is not what it should be; returns its MD5 if that was compared."""
     public: bool = False
-    """Whether ``REPOSITORY`` has them, under the same names."""
+    """True if ``REPOSITORY`` has them, under the same names."""
     published_name: str | None = None
     """The name at the origin, if it is another one."""
-    downloads: tuple[Download, ...] = ()
-    """Files of MLCommons' downloader that hold these, or make them needless."""
+    downloads: tuple[str, ...] = ()
+    """Files of DOWNLOAD_COMMANDS that hold these, or make them needless."""
 
 
 def train_shard(number: int) -> str:
@@ -133,7 +122,7 @@ ARTIFACTS: dict[What, Artifact] = {
     "validation-subset": Artifact(
         files=("c4-validation_24567exp.json",),
         bytes=60e6,
-        origin=f"{BUCKET}/c4/en_val_subset_json; its tokens are in {DATASET_TAR.file}",
+        origin=f"{BUCKET}/c4/en_val_subset_json; its tokens are in {DATASET_TAR}",
         check=_is_the_subset,
         downloads=(DATASET_TAR,),
     ),
@@ -141,7 +130,7 @@ ARTIFACTS: dict[What, Artifact] = {
         files=("tokenizers/c4_spm/sentencepiece.model",),
         bytes=1.1e6,
         origin=f"{BUCKET}/vocab/c4_en_301_5Mexp2_spm.model; the README sends you to the downloader, which has no file "
-        f"of that name: perhaps within {DATASET_TAR.file}",
+        f"of that name: perhaps within {DATASET_TAR}",
         check=_is_the_tokenizer,
         downloads=(DATASET_TAR,),
         published_name="c4_en_301_5Mexp2_spm.model",
@@ -150,7 +139,7 @@ ARTIFACTS: dict[What, Artifact] = {
         files=("checkpoint_00004000",),
         bytes=2.1e12,
         origin=f"{BUCKET}/gpt3_spmd1x64x24_tpuv4-3072_v84_20221101/checkpoints; "
-        f"or {FP32_CHECKPOINT_TAR.file} or {BF16_CHECKPOINT.file}, which need no conversion",
+        f"or {FP32_CHECKPOINT_TAR} or {BF16_CHECKPOINT}, which need no conversion",
         check=_is_a_checkpoint,
         downloads=(FP32_CHECKPOINT_TAR, BF16_CHECKPOINT),
     ),
@@ -165,7 +154,7 @@ ARTIFACTS: dict[What, Artifact] = {
     "dataset": Artifact(
         files=tuple(f"preprocessed_c4_spm/{name}" for name in DATASET_MD5),
         bytes=90e9,
-        origin=DATASET_TAR.file,
+        origin=DATASET_TAR,
         check=_has_published_md5,
         downloads=(DATASET_TAR,),
     ),
@@ -173,12 +162,14 @@ ARTIFACTS: dict[What, Artifact] = {
 NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoint")
 
 
-def parse_shards(text: str) -> tuple[str, ...]:
-    """Return the names of the training shards '768-1023' or '768'. Raises InputError for anything else."""
-    first, dash, last = text.partition("-")
-    numbers = [first, last if dash else first]
-    if all(number.isascii() and number.isdigit() for number in numbers):
-        start, stop = map(int, numbers)
-        if start <= stop < ALL_TRAIN_SHARDS:
-            return tuple(train_shard(number) for number in range(start, stop + 1))
-    raise InputError(f"--shards {text}: expected FIRST-LAST or one number, from 0 to {ALL_TRAIN_SHARDS - 1}")
+def wanted_files(what: Sequence[What], shards: str | None) -> dict[str, What]:
+    """Return the files of ``what``, as paths below the output folder; ``shards``: other training shards than the
+    benchmark's, as FIRST-LAST or one number. Raises InputError for any other text."""
+    train = ARTIFACTS["train"].files
+    if shards is not None:
+        numbers = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", shards, re.ASCII)
+        first, last = (int(numbers[1]), int(numbers[2] or numbers[1])) if numbers else (1, 0)
+        if not first <= last < ALL_TRAIN_SHARDS:
+            raise InputError(f"--shards {shards}: expected FIRST-LAST or one number, from 0 to {ALL_TRAIN_SHARDS - 1}")
+        train = tuple(train_shard(number) for number in range(first, last + 1))
+    return {name: kind for kind in what for name in (train if kind == "train" else ARTIFACTS[kind].files)}

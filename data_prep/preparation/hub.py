@@ -1,14 +1,12 @@
 """Files of a Hugging Face dataset: what they should be, and fetching them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
-from stage.errors import InputError
+from stage.errors import InputError, first_line
 from stage.optional_packages import import_optional
 from stage.outputs.manifest import Source
-
-Answer = TypeVar("Answer")
 
 
 class Hub:
@@ -23,15 +21,15 @@ class Hub:
         utils = import_optional("huggingface_hub.utils", "huggingface_hub", "fetch")
         utils.disable_progress_bars()
         utils.logging.set_verbosity_error()
-        self._api = self._hub.HfApi()
-        info = self._ask(lambda: self._api.dataset_info(repository, revision=revision))
-        self.commit: str = info.sha
+        with self._asking():
+            self.commit: str = self._hub.HfApi().dataset_info(repository, revision=revision).sha
 
     def describe(self, names: Sequence[str]) -> dict[str, Source]:
         """Return size and SHA-256 of each file, by its name. Raises InputError for one that is not there."""
-        found = self._ask(
-            lambda: self._api.get_paths_info(self.repository, list(names), repo_type="dataset", revision=self.commit)
-        )
+        with self._asking():
+            found = self._hub.HfApi().get_paths_info(
+                self.repository, list(names), repo_type="dataset", revision=self.commit
+            )
         files = {
             entry.path: Source(
                 f"{self.repository}@{self.commit}/{entry.path}", 1, entry.lfs.size, f"sha256:{entry.lfs.sha256}"
@@ -46,20 +44,20 @@ class Hub:
 
     def download(self, name: str, folder: Path) -> Path:
         """Fetch a file to ``folder/name``. A connection that breaks is taken up again where it broke."""
-        path = self._ask(
-            lambda: self._hub.hf_hub_download(
-                self.repository, name, repo_type="dataset", revision=self.commit, local_dir=folder
+        with self._asking():
+            return Path(
+                self._hub.hf_hub_download(
+                    self.repository, name, repo_type="dataset", revision=self.commit, local_dir=folder
+                )
             )
-        )
-        return Path(path)
 
-    def _ask(self, question: Callable[[], Answer]) -> Answer:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
         # The library lets its HTTP client's errors through, and changes the client from version to version.
         try:
-            return question()
+            yield
         except Exception as error:
-            reason = str(error).strip().splitlines() or [""]
             raise InputError(
-                f"Hugging Face, dataset {self.repository}: {type(error).__name__}: {reason[0]}; check the network, "
-                "or take the files from a folder with --from"
+                f"Hugging Face, dataset {self.repository}: {type(error).__name__}: {first_line(error)}; check the "
+                "network, or take the files from a folder with --from"
             ) from error

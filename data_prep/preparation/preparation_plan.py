@@ -20,15 +20,16 @@ GB = 1e9
 # Sizes: docs/facts/reference.md a.6; docs/facts/peers.md 1.3.
 FILES = 256
 DATASETS = 2
-COMPRESSED_BYTES = 76 * GB
+PACKED_BYTES = 76 * GB
 TEXT_BYTES = 200 * GB
 DOCUMENTS = 91_217_223
 TOKENS = 44e9
 BIN_BYTES = 2 * TOKENS
 IDX_BYTES = 20 * DOCUMENTS
 """Lengths 4, pointers 8 and document ends 8 bytes each (docs/facts/reference.md a.1)."""
+DISK_BYTES = PACKED_BYTES + 2 * (BIN_BYTES + IDX_BYTES)
+"""At the fullest: the shards, the pieces, and the datasets that they are joined to."""
 
-TEXT_MB_PER_S_PER_CORE = 31.0
 INDEX_S = 8.0
 """Sample and shuffle indices of both datasets, before the clock of the first run; one core per dataset."""
 
@@ -46,7 +47,7 @@ class Rate:
 RATES: dict[str, Rate] = {
     "network": Rate(125.0, "assumed: 1 Gbit/s"),
     "disk": Rate(2000.0, "assumed: one NVMe drive, or that much of a shared file system"),
-    "tokenise": Rate(TEXT_MB_PER_S_PER_CORE, "text per core; AMD EPYC core, python -m tests.speed.tokenise"),
+    "tokenise": Rate(31.0, "text per core; AMD EPYC core, python -m tests.speed.tokenise"),
     "join": Rate(400.0, "pieces to .bin with its MD5, one core per dataset; AMD EPYC core, virtual disk"),
     "md5": Rate(767.0, "per core, one core per file; AMD EPYC core (docs/facts/peers.md 1.3)"),
 }
@@ -72,22 +73,17 @@ class PreparationPlan:
     """Per node."""
     workers: int
     """Processes that tokenise, per node."""
-    steps: list[StepEstimate]
-
-    @property
-    def seconds(self) -> float:
-        return sum(step.seconds for step in self.steps)
+    stages: list[StepEstimate]
+    seconds: float
 
 
 def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
     """Return ``RATES`` with those given in their place. Raises InputError for a rate that is not positive."""
-    rates = dict(RATES)
-    for name, rate in mb_per_s.items():
-        if rate is not None:
-            if not 0 < rate < math.inf:
-                raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
-            rates[name] = Rate(rate, "given")
-    return rates
+    given = {name: rate for name, rate in mb_per_s.items() if rate is not None}
+    for name, rate in given.items():
+        if not 0 < rate < math.inf:
+            raise InputError(f"a rate of {rate} MB/s for {name}: expected more than 0")
+    return RATES | {name: Rate(rate, "given") for name, rate in given.items()}
 
 
 def make_plans(
@@ -104,83 +100,51 @@ def make_plans(
 
 def _make_plan(nodes: int, cores: int, workers: int, rates: Mapping[str, Rate]) -> PreparationPlan:
     rate = {name: rate.mb_per_s * MB for name, rate in rates.items()}
-    dataset_bytes = BIN_BYTES + IDX_BYTES
-    network_s = COMPRESSED_BYTES / rate["network"]
-    tokenise_s, tokenise_limit = _tokenise(nodes, cores, workers, rate["tokenise"])
-    streams = min(DATASETS, nodes * cores)
-    join_s = dataset_bytes / (streams * rate["join"])
-    md5_s = dataset_bytes / (streams * rate["md5"])
-
-    def step(name: str, work: str, limit: str, seconds: float, disk_bytes: float) -> StepEstimate:
-        disk_s = disk_bytes / rate["disk"]
-        return StepEstimate(name, work, *((disk_s, "disk") if disk_s > seconds else (seconds, limit)))
-
-    return PreparationPlan(
-        nodes,
-        cores,
-        workers,
-        [
-            step("fetch", f"{_gb(COMPRESSED_BYTES)} compressed", "network", network_s, COMPRESSED_BYTES),
-            step(
-                "tokenise",
-                f"{_gb(TEXT_BYTES)} of text to pieces",
-                tokenise_limit,
-                tokenise_s,
-                COMPRESSED_BYTES + dataset_bytes,
-            ),
-            step("join", f"{_gb(dataset_bytes)} of pieces", "one core per dataset", join_s, 2 * dataset_bytes),
-            step("index", "2 x 10.7 M samples", "one core per dataset", INDEX_S, IDX_BYTES),
-            step("verify", f"MD5 of {_gb(dataset_bytes)}", "one core per file", md5_s, dataset_bytes),
-        ],
-    )
-
-
-def _tokenise(nodes: int, cores: int, workers: int, bytes_per_s: float) -> tuple[float, str]:
-    """Return seconds and limit. Every node takes its share of the files; each is one worker's."""
+    datasets = BIN_BYTES + IDX_BYTES
+    by_dataset = datasets / min(DATASETS, nodes * cores)
     files, busy = math.ceil(FILES / nodes), min(workers, cores)
-    rounds = math.ceil(files / busy)
-    seconds = rounds * TEXT_BYTES / FILES / bytes_per_s
+    rounds = math.ceil(files / busy)  # every node takes its share of the files, and each is one worker's
+    tokenise_s = rounds * TEXT_BYTES / FILES / rate["tokenise"]
+    tokenise_limit = "cores" if workers >= cores else f"--workers {workers}"
     if rounds * busy > 1.2 * files:
-        return seconds, f"files ({files} on {busy} cores)"
-    return seconds, "cores" if workers >= cores else f"--workers {workers}"
-
-
-def disk_bytes() -> float:
-    """Return the disk space at the fullest: the shards, the pieces, and the datasets that they are joined to."""
-    return COMPRESSED_BYTES + 2 * (BIN_BYTES + IDX_BYTES)
+        tokenise_limit = f"files ({files} on {busy} cores)"
+    table = (  # name, work, seconds by what usually limits it, and that, bytes that the disk reads and writes
+        ("fetch", f"{_gb(PACKED_BYTES)} compressed", PACKED_BYTES / rate["network"], "network", PACKED_BYTES),
+        ("tokenise", f"{_gb(TEXT_BYTES)} of text to pieces", tokenise_s, tokenise_limit, PACKED_BYTES + datasets),
+        ("join", f"{_gb(datasets)} of pieces", by_dataset / rate["join"], "one core per dataset", 2 * datasets),
+        ("index", "2 x 10.7 M samples", INDEX_S, "one core per dataset", IDX_BYTES),
+        ("verify", f"MD5 of {_gb(datasets)}", by_dataset / rate["md5"], "one core per file", datasets),
+    )
+    steps = []
+    for name, work, seconds, limit, disk_bytes in table:
+        disk_s = disk_bytes / rate["disk"]
+        steps.append(StepEstimate(name, work, max(seconds, disk_s), "disk" if disk_s > seconds else limit))
+    return PreparationPlan(nodes, cores, workers, steps, sum(step.seconds for step in steps))
 
 
 def plans_as_json(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> dict[str, Any]:
-    """Return rates, disk space and plans. The steps are called stages there."""
+    """Return rates, disk space and plans."""
     return {
         "rates": {name: asdict(rate) for name, rate in rates.items()},
-        "disk_bytes": disk_bytes(),
-        "plans": [
-            {
-                "nodes": plan.nodes,
-                "cores": plan.cores,
-                "workers": plan.workers,
-                "stages": [asdict(step) for step in plan.steps],
-                "seconds": plan.seconds,
-            }
-            for plan in plans
-        ],
+        "disk_bytes": DISK_BYTES,
+        "plans": [asdict(plan) for plan in plans],
     }
 
 
 def format_plans(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> str:
     """Return a line per step, the plans side by side; then the rates."""
     titles = ["step", "work"]
+    total = ["total", f"{TOKENS / 1e9:.0f}e9 tokens"]
     for plan in plans:
         titles += [f"{plan.nodes} node{'s' if plan.nodes > 1 else ''} of {plan.cores} cores", "limited by"]
+        total += [duration(plan.seconds), ""]
     rows = [
         [steps[0].name, steps[0].work, *(text for step in steps for text in (duration(step.seconds), step.limit))]
-        for steps in zip(*(plan.steps for plan in plans), strict=True)
+        for steps in zip(*(plan.stages for plan in plans), strict=True)
     ]
-    rows.append(["total", f"{TOKENS / 1e9:.0f}e9 tokens", *(t for plan in plans for t in (duration(plan.seconds), ""))])
-    table = table_text(titles, rows, right=range(2, len(titles), 2))
+    table = table_text(titles, [*rows, total], right=range(2, len(titles), 2))
     told = [f"rate: {name} {rate.mb_per_s:,.0f} MB/s ({rate.source})" for name, rate in rates.items()]
-    return "\n".join([table, f"disk space: {_gb(disk_bytes())}", *told])
+    return "\n".join([table, f"disk space: {_gb(DISK_BYTES)}", *told])
 
 
 def _gb(size: float) -> str:

@@ -40,7 +40,7 @@ BENCHMARK = Reading()
 
 @dataclass(frozen=True)
 class PreprocessResult:
-    """What a call has made: the dataset, or the pieces of a shard."""
+    """Figures of the dataset, or of the pieces of a shard, that a call has made."""
 
     documents: int
     tokens: int
@@ -92,13 +92,24 @@ def preprocess(
         by_input=True,
     ) as job:
         if job is None:
-            _require_listed_in_manifest(output_prefix, files, sums)
+            manifest = read_manifest(output_prefix)
+            _require_listed(files, [] if manifest is None else manifest.facts.get("input_md5", []), sums)
             return None
-        maker = PieceMaker(job, _fast_tokenizer(model, dtype), reading)
+        encoder = FastTokenizer(model, dtype)
+        if encoder.why_slow is not None:
+            print(f"{tokenizer}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
         chosen = dict(zip(names, files, strict=True))
         chosen = chosen if shard is None else dict(shard.of(list(chosen.items())))
-        _make_missing(job, maker, chosen, workers, sums)
+        missing = {name: chosen[name] for name in job.missing(chosen)}
+        with progress(
+            "tokenise", sum(file.source.bytes for file in chosen.values()), "bytes", files=len(chosen)
+        ) as meter:
+            done = [file.source.bytes for name, file in chosen.items() if name not in missing]
+            meter.done_before(sum(done), files=len(done))
+            make_pieces(PieceMaker(job, encoder, reading), missing, workers, meter)
+        job.reload()  # workers have noted their pieces themselves
         facts = [facts_of(job.done[name]) for name in chosen]
+        _require_listed(list(chosen.values()), [one.source_md5 for one in facts], sums)
         if shard is None:
             _join_and_publish(job, chosen, facts, dtype, recipe.inputs[-1])
     return PreprocessResult(
@@ -126,38 +137,6 @@ def _piece_name(number: int, file: InputFile) -> str:
     return f"{number:05d}-{md5_text(f'{file.source.bytes} {file.source.identity}')[:16]}"
 
 
-def _fast_tokenizer(model: Tokenizer, dtype: np.dtype[Any]) -> FastTokenizer:
-    """Return the tokenizer; say so where the model's texts have to be encoded whole."""
-    encoder = FastTokenizer(model, dtype)
-    if encoder.why_slow is not None:
-        print(f"{model.path}: {encoder.why_slow}; its texts are encoded whole, which is slow", file=sys.stderr)
-    return encoder
-
-
-def _make_missing(
-    job: ResumableOutput,
-    maker: PieceMaker,
-    files: Mapping[str, InputFile],
-    workers: int,
-    sums: Mapping[str, str] | None,
-) -> None:
-    """Make the pieces of ``files`` that are not finished; compare the MD5 of all that were read with ``sums``."""
-
-    def finished(name: str, facts: PieceFacts) -> None:
-        _require_listed(files[name], facts.source_md5, sums)
-
-    for name, piece in job.done.items():
-        if name in files:
-            finished(name, facts_of(piece))
-    missing = {name: files[name] for name in job.missing(files)}
-    total = sum(file.source.bytes for file in files.values())
-    with progress("tokenise", total, "bytes", files=len(files)) as meter:
-        done = [file.source.bytes for name, file in files.items() if name not in missing]
-        meter.done_before(sum(done), files=len(done))
-        make_pieces(maker, missing, workers, meter, finished)
-    job.reload()  # workers have noted their pieces themselves
-
-
 def _join_and_publish(
     job: ResumableOutput,
     files: Mapping[str, InputFile],
@@ -173,14 +152,10 @@ def _join_and_publish(
         bin_path(prefix): (bin_path(joined.prefix), joined.bin_md5.hexdigest()),
         idx_path(prefix): (idx_path(joined.prefix), joined.idx_md5),
     }
-    lines = [
-        f"{file}:{number}: {why}\n"
-        for file, one in zip(files.values(), facts, strict=True)
-        for number, why in one.skipped
-    ]
-    if lines:
+    skipped = [(file, line) for file, one in zip(files.values(), facts, strict=True) for line in one.skipped]
+    if skipped:
         listed = job.new_path()
-        write_text(listed, "".join(lines))
+        write_text(listed, "".join(f"{file}:{number}: {why}\n" for file, (number, why) in skipped))
         outputs[skipped_path(prefix)] = listed, md5_file(listed)
     job.publish(
         outputs,
@@ -188,11 +163,11 @@ def _join_and_publish(
         {
             "documents": joined.num_documents,
             "tokens": joined.num_tokens,
-            "skipped_lines": len(lines),
+            "skipped_lines": len(skipped),
             "input_md5": [one.source_md5 for one in facts],
         },
     )
-    if not lines:
+    if not skipped:
         skipped_path(prefix).unlink(missing_ok=True)  # of the dataset that was replaced
 
 
@@ -212,19 +187,14 @@ def _listed_sums(md5_list: Path, files: Sequence[InputFile]) -> dict[str, str]:
     return found
 
 
-def _require_listed(file: InputFile, md5: str, sums: Mapping[str, str] | None) -> None:
-    """Raise InputError where the bytes that were read are not those of the list."""
-    if sums is not None and sums[str(file)] != md5:
-        raise InputError(
-            f"{file}: MD5 {md5}, --md5-list has {sums[str(file)]}; nothing was published, get the published file"
-        )
-
-
-def _require_listed_in_manifest(prefix: Path, files: Sequence[InputFile], sums: Mapping[str, str] | None) -> None:
-    """Compare the inputs of the dataset that is there, as they were when it was made, with ``sums``."""
-    manifest = read_manifest(prefix)
-    read = [] if manifest is None else manifest.facts.get("input_md5", [])
-    if sums is not None and len(read) != len(files):
-        raise InputError(f"{prefix}: its manifest does not tell the MD5 of its inputs; pass --force to make it again")
-    for file, md5 in zip(files, read, strict=False):
-        _require_listed(file, md5, sums)
+def _require_listed(files: Sequence[InputFile], md5s: Sequence[str], sums: Mapping[str, str] | None) -> None:
+    """Raise InputError where the bytes that were read, whose MD5 are ``md5s``, are not those of the list."""
+    if sums is None:
+        return
+    if len(md5s) != len(files):
+        raise InputError("the manifest does not tell the MD5 of its inputs; pass --force to make the dataset again")
+    for file, md5 in zip(files, md5s, strict=True):
+        if sums[str(file)] != md5:
+            raise InputError(
+                f"{file}: MD5 {md5}, --md5-list has {sums[str(file)]}; nothing was published, get the published file"
+            )

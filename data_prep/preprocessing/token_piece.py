@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 import msgspec
 import numpy as np
 
-from data_prep.corpus.c4 import TEXT_KEY, BadLine, LineBlock, line_blocks, texts_of
+from data_prep.corpus.c4 import TEXT_KEY, BadLine, line_blocks, texts_of
 from data_prep.corpus.decompress import decompressed
 from data_prep.corpus.input_files import HashedFile, InputFile
 from data_prep.preprocessing.shared_meter import DOING, SharedMeter
@@ -35,7 +35,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class PieceFacts:
-    """What the journal keeps of a piece."""
+    """The facts of a piece that the journal keeps."""
 
     source_md5: str
     """MD5 of the input file, as its bytes were read."""
@@ -57,7 +57,7 @@ class PieceMaker:
         self._job, self._encoder, self._reading = job, encoder, reading
         self._end = encoder.plain.end_of_document() if reading.append_eod else None
 
-    def make(self, name: str, file: InputFile, meter: SharedMeter) -> PieceFacts:
+    def make(self, name: str, file: InputFile, meter: SharedMeter) -> None:
         """Make the piece ``name`` of one file, and note it in the journal.
 
         Raises InputError, and leaves nothing, where the file is damaged or changes while it is read, and BadLine for a
@@ -72,7 +72,6 @@ class PieceMaker:
             self._job.add([NewPiece(name, path, md5, asdict(facts))])
         finally:
             path.unlink(missing_ok=True)
-        return facts
 
     def _write(
         self, piece: BinaryIO, file: InputFile, source: HashedFile, meter: SharedMeter
@@ -92,7 +91,7 @@ class PieceMaker:
 
         reading, tokenising = DOING
         with decompressed(str(file), source) as text:
-            blocks = line_blocks(text)
+            blocks = line_blocks(str(file), text)
             while True:
                 with meter.doing(reading):
                     block = next(blocks, None)
@@ -114,10 +113,10 @@ class PieceMaker:
             write(sizes)
         return PieceFacts(source.md5.hexdigest(), sum(map(len, lengths)), tokens, skipped), digest.hexdigest()
 
-    def _documents(self, block: LineBlock, file: InputFile, skipped: list[tuple[int, str]]) -> list[bytes]:
+    def _documents(self, block: tuple[int, bytes], file: InputFile, skipped: list[tuple[int, str]]) -> list[bytes]:
         """Return the documents of a block, and add the lines that hold none to ``skipped``."""
         documents = []
-        for number, text in texts_of(block, self._reading.text_key):
+        for number, text in texts_of(*block, self._reading.text_key):
             if isinstance(text, bytes):
                 documents.append(text)
             elif self._reading.on_bad_line == "stop":

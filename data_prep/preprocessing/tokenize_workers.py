@@ -1,13 +1,13 @@
 """Worker processes that tokenise files, one file each at a time."""
 
 import ctypes
-from collections.abc import Callable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
 from data_prep.corpus.input_files import InputFile
 from data_prep.preprocessing.shared_meter import FORK, SharedMeter
-from data_prep.preprocessing.token_piece import PieceFacts, PieceMaker
+from data_prep.preprocessing.token_piece import PieceMaker
 from stage.child_processes import begin_worker
 from stage.errors import InputError
 from stage.progress import Meter
@@ -15,40 +15,30 @@ from stage.progress import Meter
 SECONDS_BETWEEN_LOOKS = 0.2
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
-Finished = Callable[[str, PieceFacts], None]
-"""Called with each piece's name and facts as soon as it is finished; may raise."""
 
-
-def make_pieces(
-    maker: PieceMaker, files: Mapping[str, InputFile], workers: int, meter: Meter, finished: Finished
-) -> None:
+def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int, meter: Meter) -> None:
     """Make the pieces of ``files``, which are given by the pieces' names, in up to ``workers`` processes, which are
     forked and so begin with the tokenizer loaded.
 
-    Raises the first error of a worker, or of ``finished``; the other workers then stop, and finished pieces stay.
+    Raises the first error of a worker; the other workers then stop, and finished pieces stay.
     """
     if not files:
         return
     shared = SharedMeter()
     pool = ProcessPoolExecutor(min(workers, len(files)), FORK, initializer=_begin, initargs=(maker, shared))
     try:
-        running = {pool.submit(_make, name, file): name for name, file in files.items()}
+        running = {pool.submit(_make, name, file) for name, file in files.items()}
         while running:
-            done, _ = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
+            done, running = wait(running, SECONDS_BETWEEN_LOOKS, FIRST_COMPLETED)
             shared.tell(meter)
             for future in done:
-                finished(running.pop(future), _result(future))
+                future.result()
                 meter(0, files=1)
+    except BrokenProcessPool as error:
+        raise InputError("a worker was killed, perhaps for memory; finished files stay, run it again") from error
     finally:
         shared.stop.set()
         pool.shutdown(cancel_futures=True)
-
-
-def _result(future: "Future[PieceFacts]") -> PieceFacts:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise InputError("a worker was killed, perhaps for memory; finished files stay, run it again") from error
 
 
 _maker: PieceMaker
@@ -75,5 +65,5 @@ def _keep_freed_memory() -> None:
             mallopt(parameter, size)
 
 
-def _make(name: str, file: InputFile) -> PieceFacts:
-    return _maker.make(name, file, _meter)
+def _make(name: str, file: InputFile) -> None:
+    _maker.make(name, file, _meter)

@@ -3,7 +3,7 @@
     {"blend": 1, "datasets": [{"prefix": "c4_en_6", "weight": 0.5, "tokens": 22000000000, "idx_md5": "…"}, …]}
 
 Prefixes are relative to the file's folder. Tokens and the MD5 of the index are those of the datasets when the blend was
-made: a dataset that is another by now is refused, wherever the files lie.
+made: a dataset that is another by now is refused, wherever the files lie. The weights may be edited by hand.
 """
 
 import math
@@ -18,17 +18,14 @@ from stage.errors import CheckFailed, InputError
 from stage.json_files import as_json, read_json
 from stage.outputs.digest import md5_file
 from stage.outputs.publish import PARTIAL, require_same_kind, write_text
-from stage.regular_files import UnfitFile, read_regular
 from stage.sizes import require_between
 from stage.tables import table_text
 
 SUFFIX = ".blend.json"
-MOST_DATASETS = 255
-"""The index of a blend numbers its datasets in 8 bits."""
 LARGEST_FILE = 1 << 20
 MAKE_IT = "make it with 'python -m data_prep blend'"
 
-WeightsBy = Literal["tokens", "equal", "file"]
+WeightsBy = Literal["tokens", "equal"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,7 @@ class WeightedDataset:
     """One dataset of a blend."""
 
     prefix: str
-    """In the file, relative to its folder; as it can be opened, once the file is read."""
+    """Relative to the file's folder in the file; as it can be opened, once the file is read."""
     weight: float
     """Share of the samples; weights need not sum to 1."""
     tokens: int
@@ -73,68 +70,27 @@ def discover(folders: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def weights_of(
-    prefixes: Sequence[Path], tokens: Sequence[int], by: WeightsBy, *, temperature: float, file: Path | None
-) -> list[float]:
-    """Return a weight for each dataset; together they are 1.
+def weights_of(tokens: Sequence[int], by: WeightsBy, *, temperature: float) -> list[float]:
+    """Return a weight for each dataset, by its number of ``tokens``; together they are 1.
 
-    ``tokens``: by the dataset's number of tokens to the power 1 / temperature: at 1 each token is as likely as any
-    other, above that small datasets get more. ``file``: a line "WEIGHT PREFIX" for each. Raises InputError for options
-    and files from which no weights follow.
+    By tokens a weight is their number to the power 1 / temperature: at 1 each token is as likely as any other, above
+    that small datasets get more. Raises InputError for a temperature out of range.
     """
     require_between(temperature, 0.01, 1000, "--temperature")
-    if (by == "file") != (file is not None):
-        raise InputError("--weights-file goes with --weights file, which needs it")
-    if by == "file":
-        assert file is not None
-        weights = _read_weights(file, prefixes)
-    elif by == "equal":
-        weights = [1.0] * len(prefixes)
-    else:
-        largest = max(tokens)
-        weights = [(count / largest) ** (1 / temperature) for count in tokens]
-    total = sum(weights)
-    return [weight / total for weight in weights]
-
-
-def _read_weights(file: Path, prefixes: Sequence[Path]) -> list[float]:
-    """Read a weight for each prefix, by its path or its last part. Raises InputError, naming the line."""
-    given: dict[str, float] = {}
-    try:
-        text = read_regular(file, LARGEST_FILE).decode(errors="surrogateescape")
-    except UnfitFile as unfit:
-        raise InputError(f"--weights-file {file}: {unfit}; expected lines such as 0.5 c4/en_6") from unfit
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        weight, _, name = line.strip().partition(" ")
-        try:
-            given[name.strip()] = float(weight)
-        except ValueError:
-            raise InputError(f"{file}:{number}: {line[:80]!r}, expected WEIGHT PREFIX such as 0.5 c4/en_6") from None
-        if not 0 < given[name.strip()] < math.inf:
-            raise InputError(f"{file}:{number}: weight {weight}, expected a number above 0")
-    names = {prefix: {str(prefix), prefix.name} & given.keys() for prefix in prefixes}
-    missing = [prefix for prefix, matching in names.items() if len(matching) != 1]
-    if missing:
-        raise InputError(f"{file}: has no one weight for {missing[0]}; a line for each dataset, by its path or name")
-    unused = given.keys() - {name for matching in names.values() for name in matching}
-    if unused:
-        raise InputError(f"{file}: {min(unused)}: no dataset of that name was found")
-    return [given[next(iter(names[prefix]))] for prefix in prefixes]
+    largest = max(tokens)
+    weights = [1.0 if by == "equal" else (count / largest) ** (1 / temperature) for count in tokens]
+    return [weight / sum(weights) for weight in weights]
 
 
 def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float], tokens: Sequence[int]) -> None:
     """Write the file; the prefixes in it are relative to its folder.
 
-    Raises InputError for datasets of different tokenizers, for more of them than can be numbered, and for an output
-    that would replace something else than a blend.
+    Raises InputError for datasets of different tokenizers, and for an output that would replace something else than a
+    blend.
     """
     if not is_blend_file(output.name):
         raise InputError(f"--output {output}: expected a name that ends in {SUFFIX}, by which a data path knows it")
     require_same_kind(output, "--output", "a blend", lambda head: b'"blend"' in head)
-    if len(prefixes) > MOST_DATASETS:
-        raise InputError(f"{len(prefixes)} datasets in one blend; at most {MOST_DATASETS}")
     require_same_tokenizer(prefixes)
     datasets = [
         WeightedDataset(_relative(prefix, output.parent), weight, count, md5_file(idx_path(prefix)))
@@ -157,11 +113,8 @@ def read_blend(path: Path) -> list[WeightedDataset]:
         found = read_json(path, Blend, mend=f"not a blend; {MAKE_IT}", largest=LARGEST_FILE).datasets
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; {MAKE_IT}") from error
-    if not 1 <= len(found) <= MOST_DATASETS:
-        raise InputError(f"{path}: {len(found)} datasets, expected 1 to {MOST_DATASETS}: not a blend; {MAKE_IT}")
-    for dataset in found:
-        if not 0 < dataset.weight < math.inf or dataset.tokens < 1:
-            raise InputError(f"{path}: weight {dataset.weight} of {dataset.tokens} tokens: not a blend; {MAKE_IT}")
+    if not found or any(not 0 < one.weight < math.inf or one.tokens < 1 for one in found):
+        raise InputError(f"{path}: expected datasets of a weight and some tokens each: not a blend; {MAKE_IT}")
     return [replace(dataset, prefix=str(path.parent / dataset.prefix)) for dataset in found]
 
 

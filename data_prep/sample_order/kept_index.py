@@ -5,21 +5,20 @@ is made (``stage.outputs.resumable_output``). A process that finds another one m
 most; after that, and where they cannot be kept, each process builds its own in memory.
 """
 
-import hashlib
 import io
 import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_prep.token_files.file_array import FileArray
 from stage.errors import InputError
-from stage.outputs.digest import md5_text
+from stage.outputs.digest import md5_file, md5_text
 from stage.outputs.manifest import Recipe, read_manifest
 from stage.outputs.publish import beside
 from stage.outputs.resumable_output import NewPiece, resumable_output
@@ -39,47 +38,33 @@ class NewArray:
     shape: tuple[int, ...]
     build: Callable[[], Array]
 
-    def header(self) -> bytes:
-        """Return the first bytes of the ``.npy`` file; a file that begins otherwise is not this array."""
-        header = io.BytesIO()
-        fields = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
-        np.lib.format.write_array_header_1_0(header, fields)
-        return header.getvalue()
-
     def write(self, path: Path) -> str:
         """Build the array and write it to ``path``; returns the MD5 of the file."""
         array = self.build()
         assert (array.dtype, array.shape) == (np.dtype(self.dtype), self.shape), f"{path}: {array.dtype} {array.shape}"
-        digest = hashlib.md5(usedforsecurity=False)
-        with path.open("xb", buffering=0) as file:
-            for data in (memoryview(self.header()), array.reshape(-1).view(np.uint8).data):
-                digest.update(data)
-                while data:
-                    data = data[file.write(data) :]
-        return digest.hexdigest()
+        with path.open("xb") as file:
+            np.save(file, array)
+        return md5_file(path)
 
     def opened(self, path: Path, mend: str) -> FileArray:
         """Open the file at ``path``. Raises OSError where it is missing, InputError where it is something else."""
-        header, file = self.header(), io.FileIO(path)
-        size = len(header) + math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(header), 0) != header:
+        header = io.BytesIO()
+        fields = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(header, fields)
+        begins, file = header.getvalue(), io.FileIO(path)
+        size = len(begins) + math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        if os.fstat(file.fileno()).st_size != size or os.pread(file.fileno(), len(begins), 0) != begins:
             raise InputError(f"{path}: not as it was written; {mend}")
-        return FileArray(file, self.dtype, len(header), self.shape, mend=mend)
+        return FileArray(file, self.dtype, len(begins), self.shape, mend=mend)
 
 
-class Keep(Protocol):
-    def __call__(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
-        """Return ``arrays``, which depend on ``recipe`` alone, perhaps from where they were kept as ``name`` before."""
-        ...
+Keep = Callable[[str, Recipe, Mapping[str, NewArray]], Mapping[str, IndexArray]]
+"""Returns arrays, which depend on a recipe alone, perhaps from where they were kept by a name before."""
 
 
 def in_memory(name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
     """Keep nothing: build the arrays."""
     return {key: array.build() for key, array in arrays.items()}
-
-
-Kept = dict[str, FileArray]
-Get = Callable[[Path, Recipe, Mapping[str, NewArray]], Kept | None]
 
 
 def index_folder(prefix: Path) -> Path:
@@ -98,35 +83,35 @@ class KeptIndex:
     def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
         """Return the arrays in the folder ``name``, which are built and written first where they are missing."""
         output = self.folder / name
-        found = self._tried(_opened, output, recipe, arrays)
+        found = self._tried(lambda: _opened(output, recipe, arrays))
         if found is None:
             self._before_building()
             if self.problem is None:
-                found = self._tried(_made, output, recipe, arrays)
+                found = self._tried(lambda: _made(output, recipe, arrays))
         return found or in_memory(name, recipe, arrays)
 
-    def _tried(self, get: Get, output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Kept | None:
+    def _tried(self, get: Callable[[], Mapping[str, FileArray] | None]) -> Mapping[str, FileArray] | None:
         """Return what ``get`` returns; None, and note why, where files cannot be read or written."""
         try:
-            return get(output, recipe, arrays)
+            return get()
         except (OSError, InputError) as error:
             reason = f"{self.folder}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
             self.problem = f"{reason}; until then the index is built in memory, by each process for itself"
             return None
 
 
-def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Kept | None:
+def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, FileArray] | None:
     """Open the arrays that are kept in ``output``; None where nothing is. Raises InputError where they are something
     else, OSError where a file is missing."""
     manifest, mend = read_manifest(output), f"remove {output.parent}, which is made again"
     if manifest is None:
         return None
-    if differences := recipe.differences(manifest.recipe):
+    if differences := recipe.differences(manifest):
         raise InputError(f"{output}: {differences[0]}; {mend}")
     return {key: array.opened(output / f"{key}.npy", mend) for key, array in arrays.items()}
 
 
-def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Kept | None:
+def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, FileArray] | None:
     """Make the folder ``output`` of the arrays' files, and open them; None where another process is about to. Raises
     OSError and InputError where that fails."""
     try:

@@ -32,8 +32,6 @@ class SampleIndex:
     """int32 [n + 1, 2] where each sample starts and the last one ends: position in the stream, token offset."""
     shuffle_idx: IndexArray
     """[n] sample to read at each step of the order; uint32, or int64 from 2**32 - 2 samples on."""
-    separate_last_epoch: bool
-    """The last epoch is needed only in part, so its samples are shuffled among themselves, after the others."""
 
 
 def build_sample_index(
@@ -79,9 +77,7 @@ def build_sample_index(
     )
     samples = keep(name, Recipe(STAGE, options, [lengths]), {"sample_idx": starts})
     shuffle = keep(f"{name}_seed{seed}", Recipe(STAGE, options | {"seed": seed}, [lengths]), {"shuffle_idx": order})
-    return SampleIndex(
-        num_documents, cut.num_epochs, samples["sample_idx"], shuffle["shuffle_idx"], cut.separate_last_epoch
-    )
+    return SampleIndex(num_documents, cut.num_epochs, samples["sample_idx"], shuffle["shuffle_idx"])
 
 
 @dataclass(frozen=True)
@@ -91,8 +87,7 @@ class _Cut:
     num_epochs: int
     num_samples: int
     shuffled_first: int
-    """Samples shuffled among themselves before the rest, if there is a rest."""
-    separate_last_epoch: bool
+    """Samples shuffled among themselves, before the rest: the last epoch, where it is needed only in part."""
 
 
 def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) -> _Cut:
@@ -102,15 +97,15 @@ def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) ->
     per_epoch = (num_tokens - extra) // sequence_length
     if num_samples < 0:
         total = -(-(num_tokens - extra) // sequence_length)
-        return _Cut(1, total, total, False)
+        return _Cut(1, total, total)
     # The smallest number >= 1 of epochs with floor((epochs * num_tokens - extra) / sequence_length) >= num_samples.
     num_epochs = max(1, -(-(num_samples * sequence_length + extra) // num_tokens))
     total = (num_epochs * num_tokens - extra) // sequence_length
     if num_epochs == 1:
-        return _Cut(1, total, total, False)
+        return _Cut(1, total, total)
     before_last = ((num_epochs - 1) * num_tokens - extra) // sequence_length
     separate = num_samples - before_last < int(SHARE_OF_AN_EPOCH_SHUFFLED_APART * per_epoch)
-    return _Cut(num_epochs, total, before_last if separate else total, separate)
+    return _Cut(num_epochs, total, before_last if separate else total)
 
 
 def _look_through(sizes: IndexArray) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from stage.sizes import require_between
 
 PADDING = -1
 LARGEST_SEED = (1 << 32) - 1
-"""That NumPy's legacy generator takes."""
+"""NumPy's legacy generator takes no larger one."""
 LONGEST_SEQUENCE = 1 << 24
 """A thousand times what models in use are trained on; a sample of that length takes 128 MiB."""
 
@@ -36,21 +36,10 @@ class TokenWindows(Protocol):
         """Return the tokens of one sample, [sequence_length (+1)], padded on the right with -1."""
         ...
 
-    def documents(self, sample: int) -> list["DocumentPart"]:
-        """Return the parts of documents that a sample is made of, in order."""
+    def documents(self, sample: int) -> str:
+        """Return the parts of documents that a sample is made of, in order, in words. Documents are numbered from 0,
+        in the order in which preprocess was given the lines."""
         ...
-
-
-@dataclass(frozen=True)
-class DocumentPart:
-    """A sample's share of one document: its tokens ``begin`` to ``end`` - 1."""
-
-    prefix: Path
-    """The dataset."""
-    document: int
-    """Its number in the dataset, from 0: the order in which preprocess was given the lines."""
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -74,10 +63,13 @@ class SingleDataset:
             filled += len(part)
         return window
 
-    def documents(self, sample: int) -> list[DocumentPart]:
-        sizes = self.tokens.sizes
-        parts = [(document, begin, min(end, int(sizes[document]))) for document, begin, end in self._parts(sample)]
-        return [DocumentPart(self.tokens.prefix, *part) for part in parts if part[2] > part[1]]
+    def documents(self, sample: int) -> str:
+        told = []
+        for document, begin, end in self._parts(sample):
+            end = min(end, int(self.tokens.sizes[document]))
+            if end > begin:
+                told.append(f"{self.tokens.prefix} document {document} tokens {begin} to {end - 1}")
+        return "; ".join(told)
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
         """Return document, first token and the one after the last, for each document that a sample reaches into.
@@ -123,7 +115,7 @@ class BlendedDataset:
         part, item = self._place(sample)
         return part.window(item)
 
-    def documents(self, sample: int) -> list[DocumentPart]:
+    def documents(self, sample: int) -> str:
         part, item = self._place(sample)
         return part.documents(item)
 
@@ -169,12 +161,20 @@ def open_token_windows(
         require_same_tokenizer([dataset.prefix for dataset in datasets], any_dtype=True)
     requests = samples_per_dataset(num_samples, normalized(weights)) if blended else [num_samples]
     kept = [KeptIndex(index_folder(dataset.prefix), functools.cache(dataset.require_whole)) for dataset in datasets]
-    parts = [
-        SingleDataset(
-            dataset, _index_of(dataset, index, sequence_length, request, seed, plus_one), sequence_length, plus_one
-        )
-        for dataset, index, request in zip(datasets, kept, requests, strict=True)
-    ]
+    parts = []
+    for dataset, index, request in zip(datasets, kept, requests, strict=True):
+        try:
+            built = build_sample_index(
+                dataset.sizes,
+                sequence_length=sequence_length,
+                num_samples=request,
+                seed=seed,
+                plus_one=plus_one,
+                keep=index.arrays,
+            )
+        except InputError as error:
+            raise InputError(f"{dataset.prefix}: {error}") from error
+        parts.append(SingleDataset(dataset, built, sequence_length, plus_one))
     windows: TokenWindows = parts[0]
     if blended:
         size = sum(len(part) for part in parts)
@@ -202,19 +202,3 @@ def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
             f"data path {' '.join(data_path)!r}: expected one prefix, or weights and prefixes in turn such as "
             "'0.5 A_text_document 0.5 B_text_document'"
         ) from None
-
-
-def _index_of(
-    dataset: IndexedDataset, kept: KeptIndex, sequence_length: int, num_samples: int, seed: int, plus_one: bool
-) -> SampleIndex:
-    try:
-        return build_sample_index(
-            dataset.sizes,
-            sequence_length=sequence_length,
-            num_samples=num_samples,
-            seed=seed,
-            plus_one=plus_one,
-            keep=kept.arrays,
-        )
-    except InputError as error:
-        raise InputError(f"{dataset.prefix}: {error}") from error

@@ -70,10 +70,6 @@ class FileArray:
             raise IndexError(f"row {rows} of {len(self)}")
         return self._rows(row, row + 1)[0]
 
-    def __iter__(self) -> Iterator[Any]:
-        for block in self.blocks():
-            yield from block
-
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self[:].astype(dtype or self.dtype, copy=False)
 

@@ -172,7 +172,7 @@ class IndexedDatasetWriter:
         self.prefix, self.dtype = prefix, dtype
         self.num_documents = self.num_tokens = 0
         self.bin_md5 = hashlib.md5(usedforsecurity=False)
-        """Of all tokens that were added so far."""
+        """The MD5 of all tokens that were added so far."""
         self.idx_md5 = ""
         """Hex, once the block has ended."""
 

@@ -34,12 +34,20 @@ def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False)
     for prefix in inputs:
         require_intact(prefix)
     datasets = [IndexedDataset(prefix) for prefix in inputs]
-    recipe = Recipe(STAGE, require_same_tokenizer(inputs).as_options(), _sources(inputs))
+    recipe = Recipe(STAGE, require_same_tokenizer(inputs), _sources(inputs))
     made, files = [bin_path(output), idx_path(output)], [Path(source.name) for source in recipe.inputs]
     with resumable_output(output, recipe, made=made, inputs=files, force=force) as job:
         if job is None:
             return None
-        writer = _write(datasets, job.new_path(), output)
+        total = sum(dataset.bin_bytes for dataset in datasets)
+        with (
+            progress("merge", total, "bytes", files=len(datasets)) as meter,
+            IndexedDatasetWriter(job.new_path(), datasets[0].dtype) as writer,
+        ):
+            for number, dataset in enumerate(datasets):
+                _append(writer, dataset, recipe.inputs[2 * number : 2 * number + 2], meter)
+            if not writer.num_documents:
+                raise InputError(f"{output}: no document in {len(datasets)} datasets; nothing was written")
         merged = Merged(writer.num_documents, writer.num_tokens)
         written = {
             made[0]: (bin_path(writer.prefix), writer.bin_md5.hexdigest()),
@@ -54,34 +62,16 @@ def _sources(prefixes: Sequence[Path]) -> list[Source]:
     compares."""
     found = []
     for prefix in prefixes:
-        known = _md5_by_name(prefix)
+        manifest = read_manifest(prefix)
+        known = {record.name: record.md5 for record in manifest.outputs} if manifest else {}
         for path in (bin_path(prefix), idx_path(prefix)):
             md5 = known.get(path.name)
             found.append(Source(str(path), 1, path.stat().st_size, f"md5:{md5}") if md5 else source_of(path))
     return found
 
 
-def _md5_by_name(prefix: Path) -> dict[str, str | None]:
-    manifest = read_manifest(prefix)
-    return {record.name: record.md5 for record in manifest.outputs} if manifest else {}
-
-
-def _write(datasets: Sequence[IndexedDataset], prefix: Path, output: Path) -> IndexedDatasetWriter:
-    """Write the datasets one after the other to ``prefix``; ``output`` is for the error of empty ones alone."""
-    total = sum(dataset.bin_bytes for dataset in datasets)
-    with (
-        progress("merge", total, "bytes", files=len(datasets)) as meter,
-        IndexedDatasetWriter(prefix, datasets[0].dtype) as writer,
-    ):
-        for dataset in datasets:
-            _append(writer, dataset, meter)
-        if not writer.num_documents:
-            raise InputError(f"{output}: no document in {len(datasets)} datasets; nothing was written")
-    return writer
-
-
-def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, meter: Meter) -> None:
-    """Copy one dataset. Raises InputError where it is damaged, or not the one of its manifest."""
+def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, sources: Sequence[Source], meter: Meter) -> None:
+    """Copy one dataset; ``sources`` are its two files. Raises InputError where it is damaged, or has another MD5."""
     dataset.require_whole()
     digest = hashlib.md5(usedforsecurity=False)
     for ids in dataset.ids.blocks():
@@ -91,8 +81,6 @@ def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, meter: Meter)
     for sizes in dataset.sizes.blocks():
         writer.append(np.empty(0, dataset.dtype), sizes)
     meter(0, files=1)
-    index, tokens = idx_path(dataset.prefix), bin_path(dataset.prefix)
-    known = _md5_by_name(dataset.prefix)
-    for path, md5 in ((tokens, digest.hexdigest()), (index, md5_file(index))):
-        if known.get(path.name) not in (None, md5):
-            raise InputError(f"{path}: its MD5 is not that in the dataset's manifest; make the dataset again")
+    for source, md5 in zip(sources, (digest.hexdigest(), md5_file(idx_path(dataset.prefix))), strict=True):
+        if source.identity.startswith("md5:") and source.identity != f"md5:{md5}":
+            raise InputError(f"{source.name}: its MD5 is not that in the dataset's manifest; make the dataset again")

@@ -1,4 +1,4 @@
-"""Where a text may be cut so that the pieces' token ids, one after the other, are those of the whole text.
+"""Rules for cutting a text so that the pieces' token ids, one after the other, are those of the whole text.
 
 The rules are read off the SentencePiece model itself. They rest on how a BPE model encodes: the normaliser replaces the
 longest match of a table at each place; characters then become symbols; two neighbouring symbols merge only into a piece

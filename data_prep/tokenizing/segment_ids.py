@@ -1,14 +1,25 @@
-"""Segments of text to token ids: those seen before are looked up, for a block of text at once."""
+"""Segments of text to token ids: those seen before are looked up, for a block of text at once.
+
+The ids of all segments lie in one long array, the pool, those of a segment side by side. Where they lie is one number,
+so that a hash table can hold it: a span, first * 2**32 + count, stands for pool[first : first + count]. No span of a
+segment is 0: each has at least one id.
+"""
 
 import itertools
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from data_prep.tokenizing.cut_rules import SPACE, SPACE_SYMBOL, CutRules
-from data_prep.tokenizing.packed_spans import Ids, Int64, Spans, pack_spans, read_spans, spans_moved
-from data_prep.tokenizing.segment_table import SegmentTable, Uint64
+from data_prep.tokenizing.segment_table import Int64, SegmentTable, Uint64
 from data_prep.tokenizing.tokenizer import Tokenizer
+
+Ids = npt.NDArray[Any]
+Spans = npt.NDArray[np.int64]
+FIRST_BITS = 32
+"""How far the first place of a span is shifted to the left."""
+COUNT_MASK = (1 << FIRST_BITS) - 1
 
 LONGEST_KEY = 15
 """Bytes of a segment that fit the table's keys; the sixteenth byte is the segment's length."""
@@ -23,9 +34,9 @@ MOST_RECENT_SEGMENTS, MOST_LONG_SEGMENTS, MOST_RECENT_IDS = 600_000, 100_000, 6_
 class SegmentIds:
     """Segment to token ids, each encoded by SentencePiece once.
 
-    A key is the segment's bytes and its length, in two 64-bit numbers. Its value is the span of a pool of ids where the
-    segment's are (``packed_spans``). Segments too long for a key are looked up in a dictionary. The pool begins with
-    the ids of the segments that are kept; recent ones and long ones follow, until they are forgotten.
+    A key is the segment's bytes and its length, in two 64-bit numbers; its value is the segment's span. Segments too
+    long for a key are looked up in a dictionary. The pool begins with the ids of the segments that are kept; recent
+    ones and long ones follow, until they are forgotten.
     """
 
     def __init__(self, tokenizer: Tokenizer, rules: CutRules, dtype: np.dtype[Any]) -> None:
@@ -109,7 +120,7 @@ class SegmentIds:
     def _remember(self, low: Uint64, high: Uint64, spans: Spans, ids: Ids) -> Spans:
         """Put segments whose ``spans`` count from the first of ``ids`` into a table; return their spans in the pool."""
         if self._kept.count + len(spans) <= MOST_KEPT_SEGMENTS and self._kept_ids + len(ids) <= MOST_KEPT_IDS:
-            placed = spans_moved(spans, self._kept_ids)
+            placed = spans + (self._kept_ids << FIRST_BITS)
             self._pool[self._kept_ids : self._kept_ids + len(ids)] = ids
             self._kept_ids += len(ids)
             self._kept.insert(low, high, placed)
@@ -147,11 +158,11 @@ class SegmentIds:
         skipped = self._tokens_alone[characters[starts - 1]] * within
         ids = np.fromiter(itertools.chain.from_iterable(encoded), self._dtype, int(counts.sum()))
         firsts = np.cumsum(counts) - counts + skipped
-        return pack_spans(firsts, counts - skipped), ids
+        return (firsts << FIRST_BITS) + (counts - skipped), ids
 
     def _add_to_pool(self, spans: Spans, ids: Ids) -> Spans:
         """Append ids behind the kept ones; return their spans there."""
-        placed = spans_moved(spans, self._pool_end)
+        placed = spans + (self._pool_end << FIRST_BITS)
         end = self._pool_end + len(ids)
         if end > len(self._pool):
             grown = np.zeros(end + end // 2, self._dtype)
@@ -165,3 +176,30 @@ class SegmentIds:
 def _slices(text: bytes, starts: Int64, ends: Int64) -> list[bytes]:
     # numbers of Python's own: slicing by NumPy's takes three times as long
     return [text[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def read_spans(pool: Ids, spans: Spans) -> tuple[Ids, Int64]:
+    """Return the ids of ``spans`` [n] end to end, and the number of ids of each [n].
+
+    For example two spans, of three ids from place 4 on and of two from place 1 on::
+
+        place in pool        0   1   2   3   4   5   6
+        pool                 .  21  22   .  11  12  13
+
+        first                4           1
+        count                3           2
+        ends                 3           5              where each span's ids end in the result
+        shifts               4          -2              first - (end - count): from result to pool
+        shifts, repeated     4   4   4  -2  -2
+        places in result     0   1   2   3   4
+        sum: places in pool  4   5   6   1   2
+        result              11  12  13  21  22
+    """
+    counts = spans & COUNT_MASK
+    ends = np.cumsum(counts)
+    shifts = spans >> FIRST_BITS
+    shifts += counts
+    shifts -= ends
+    places = np.repeat(shifts, counts)
+    places += np.arange(len(places))
+    return pool.take(places), counts

@@ -1,4 +1,4 @@
-"""What an output depends on, and the manifest beside it: the same record, with what was written.
+"""Recipes, which hold everything that an output depends on, and manifests: recipes with what was written.
 
 A :class:`Recipe` is everything that changes a byte of an output: the command, its options, the contents of its inputs,
 and the versions of packages that have a say. The manifest of an output (``NAME.manifest.json``), the folder of one that
@@ -13,6 +13,7 @@ import platform
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,9 @@ class Recipe:
     options: Mapping[str, Any]
     """Every option that changes a byte; JSON values only."""
     inputs: Sequence[Source]
-    """In the order in which they count."""
+    """Their order counts."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the packages that change bytes."""
+    """Versions of the packages that change bytes."""
 
     def differences(self, other: "Recipe") -> list[str]:
         """Return what differs, in words that name both sides, ``other`` second; nothing where both make the same."""
@@ -105,25 +106,16 @@ class Record:
     """Latest modification, to see quickly that nothing changed."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What an output depends on, what was written, and by what."""
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Recipe):
+    """A recipe, what was written by it, and by what."""
 
-    stage: str
-    options: Mapping[str, Any]
-    inputs: Sequence[Source]
     outputs: Sequence[Record]
-    versions: Mapping[str, str]
-    """Of the packages that change bytes."""
     wall_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
     """Other versions, for the reader."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Figures of the output that are worth keeping; JSON values."""
-
-    @property
-    def recipe(self) -> Recipe:
-        return Recipe(self.stage, self.options, self.inputs, self.versions)
 
 
 def manifest_path(output: Path) -> Path:
@@ -139,8 +131,8 @@ def made_by(
         recipe.stage,
         recipe.options,
         recipe.inputs,
-        outputs,
         recipe.versions,
+        outputs=outputs,
         wall_s=round(wall_s, 3),
         environment={"python": platform.python_version()},
         facts=facts or {},
@@ -221,22 +213,15 @@ def identity_of(path: Path, found: os.stat_result) -> str:
 
 def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
     """Return all regular files below ``folder``, links followed: path relative to it, and what the disk says. Several
-    are asked for at a time."""
-    folders = ((inner, names) for inner, names in walked(folder) if names)
+    folders are asked for at a time."""
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        found = [one for some in pool.map(_stats_of, folders) for one in some]
+        found = [one for some in pool.map(_stats_of, walked(folder)) for one in some]
     return [(os.path.relpath(path, folder), one) for path, one in found]
 
 
 def _stats_of(files: tuple[str, Iterable[str]]) -> list[tuple[str, os.stat_result]]:
-    folder, names = files
     found = []
-    for name in names:
-        path = os.path.join(folder, name)
-        try:
-            one = os.stat(path)  # noqa: PTH116  # a Path for each of 100,000 files takes longer than asking the disk
-        except FileNotFoundError:
-            continue  # a link that leads nowhere, or a file that is gone: it is missing in the number of files
-        if stat.S_ISREG(one.st_mode):
-            found.append((path, one))
-    return found
+    for path in (os.path.join(files[0], name) for name in files[1]):
+        with suppress(FileNotFoundError):  # a link that leads nowhere, or a file that is gone: the number tells
+            found.append((path, os.stat(path)))  # noqa: PTH116  # a Path for each of 100,000 files takes longer
+    return [(path, one) for path, one in found if stat.S_ISREG(one.st_mode)]

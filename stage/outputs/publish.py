@@ -9,7 +9,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from stage.errors import InputError
@@ -17,7 +17,7 @@ from stage.errors import InputError
 PARTIAL = ".partial"
 SYNCED_AT_ONCE = 32
 HEAD_BYTES = 1 << 12
-"""What tells the kind of a file that is to be replaced."""
+"""The kind of a file that is to be replaced is told by so many bytes."""
 NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
 """Errors of file systems that know no fsync, of folders or at all: then there is nothing to wait for."""
 
@@ -78,20 +78,18 @@ def replace_path(new: Path, path: Path) -> None:
     """Rename ``new``, a file or a folder, to ``path``. What has that name is moved aside first, comes back if the
     rename fails, and is removed when it went well."""
     aside = unique_partial(path)
-    try:
+    with suppress(FileNotFoundError):
         path.rename(aside)
-    except FileNotFoundError:
-        aside = path
     try:
         new.rename(path)
     except OSError:
-        if aside != path:
+        with suppress(FileNotFoundError):
             aside.rename(path)
         raise
     sync_to_disk(path.parent)
-    if aside.is_dir() and aside != path:
+    if aside.is_dir():
         shutil.rmtree(aside, ignore_errors=True)
-    elif aside != path:
+    else:
         aside.unlink(missing_ok=True)
 
 
@@ -119,17 +117,21 @@ def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
     Raises OSError, naming the folder, for one that cannot be read: ``os.walk`` would take it as empty.
     """
-    for inner, _, names in os.walk(folder, onerror=_raise_unless_gone):
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    for inner, _, names in os.walk(folder, onerror=fail):
         yield inner, names
 
 
-def _raise_unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
-
-
 def sync_folder(path: Path) -> None:
-    """Bring a folder and all files below it to the disk. Raises OSError, naming the file, where one did not arrive."""
+    """Bring a file, or a folder and all files below it, to the disk. Raises OSError, naming the file, where one did not
+    arrive."""
+    if not path.is_dir():
+        sync_to_disk(path)
+        return
     found = list(walked(path))
     sync_all(Path(folder, name) for folder, names in found for name in names)
     sync_all(Path(folder) for folder, _ in found)

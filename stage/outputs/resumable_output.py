@@ -46,7 +46,6 @@ from stage.outputs.publish import (
     replace_path,
     sync_all,
     sync_folder,
-    sync_to_disk,
     unique_partial,
     walked,
     write_text,
@@ -69,7 +68,7 @@ class Piece:
     ctime_ns: int
     """Time of change, which nobody can set back; a piece that has another one is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the job wants to remember of it; JSON values."""
+    """The job's own notes; JSON values."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class NewPiece:
 
     name: str
     path: Path
-    """Where it was written: a path of :meth:`ResumableOutput.new_path`."""
+    """The place that it was written to: a path of :meth:`ResumableOutput.new_path`."""
     md5: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -155,27 +154,22 @@ class ResumableOutput:
         """Return the pieces on which the journals and the disk agree; those that were touched since are read."""
         journalled = _journalled(self.folder)
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            times = pool.map(self._changed_at, journalled)
-            there = [(piece, when) for piece, when in zip(journalled, times, strict=True) if when is not None]
-            done = {piece.name: piece for piece, when in there if when == piece.ctime_ns}
-            touched = [piece for piece, _ in there if piece.name not in done]
-            if not touched:
-                return done
-            with progress("verify", sum(piece.bytes for piece in touched), "bytes", files=len(touched)) as meter:
-                sums = pool.map(lambda piece: md5_file(self.path(piece.name), meter), touched)
-                for piece, md5 in zip(touched, sums, strict=True):
-                    meter(0, files=1)
-                    if md5 == piece.md5:
-                        done[piece.name] = piece
+            there = list(zip(journalled, pool.map(self._stat, journalled), strict=True))
+            done = {one.name: one for one, found in there if found == (one.bytes, one.ctime_ns)}
+            touched = [one for one, found in there if one.name not in done and found and found[0] == one.bytes]
+            if touched:
+                with progress("verify", sum(one.bytes for one in touched), "bytes", files=len(touched)) as meter:
+                    sums = pool.map(lambda one: md5_file(self.path(one.name), meter), touched)
+                    done |= {one.name: one for one, md5 in zip(touched, sums, strict=True) if md5 == one.md5}
         return done
 
-    def _changed_at(self, piece: Piece) -> int | None:
-        """Return when the file of a piece was changed; None where it is missing or has another size."""
+    def _stat(self, piece: Piece) -> tuple[int, int] | None:
+        """Return the size of a piece and the time of its last change; None where it is missing."""
         try:
             found = self.path(piece.name).lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_ctime_ns if found.st_size == piece.bytes else None
+        return found.st_size, found.st_ctime_ns
 
     def publish(
         self, outputs: Mapping[Path, tuple[Path, str | None]], inputs_now: Sequence[Source], facts: Mapping[str, Any]
@@ -197,7 +191,7 @@ class ResumableOutput:
                 if place == self.folder / PIECES:  # whose files are on the disk since they were added
                     sync_all(Path(folder) for folder, _ in walked(place))
                 else:
-                    sync_folder(place) if place.is_dir() else sync_to_disk(place)
+                    sync_folder(place)
                 records.append(record_of(place, final.name, md5))
             if (self.folder / RECIPE).stat().st_ino != self._inode:
                 raise FileNotFoundError
@@ -241,9 +235,6 @@ def resumable_output(
         _require_apart(path, inputs)
     _publish(output)  # what a process that was killed has left to do
     if _is_made(output, recipe, made, force=force):
-        with suppress(OSError, InputError):
-            if not recipe.differences(read_json(folder / RECIPE, Recipe)):
-                _remove(folder)
         yield None
         return
     _open(output, recipe, begin_anew=force, by_input=by_input)
@@ -269,7 +260,7 @@ def _gone(folder: Path) -> InputError:
 
 
 def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool) -> bool:
-    """Whether the recipe's output is there; with ``force`` it is to be made anew.
+    """Tell whether the recipe's output is there; with ``force`` it is to be made anew.
 
     Raises InputError where something has one of its names that this command did not make, or somebody changed since;
     without ``force`` also where it was made by another recipe.
@@ -286,22 +277,22 @@ def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool)
         )
     records = {record.name: record for record in manifest.outputs}
     for path in there:
-        if path.name not in records:
+        if (record := records.get(path.name)) is None:
             raise InputError(f"{path}: not in {manifest_path(output)}; {mend}")
-        problem = record_problem(path, records[path.name])
-        if problem is None and force and record_of(path, path.name, None).mtime_ns > records[path.name].mtime_ns:
+        problem = record_problem(path, record)
+        if problem is None and force and record_of(path, path.name, None).mtime_ns > record.mtime_ns:
             problem = f"{path}: modified after it was made"
         if problem:
             raise InputError(f"{problem}, so somebody changed it since; {mend}")
     if force or not there:
         return False
-    if why := "; ".join(recipe.differences(manifest.recipe)[:3]):
+    if why := "; ".join(recipe.differences(manifest)[:3]):
         raise InputError(f"{there[0]} exists and was made otherwise ({why}); choose another output or pass --force")
     return len(there) == len(records)
 
 
 def _is_taken(path: Path) -> bool:
-    """Whether something has this name; an empty folder, which its user has made beforehand, is nothing to be lost."""
+    """Tell whether something has this name; an empty folder, made by its user beforehand, is nothing to be lost."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
 
 
@@ -315,44 +306,45 @@ def _require_apart(output: Path, inputs: Sequence[Path]) -> None:
 
 
 def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> None:
-    """Have OUTPUT.partial of this recipe there, the one that is or a new one, which appears with its recipe in it."""
+    """Have OUTPUT.partial of this recipe there, the one that is or a new one."""
     folder = partial_path(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for _ in range(3):
-        if not os.path.lexists(folder):
-            own = unique_partial(output)
-            try:
-                for inner in (JOURNAL, PIECES, WRITING):
-                    (own / inner).mkdir(parents=True)
-                write_text(own / RECIPE, as_json(recipe))
-                with suppress(OSError):  # another process was faster
-                    own.rename(folder)
-            finally:
-                shutil.rmtree(own, ignore_errors=True)
-        try:
-            found = read_json(folder / RECIPE, Recipe, mend="remove the folder")
-        except (FileNotFoundError, NotADirectoryError):
-            if folder.is_dir() and all(path.suffix == ".lock" for path in folder.iterdir()):
-                shutil.rmtree(folder)  # a removal was cut short
-                continue
-            raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
-        differences = recipe.differences(replace(found, inputs=recipe.inputs) if by_input else found)
-        if not differences:
-            return
-        if not begin_anew and _journalled(folder):
-            raise InputError(
-                f"{folder}: begun for another output: {'; '.join(differences[:3])}; go on with what it was begun for, "
-                "remove it, or run the command without --shard and with --force, which begins anew"
-            )
+    _create(output, recipe)
+    try:
+        found = read_json(folder / RECIPE, Recipe, mend="remove the folder")
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"{folder}: not made by this command; remove it or choose another output") from None
+    differences = recipe.differences(replace(found, inputs=recipe.inputs) if by_input else found)
+    if differences and not begin_anew and _journalled(folder):
+        raise InputError(
+            f"{folder}: begun for another output: {'; '.join(differences[:3])}; go on with what it was begun for, "
+            "remove it, or run the command without --shard and with --force, which begins anew"
+        )
+    if differences:
         _remove(folder)
-    raise _gone(folder)
+        _open(output, recipe, begin_anew=False, by_input=by_input)  # another process may have begun another one
+
+
+def _create(output: Path, recipe: Recipe) -> None:
+    """Make OUTPUT.partial where there is none: it appears with its recipe in it."""
+    if os.path.lexists(partial_path(output)):
+        return
+    own = unique_partial(output)
+    try:
+        for inner in (JOURNAL, PIECES, WRITING):
+            (own / inner).mkdir(parents=True)
+        write_text(own / RECIPE, as_json(recipe))
+        with suppress(OSError):  # another process was faster
+            own.rename(partial_path(output))
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _remove(folder: Path) -> None:
-    """Remove OUTPUT.partial, its recipe last: a removal that is cut short can be finished."""
-    for inner in (JOURNAL, PIECES, WRITING):
-        shutil.rmtree(folder / inner, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    """Remove OUTPUT.partial, which is gone for other processes at once."""
+    aside = unique_partial(folder)
+    with suppress(FileNotFoundError):  # another process was faster
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _journalled(folder: Path) -> list[Piece]:

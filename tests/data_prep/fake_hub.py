@@ -27,20 +27,19 @@ class FakeHub(ThreadingHTTPServer):
         self.files = files
         self.announced = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         """SHA-256 by name; a test may make it wrong."""
-        self.break_after: int | None = None
-        """The next download's connection breaks after so many bytes."""
-        self.requests: list[tuple[str, str, str | None]] = []
-        """Method, path and Range of each request."""
+        self.requests: list[tuple[str, str]] = []
+        """Method and path of each request."""
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     @property
-    def downloads(self) -> list[tuple[str, str]]:
-        """Name of each file that was asked for, and from where on: "", or a Range."""
-        asked = ((path, range_) for method, path, range_ in self.requests if method == "GET" and "/resolve/" in path)
-        return sorted((path.split("/", 6)[6], range_ or "") for path, range_ in asked)
+    def downloads(self) -> list[str]:
+        """Name of each file that was asked for."""
+        return sorted(
+            path.split("/", 6)[6] for method, path in self.requests if method == "GET" and "/resolve/" in path
+        )
 
 
 @contextmanager
@@ -77,12 +76,11 @@ class _Handler(BaseHTTPRequestHandler):
         start = "/api/datasets/allenai/c4/revision/"
         if not self.path.startswith(start):
             self._file(head=False)
-        elif (revision := self.path.removeprefix(start).split("?")[0]) in COMMITS:
+        elif commit := {**COMMITS, **dict(zip(COMMITS.values(), COMMITS.values(), strict=True))}.get(
+            self.path.removeprefix(start).split("?")[0]
+        ):
             self._note()
-            self._json({"id": "allenai/c4", "sha": COMMITS[revision], "siblings": [], "tags": [], "private": False})
-        elif revision in COMMITS.values():
-            self._note()
-            self._json({"id": "allenai/c4", "sha": revision, "siblings": [], "tags": [], "private": False})
+            self._json({"id": "allenai/c4", "sha": commit, "siblings": [], "tags": [], "private": False})
         else:
             self._refuse("RevisionNotFound")
 
@@ -106,21 +104,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse("EntryNotFound")
             return
         data = hub.files[parts[6]]
-        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
-        self.send_response(206 if start else 200)
+        self.send_response(200)
         self.send_header("X-Repo-Commit", parts[5])
         self.send_header("ETag", f'"{hub.announced[parts[6]]}"')
-        self.send_header("Content-Length", str(len(data) - start))
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if not head:
-            stop = len(data) if hub.break_after is None else hub.break_after
-            hub.break_after = None
-            self.wfile.write(data[start:stop])
+            self.wfile.write(data)
 
     def _note(self) -> None:
-        self.server.requests.append((self.command, self.path, self.headers.get("Range")))
+        self.server.requests.append((self.command, self.path))
 
     def _json(self, answer: object) -> None:
         body = json.dumps(answer).encode()

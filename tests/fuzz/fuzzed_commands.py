@@ -166,14 +166,6 @@ COMMANDS = (
     ),
     FuzzedCommand(
         "data_prep",
-        "blend",
-        reads={"--input": "a.idx", "--weights-file": "weights.txt"},
-        writes="--output",
-        output="x.blend.json",
-        options={"--weights": ["file"]},
-    ),
-    FuzzedCommand(
-        "data_prep",
         "merge",
         reads={"--input": "[ac].idx"},
         several=("--input",),
@@ -320,7 +312,6 @@ def _prepare_datasets(folder: Path) -> None:
     preprocess([folder / "0.json"], folder / "m.model", folder / "c", workers=1)
     both = [folder / "a", folder / "c"]
     write_blend(folder / "ab.blend.json", both, [0.3, 0.7], [IndexedDataset(prefix).num_tokens for prefix in both])
-    (folder / "weights.txt").write_text("0.5 a\n")
 
 
 def _prepare_checkpoints(folder: Path) -> None:

@@ -37,11 +37,6 @@ def test_usage_errors_are_one_line(words: str, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_what_is_right_is_parsed() -> None:
-    words = ["F", "--size", "3"]
-    assert one_line_usage_error(lambda: tyro.cli(_Options, args=words)) == _Options(Path("F"), 3)
-
-
 @dataclass(frozen=True)
 class _Add:
     """Print a sum. Exit status 4 if it is 4."""
@@ -93,14 +88,3 @@ def test_an_option_of_several_values_has_one_at_least(
         gc.unfreeze()
         captured = capsys.readouterr()
         assert (leaving.value.code, captured.out + captured.err) == (status, printed)
-
-
-def test_help_and_unknown_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for word, status, phrase in (("--help", 0, "usage: python -m sums"), ("subtract", 2, "error: ")):
-        monkeypatch.setattr("sys.argv", ["sums", word])
-        with pytest.raises(SystemExit) as leaving:
-            run_command(lambda: run_subcommand("sums", "Sums.", {"add": _Add, "again": _Add}))
-        assert leaving.value.code == status
-        captured = capsys.readouterr()
-        assert (captured.err if status else captured.out).startswith(phrase)
-        assert len(captured.err.splitlines()) == (1 if status else 0)

@@ -60,15 +60,3 @@ def test_requirements_of_an_installed_package(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "pinned-3.0.1.dist-info")
     install(tmp_path, "pinned", "3.0")
     assert checked(tmp_path, "dev") == (0, [])
-
-
-def test_pyproject_comes_first_unless_it_is_another_projects(tmp_path: Path) -> None:
-    install(tmp_path, "gpt3_training_benchmark", "0.1.0")
-    (tmp_path / "pyproject.toml").write_text(
-        '[project]\nname = "gpt3-training-benchmark"\ndependencies = ["a>=1"]\n'
-        '[project.optional-dependencies]\ndev = ["b>=2.5"]\n'
-    )
-    assert checked(tmp_path) == (1, ["a>=1, not installed"])
-    assert checked(tmp_path, "dev") == (1, ["a>=1, not installed", "b>=2.5, not installed"])
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\ndependencies = ["a>=1"]\n')
-    assert checked(tmp_path) == (0, [])

@@ -46,13 +46,6 @@ def test_what_was_done_before_does_not_count_in_the_rate(
     assert capsys.readouterr().err == "take: 60 of 100 documents (60 %), 1.0 documents/s, 40 s left\n"
 
 
-def test_nothing_to_do_is_all_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(module, "SECONDS_BETWEEN_LINES", 0.0)
-    with progress("read", 0, "bytes") as advance:
-        advance(0)
-    assert capsys.readouterr().err == "read: 0 of 0 bytes (100 %)\n"
-
-
 def test_on_a_terminal_the_line_stands_beside_a_bar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(module, "SECONDS_BETWEEN_CHANGES", 0.0)
     monkeypatch.setenv("TERM", "xterm")

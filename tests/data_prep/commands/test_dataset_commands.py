@@ -1,15 +1,11 @@
 """Commands about datasets: results as JSON, options out of range."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from checksums.list_commands import CreateListCommand
-from data_prep.commands.dataset_commands import BlendCommand, InspectDatasetCommand, SamplesCommand
-from stage.errors import InputError
 from tests.support import assert_refused, command, write_dataset
 
 
@@ -50,48 +46,3 @@ def test_samples_refuses(change: dict[str, object], complaint: str, tmp_path: Pa
     assert_refused(command("data_prep", "samples", *words), complaint)
     assert not (tmp_path / "s.npy").exists()
     assert len(tokens) == 101
-
-
-def _samples(prefix: Path, output: Path) -> None:
-    SamplesCommand(data_path=(str(prefix),), seq_length=8, num_samples=4, seed=1, output=output).run()
-
-
-@pytest.mark.parametrize(
-    ("run", "name"),
-    [
-        (_samples, "s.npy"),
-        (lambda prefix, output: BlendCommand(input=(prefix,), output=output).run(), "x.blend.json"),
-        (lambda prefix, output: InspectDatasetCommand(data_path=prefix, tables=output.parent).run(), "tokens.csv"),
-        (lambda prefix, output: CreateListCommand(prefix.parent / "data", output).run(), "list.md5"),
-    ],
-    ids=["samples", "blend", "tables", "checksums"],
-)
-def test_an_output_replaces_its_own_kind_and_nothing_else(
-    run: Callable[[Path, Path], None], name: str, tmp_path: Path
-) -> None:
-    write_dataset(tmp_path / "x", [30, 11, 60])
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "file").touch()
-    (tmp_path / "out").mkdir()
-    output = tmp_path / "out" / name
-    for _ in range(2):
-        run(tmp_path / "x", output)
-    made = output.read_bytes()
-    for theirs in ("notes", "folder", "link"):
-        output.unlink()
-        if theirs == "notes":
-            output.write_text("the user's")
-        elif theirs == "folder":
-            output.mkdir()
-        else:
-            output.symlink_to("nowhere")
-        with pytest.raises(InputError, match=f"{name}: exists and is not "):
-            run(tmp_path / "x", output)
-        assert theirs != "notes" or output.read_text() == "the user's"
-        if theirs == "folder":
-            output.rmdir()
-            output.touch()
-    output.unlink()
-    output.touch()
-    run(tmp_path / "x", output)
-    assert output.read_bytes() == made

@@ -1,43 +1,13 @@
 """The commands: what they print, and the options that they refuse."""
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from data_prep.token_files.indexed_dataset import IndexedDataset, bin_path, idx_path
-from stage.outputs.digest import md5_file
-from stage.outputs.manifest import read_manifest
 from tests.stage.faulty_server import FaultyServer
 from tests.support import assert_refused, command, fresh_command
-
-
-def preprocessed(inputs: list[Path], tokenizer: Path, prefix: Path, *more: object) -> "object":
-    return command(
-        "data_prep", "preprocess", "--input", *inputs, "--tokenizer", tokenizer, "--output-prefix", prefix, *more
-    )
-
-
-def test_finished_work_is_kept_and_never_overwritten(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -> None:
-    shards = sorted((corpus / "en").iterdir())
-    prefix = tmp_path / "x"
-    preprocessed(shards[:1], corpus_tokenizer, prefix)
-    manifest = read_manifest(prefix)
-    assert manifest is not None
-    assert [record.md5 for record in manifest.outputs] == [md5_file(bin_path(prefix)), md5_file(idx_path(prefix))]
-    before = bin_path(prefix).stat().st_mtime_ns
-    done = command(
-        "data_prep", "preprocess", "--input", shards[0], "--tokenizer", corpus_tokenizer, "--output-prefix", prefix
-    )
-    assert (done.returncode, "already made" in done.stdout) == (0, True)
-    assert bin_path(prefix).stat().st_mtime_ns == before
-    arguments = ["--input", *shards[:2], "--tokenizer", corpus_tokenizer, "--output-prefix", prefix]
-    assert_refused(command("data_prep", "preprocess", *arguments), "x.bin exists", "--force")
-    assert command("data_prep", "preprocess", *arguments, "--force").returncode == 0
-    assert len(IndexedDataset(prefix)) == 120
 
 
 @pytest.mark.parametrize(
@@ -93,30 +63,6 @@ def test_results_as_json(corpus: Path, corpus_tokenizer: Path, tmp_path: Path) -
             assert done.returncode == 0, done.stderr
             found = json.loads(done.stdout)
             assert found is None if expected is None else expected.items() <= found.items(), found
-
-
-@pytest.mark.parametrize("again", ["--seed", "--size.shards"])
-def test_a_made_up_corpus_is_not_overwritten(again: str, tmp_path: Path) -> None:
-    """Nor are files that a user has put into it."""
-    size = {"--size.shards": 1, "--size.documents-per-shard": 2, "--size.validation-documents": 1, "--seed": 1}
-    folder = tmp_path / "c"
-
-    def made(*more: object) -> "subprocess.CompletedProcess[str]":
-        return command("data_prep", "synthetic-corpus", "--output", folder, *sum(size.items(), ()), *more)
-
-    assert made().returncode == 0
-    size[again] = 2
-    assert_refused(made(), "was made otherwise", "--force")
-    (folder / "en" / "mine.txt").write_text("mine")
-    assert_refused(made("--force"), "somebody changed it since")
-    (folder / "en" / "mine.txt").unlink()
-    text = folder / "c4-validation.json"
-    content, times = text.read_bytes(), (text.stat().st_atime_ns, text.stat().st_mtime_ns)
-    text.write_bytes(content[::-1])
-    assert_refused(made("--force"), "somebody changed it since")
-    text.write_bytes(content)
-    os.utime(text, ns=times)
-    assert made("--force").returncode == 0
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from data_prep.corpus.validation_subset import chosen_places
-from stage.errors import InputError
 from stage.outputs.manifest import read_manifest
 from tests.support import assert_refused, command
 
@@ -90,14 +89,3 @@ def test_bad_options_are_refused(arguments: list[str], complaint: str, inputs: l
     done = command("data_prep", "validation-subset", "--input", *inputs, "--output", output, *arguments)
     assert_refused(done, complaint)
     assert not output.exists()
-
-
-def test_bad_lines_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"text": "tree"}\n{"txt": "tree"}\n')
-    arguments = ["--input", tmp_path / "a.json", "--output", tmp_path / "subset.json", "--count", 1]
-    assert_refused(command("data_prep", "validation-subset", *arguments), 'a.json:2: no "text"')
-
-
-def test_too_few_documents_are_refused() -> None:
-    with pytest.raises(InputError, match="the inputs hold 3 documents"):
-        chosen_places(3, 24_567)

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from data_prep.commands.dataset_commands import InspectDatasetCommand
-from data_prep.inspection.dataset_pictures import _draw_lengths, _names
-from data_prep.inspection.dataset_scan import Counts
+from data_prep.commands.inspect_command import InspectDatasetCommand
+from data_prep.inspection.dataset_pictures import _draw_lengths
 from stage.errors import InputError
 from tests.data_prep.datasets import write_documents
 from tests.support import assert_refused, command, write_dataset
@@ -33,14 +33,6 @@ def test_the_picture(suffix: str, tmp_path: Path) -> None:
     assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted([".bin", ".idx", suffix])
 
 
-def test_the_legend_has_names_and_no_paths() -> None:
-    assert _names(["a/long/path/c4", "b/val"]) == ["c4", "val"]
-    assert _names(["here/c4", "there/c4"]) == ["here/c4", "there/c4"]
-    assert _names(["here/c4", "here/c4"]) == ["c4", "c4"]
-    (long,) = _names(["x/" + "y" * 200])
-    assert len(long) < 60
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("shortest", [1, 20, 400])
 @pytest.mark.parametrize("times", [1.2, 3, 30, 3000])
@@ -48,7 +40,7 @@ def test_ticks_are_few_and_do_not_overlap(shortest: int, times: float, tmp_path:
     figure = pytest.importorskip("matplotlib.figure").Figure(figsize=(6, 4.5), layout="constrained")
     axes = figure.subplots()
     lengths = np.unique(np.linspace(shortest, shortest * times, 50).astype(np.int64))
-    _draw_lengths(["x"], [Counts(lengths, np.ones_like(lengths))], axes)
+    _draw_lengths(["x"], [pd.Series(1, lengths)], axes)
     figure.canvas.draw()
     low, high = axes.get_xlim()
     labels = [
@@ -59,15 +51,6 @@ def test_ticks_are_few_and_do_not_overlap(shortest: int, times: float, tmp_path:
     assert 1 <= len(labels) <= 10
     assert not any(one.overlaps(other) for one, other in itertools.pairwise(labels))
     assert not any(label.get_text() for label in axes.get_xticklabels(minor=True))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["a\udcfe", "$x", "$a_b$", r"$\foo$", "x\ny"])
-def test_names_of_any_kind_are_drawn(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    prefix = write_documents(tmp_path / name, [[1] * length for length in (1, 5)])
-    InspectDatasetCommand(data_path=prefix, picture=tmp_path / "p.svg").run()
-    assert (tmp_path / "p.svg").read_bytes().startswith(b"<?xml")
 
 
 def test_a_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

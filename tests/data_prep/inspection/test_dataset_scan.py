@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from data_prep.inspection import dataset_scan
 from data_prep.inspection.dataset_scan import (
-    Counts,
     Difference,
     check_index,
     document_ids,
@@ -43,31 +43,13 @@ def test_figures_do_not_depend_on_blocks(tmp_path: Path) -> None:
     data = opened(tmp_path / "x")
     assert check_index(data) == 921
     counts = dataset_scan.count_tokens(data, _meter())
-    np.testing.assert_array_equal(counts.values, np.unique(tokens))
-    np.testing.assert_array_equal(counts.counts, np.bincount(tokens)[counts.values])
-    lengths = dataset_scan.count_lengths(data)
-    assert dict(zip(lengths.values.tolist(), lengths.counts.tolist(), strict=True)) == {2: 2, 17: 1, 900: 1}
+    np.testing.assert_array_equal(counts.index, np.unique(tokens))
+    np.testing.assert_array_equal(counts, np.bincount(tokens)[counts.index])
+    assert dataset_scan.count_lengths(data).to_dict() == {2: 2, 17: 1, 900: 1}
     for token, place in ((0, (0, 0)), (1, (0, 1)), (2, (1, 0)), (901, (1, 899)), (902, (2, 0)), (920, (3, 1))):
         assert place_of(data, token) == place
     for document, (start, stop) in enumerate(((0, 2), (2, 902), (902, 919), (919, 921), (921, 921))):
         np.testing.assert_array_equal(document_ids(data, document), tokens[start:stop])
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_percentiles_are_numpys_lower_or_equal_ranks(seed: int) -> None:
-    sample = np.random.default_rng(seed).integers(0, 50, 37)
-    counts = Counts(*np.unique(sample, return_counts=True))
-    for percent in (1, 10, 50, 90, 99, 100):
-        assert counts.percentile(percent) == np.percentile(sample, percent, method="inverted_cdf")
-    assert counts.mean == pytest.approx(sample.mean())
-
-
-def test_long_documents_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_scan, "COUNTED_DIRECTLY", 10)
-    write_dataset(tmp_path / "x", [9, 10, 25, 10, 3], vocab_size=10)
-    lengths = dataset_scan.count_lengths(opened(tmp_path / "x"))
-    assert lengths.values.tolist() == [3, 9, 10, 25]
-    assert lengths.counts.tolist() == [1, 1, 2, 1]
 
 
 def opened(prefix: Path) -> IndexedDataset:
@@ -161,8 +143,8 @@ def test_the_first_difference(other: list[list[int]], difference: Difference | N
 
 
 def test_distances_of_distributions() -> None:
-    one = Counts(np.array([1, 2, 5]), np.array([2, 1, 1]))
-    other = Counts(np.array([2, 5, 9]), np.array([2, 2, 4]))
+    one = pd.Series([2, 1, 1], [1, 2, 5])
+    other = pd.Series([2, 2, 4], [2, 5, 9])
     assert dataset_scan.total_variation(one, other) == pytest.approx((0.5 + 0 + 0 + 0.5) / 2)
     assert dataset_scan.largest_gap(one, other) == pytest.approx(0.5)
     assert dataset_scan.total_variation(one, one) == dataset_scan.largest_gap(other, other) == 0

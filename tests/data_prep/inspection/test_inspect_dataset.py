@@ -1,18 +1,14 @@
 """inspect: what is in a dataset, failed checks, comparisons and pictures."""
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sentencepiece
 
-from data_prep.token_files.indexed_dataset import idx_path
 from tests.data_prep.datasets import write_documents
-from tests.support import assert_refused, command, write_dataset
-
-SIZES = [5, 1, 7, 3, 4]
+from tests.support import assert_refused, command
 
 
 def inspected(*arguments: object, status: int = 0) -> Any:
@@ -40,22 +36,6 @@ def test_figures_of_a_small_dataset(tmp_path: Path) -> None:
     assert "x: 4 documents, 14 tokens, uint16" in shown
     assert "1 to 8 tokens, mean 3.5, median 2" in shown
     assert "7 64.29 %, 2 14.29 %" in shown
-
-
-def patch(path: Path, offset: int, format_: str, value: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        file.write(struct.pack(format_, value))
-
-
-def pointer_at(number: int) -> int:
-    return 34 + 4 * len(SIZES) + 8 * number
-
-
-def test_a_failed_check_exits_with_1(tmp_path: Path) -> None:
-    write_dataset(tmp_path / "x", SIZES)
-    patch(idx_path(tmp_path / "x"), pointer_at(3), "<q", 27)
-    assert_refused(command("data_prep", "inspect", "--data-path", tmp_path / "x"), "x.idx: document 3", status=1)
 
 
 def test_values_that_are_no_ids_are_named(tmp_path: Path) -> None:

@@ -2,21 +2,33 @@
 
 import gzip
 import hashlib
+import json
 import os
 import re
+import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sentencepiece import sentencepiece_model_pb2
 
 from data_prep.preparation import artifacts
-from data_prep.preparation.artifacts import ARTIFACTS
-from data_prep.preparation.fetch import Wanted, fetch, files_there, require_all, wanted_files
+from data_prep.preparation.artifacts import ARTIFACTS, wanted_files
+from data_prep.preparation.fetch import fetch, files_there, require_all
 from stage.errors import CheckFailed, InputError
 from stage.outputs.digest import md5_file
-from stage.outputs.manifest import Recipe, made_by, manifest_path, read_manifest, record_of, write_manifest
-from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fetched
+from stage.outputs.manifest import read_manifest
+from tests.data_prep.fake_hub import COMMITS, FILES, NAMES, FakeHub, all_files, fake_hub, fetched
 from tests.support import assert_refused, command
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    pytest.importorskip("huggingface_hub")
+    with fake_hub(dict(FILES)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        yield server
 
 
 def test_files_of_the_hub_are_fetched_once(hub: FakeHub, tmp_path: Path) -> None:
@@ -26,7 +38,7 @@ def test_files_of_the_hub_are_fetched_once(hub: FakeHub, tmp_path: Path) -> None
     assert done.stderr == ""
     assert all_files(output) == NAMES
     assert {name: (output / name).read_bytes() for name in NAMES} == FILES
-    assert hub.downloads == [(name, "") for name in NAMES]
+    assert hub.downloads == NAMES
     for name in NAMES:
         manifest = read_manifest(output / name)
         assert manifest is not None
@@ -60,7 +72,7 @@ def test_another_revision_is_never_told_of_old_files(hub: FakeHub, tmp_path: Pat
 
 def test_a_file_that_differs_from_the_hubs_word_is_not_kept(hub: FakeHub, tmp_path: Path) -> None:
     hub.announced[NAMES[1]] = "0" * 64
-    assert_refused(fetched(tmp_path / "c4"), "00769-of-01024.json.gz: SHA-256", "the hub has 0000", status=1)
+    assert_refused(fetched(tmp_path / "c4"), "00769-of-01024.json.gz: ", "bytes, sha256:0000", status=1)
     assert NAMES[1] not in all_files(tmp_path / "c4")
     assert not [path for path in (tmp_path / "c4").rglob("*") if path.name.endswith(".partial")]
 
@@ -70,7 +82,7 @@ def test_files_that_are_there_are_checked_and_never_replaced(hub: FakeHub, tmp_p
     (output / "en").mkdir(parents=True)
     (output / NAMES[0]).write_bytes(FILES[NAMES[0]])
     assert fetched(output).returncode == 0
-    assert [name for name, _ in hub.downloads] == NAMES[1:]
+    assert hub.downloads == NAMES[1:]
     assert all_files(output) == NAMES
     (output / NAMES[0]).write_bytes(b"x" + FILES[NAMES[0]][1:])
     (output / NAMES[1]).write_bytes(b"short")
@@ -131,19 +143,6 @@ def test_everything_is_taken_from_a_folder(stored: Path, tmp_path: Path) -> None
     assert command("data_prep", *arguments, "--list").returncode == 0
 
 
-def test_what_our_commands_made_is_there_and_stays_theirs(stored: Path, tmp_path: Path) -> None:
-    """A validation subset that was chosen here has the manifest of the command that chose it."""
-    path = tmp_path / "c4" / "c4-validation_24567exp.json"
-    path.parent.mkdir()
-    path.write_bytes((stored / path.name).read_bytes())
-    write_manifest(path, made_by(Recipe("validation-subset", {}, []), [record_of(path, path.name, None)], wall_s=0))
-    before = manifest_path(path).read_bytes()
-    wanted = wanted_files(["validation-subset"], None)
-    fetch(tmp_path / "c4", wanted, source=stored)
-    require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
-    assert manifest_path(path).read_bytes() == before
-
-
 def test_what_a_folder_lacks_is_missing(stored: Path, tmp_path: Path) -> None:
     (stored / "c4_en_301_5Mexp2_spm.model").unlink()
     done = command("data_prep", "fetch", "--output", tmp_path / "c4", *NEEDED, "--from", stored)
@@ -155,18 +154,6 @@ def test_what_a_folder_lacks_is_missing(stored: Path, tmp_path: Path) -> None:
     assert_refused(fetched(tmp_path / "c4", "--from", tmp_path / "none"), "none: no such folder")
 
 
-def test_links_are_replaced_by_copies_where_there_are_none(
-    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(18, "another file system")
-
-    monkeypatch.setattr(os, "link", refuse)
-    fetch(tmp_path / "c4", wanted_files(["train", "checkpoint"], NAMES[:1]), source=stored)
-    assert (tmp_path / "c4" / NAMES[0]).read_bytes() == FILES[NAMES[0]]
-    assert len(list((tmp_path / "c4" / "checkpoint_00004000").glob("*/.zarray"))) == 57
-
-
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
@@ -174,13 +161,17 @@ def test_links_are_replaced_by_copies_where_there_are_none(
         (NAMES[0], gzip.compress(b"", mtime=0), "holds no document"),
         ("c4-validation_24567exp.json", b'{"text": "tree"}\n' * 24_566, "24,566 documents, expected 24,567"),
         ("c4_en_301_5Mexp2_spm.model", b"an HTML page", "not a SentencePiece model"),
+        ("checkpoint_00004000", b"", "47 arrays"),
     ],
 )
 def test_damaged_files_are_not_taken(name: str, content: bytes, complaint: str, stored: Path, tmp_path: Path) -> None:
     damaged = stored / Path(name).name
-    damaged.write_bytes(content)
+    if damaged.is_dir():
+        (damaged / "mdl_vars.3" / ".zarray").unlink()
+    else:
+        damaged.write_bytes(content)
     what = next(kind for kind, artifact in ARTIFACTS.items() if name in (*artifact.files, artifact.published_name))
-    wanted = wanted_files([what], NAMES[:1])
+    wanted = wanted_files([what], "768")
     with pytest.raises((InputError, CheckFailed), match=damaged.name) as failure:
         fetch(tmp_path / "c4", wanted, source=stored)
     assert complaint in str(failure.value)
@@ -189,25 +180,57 @@ def test_damaged_files_are_not_taken(name: str, content: bytes, complaint: str, 
         require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
 
 
-def test_other_tokenizers_and_checkpoints_are_not_taken(stored: Path, tmp_path: Path) -> None:
-    write_tokenizer(stored / "c4_en_301_5Mexp2_spm.model", 32000)
-    with pytest.raises(CheckFailed, match="32,000 pieces, expected 50,257"):
-        fetch(tmp_path / "c4", wanted_files(["tokenizer"], None), source=stored)
-    (stored / "checkpoint_00004000" / "mdl_vars.3" / ".zarray").unlink()
-    with pytest.raises(CheckFailed, match="47 arrays"):
-        fetch(tmp_path / "c4", wanted_files(["checkpoint"], None), source=stored)
-    assert all_files(tmp_path / "c4") == []
-
-
 def test_token_files_are_compared_with_the_published_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "c4_en_validation_subset_c4_spm_text_document.idx"
     (tmp_path / name).write_bytes(b"tokens")
-    wanted = [Wanted("dataset", f"preprocessed_c4_spm/{name}")]
+    path = f"preprocessed_c4_spm/{name}"
+    wanted: dict[str, artifacts.What] = {path: "dataset"}
     with pytest.raises(CheckFailed, match="expected f76050809d0b42611eeef31d67d04224"):
         fetch(tmp_path / "c4", wanted, source=tmp_path)
     monkeypatch.setitem(artifacts.DATASET_MD5, name, md5_file(tmp_path / name))
     fetch(tmp_path / "c4", wanted, source=tmp_path)
     require_all(tmp_path / "c4", files_there(tmp_path / "c4", wanted))
-    manifest = read_manifest(tmp_path / "c4" / wanted[0].name)
+    manifest = read_manifest(tmp_path / "c4" / path)
     assert manifest is not None
     assert manifest.outputs[0].md5 == md5_file(tmp_path / name)
+
+
+@pytest.mark.slow
+def test_the_commit_stays_the_same(hub: FakeHub, tmp_path: Path) -> None:
+    output = tmp_path / "c4"
+    shard = ["fetch", "--output", output, "--what", "train", "--shards"]
+    assert command("data_prep", *shard, "768", "--revision", "older").returncode == 0
+    assert command("data_prep", *shard, "769").returncode == 0
+    assert all("/resolve/" + COMMITS["older"] in path for _, path in hub.requests if "/resolve/" in path)
+    assert_refused(fetched(output, "--revision", "none"), "Hugging Face, dataset allenai/c4: RevisionNotFoundError")
+
+
+def test_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("huggingface_hub")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        done = fetched(tmp_path / "c4")
+    assert_refused(done, "Hugging Face, dataset allenai/c4: ConnectError", "check the network", "--from")
+    assert all_files(tmp_path / "c4") == []
+
+
+@pytest.mark.parametrize("shards", ["1024", "5-4", "-3", "a-b", "1-2-3", ""])
+def test_shards_that_do_not_exist_are_refused(shards: str) -> None:
+    with pytest.raises(InputError, match=f"--shards {shards}: expected FIRST-LAST or one number, from 0 to 1023"):
+        wanted_files(["train"], shards)
+
+
+def test_the_list_as_json_has_the_published_commands(tmp_path: Path) -> None:
+    """mlcommons/training at aa344c7f, retired_benchmarks/gpt3/megatron-lm/README.md, lines 173 to 181."""
+    published = "bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/"
+    published += "mlc-r2-downloader.sh) https://training.mlcommons-storage.org/metadata/gpt-3-megatron-"
+    done = command("data_prep", "fetch", "--output", tmp_path, "--list", "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert [(file["name"], file["there"]) for file in found][255:257] == [
+        ("en/c4-train.01023-of-01024.json.gz", False),
+        ("c4-validation_24567exp.json", False),
+    ]
+    commands = {command.removeprefix(published) for file in found for command in file["commands"]}
+    assert commands == {"preprocessed-dataset.uri", "fp32-checkpoint.uri", "bf16-checkpoint.uri"}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from data_prep.preprocessing.join_pieces import join_pieces
-from data_prep.token_files.indexed_dataset import IndexedDataset
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
 from stage.outputs.manifest import Recipe
@@ -21,16 +20,6 @@ def add_pieces(job: ResumableOutput) -> None:
         path.write_bytes(ids.tobytes() + np.array([len(one) for one in documents], "<i4").tobytes())
         facts = {"source_md5": "0", "documents": len(documents), "tokens": len(ids)}
         job.add([NewPiece(name, path, md5_file(path), facts)])
-
-
-def test_pieces_in_order_are_the_dataset(tmp_path: Path) -> None:
-    with resumable_output(tmp_path / "x", Recipe("preprocess", {}, [])) as job:
-        assert job is not None
-        add_pieces(job)
-        joined = join_pieces(job, ["0", "1"], np.dtype("<u2"))
-        dataset = IndexedDataset(joined.prefix)
-        found = [dataset.tokens(number, 0, int(size)).tolist() for number, size in enumerate(dataset.sizes[:])]
-        assert (found, joined.num_documents, joined.num_tokens) == ([*DOCUMENTS["0"], *DOCUMENTS["1"]], 3, 6)
 
 
 @pytest.mark.parametrize("spoilt", [b"\0" * 12, b"\0" * 13, b""], ids=["zeros", "longer", "empty"])

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -36,16 +35,6 @@ def test_tokens_are_sentencepieces_own(shards: list[Path], tokenizer: Path, tmp_
     model = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
     assert documents(tmp_path / "x") == [model.encode(text) for shard in shards[:2] for text in texts_of(shard)]
     assert IndexedDataset(tmp_path / "x").dtype == np.uint16
-
-
-def test_large_vocabularies_have_wide_ids(
-    shards: list[Path], tokenizer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    preprocess(shards[:2], tokenizer, tmp_path / "x", workers=1)
-    monkeypatch.setattr("data_prep.preprocessing.preprocess.token_dtype", lambda _: np.dtype("<i4"))
-    preprocess(shards[:2], tokenizer, tmp_path / "y", workers=2)
-    assert IndexedDataset(tmp_path / "y").dtype == np.int32
-    assert documents(tmp_path / "y") == documents(tmp_path / "x")
 
 
 @pytest.mark.parametrize("workers", [2, 3, 7])
@@ -106,14 +95,6 @@ def test_shards_and_the_join(
     assert result is not None and result.documents == DOCUMENTS * len(shards)
     assert sums(tmp_path / "x") == expected
     assert preprocess(shards, tokenizer, tmp_path / "x", workers=1) is None
-
-
-def test_a_task_with_other_options_costs_nobody_work(shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 2))
-    before = {path: path.read_bytes() for path in (tmp_path / "x.partial" / "pieces").iterdir()}
-    with pytest.raises(InputError, match="begun for another output: append_eod is True"):
-        preprocess(shards, tokenizer, tmp_path / "x", workers=1, reading=Reading(append_eod=True), shard=Shard(1, 2))
-    assert {path: path.read_bytes() for path in (tmp_path / "x.partial" / "pieces").iterdir()} == before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -209,31 +190,3 @@ def test_a_dataset_without_documents_is_not_published(content: str, tokenizer: P
     with pytest.raises(InputError, match="no document with a token in 1 files"):
         preprocess([tmp_path / "x.json"], tokenizer, tmp_path / "x", workers=1)
     assert {path.name for path in tmp_path.iterdir()} <= {"x.json", "x.partial"}
-
-
-@pytest.mark.parametrize("output", ["c4.bin", "c4.idx", "c4.manifest.json", "c4.skipped.txt"])
-def test_an_input_is_never_an_output(output: str, shards: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    source = tmp_path / output
-    source.write_text('{"text": "tree"}\n')
-    for force in (False, True):
-        with pytest.raises(InputError, match="holds the input"):
-            preprocess([source], tokenizer, tmp_path / "c4", workers=1, force=force)
-    source.unlink()
-    shutil.copy(tokenizer, source)
-    with pytest.raises(InputError, match="holds the input"):
-        preprocess(shards[:1], source, tmp_path / "c4", workers=1, force=True)
-    assert source.read_bytes() == tokenizer.read_bytes()
-
-
-def test_a_piece_that_was_spoilt_is_made_again(
-    shards: list[Path], tokenizer: Path, expected: Sums, tmp_path: Path
-) -> None:
-    """Of the right size and time, as a crash of the machine may leave it."""
-    preprocess(shards, tokenizer, tmp_path / "x", workers=1, shard=Shard(0, 1))
-    piece = sorted((tmp_path / "x.partial" / "pieces").iterdir())[2]
-    found, content = piece.stat(), bytearray(piece.read_bytes())
-    content[10] ^= 1
-    piece.write_bytes(content)
-    os.utime(piece, ns=(found.st_atime_ns, found.st_mtime_ns))
-    preprocess(shards, tokenizer, tmp_path / "x", workers=1)
-    assert sums(tmp_path / "x") == expected

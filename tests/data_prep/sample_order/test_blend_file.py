@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from data_prep.sample_order.blend_file import discover, read_blend, weights_of
+from data_prep.sample_order.blend_file import discover, read_blend
 from data_prep.sample_order.token_windows import open_token_windows
 from stage.errors import InputError
 from tests.support import assert_refused, command, write_dataset
@@ -57,35 +56,6 @@ def test_weights(options: list[object], weights: list[float], folder: Path) -> N
     assert [dataset["prefix"] for dataset in found["datasets"]] == list(SIZES)
 
 
-def test_weights_from_a_file(folder: Path, tmp_path: Path) -> None:
-    given = tmp_path / "weights.txt"
-    given.write_text(f"# mine\n3 a\n\n1.5 {folder / 'deep' / 'b'}\n.5 c.v1\n")
-    found = blend(folder, "--weights", "file", "--weights-file", given)
-    assert [dataset["weight"] for dataset in found["datasets"]] == [0.6, 0.3, 0.1]
-    for content, complaint in (
-        ("3 a\n1 b", "has no one weight for"),
-        ("3 a\n1 b\n1 c.v1\n1 d\n", "d: no dataset of that name"),
-        ("x a\n", "weights.txt:1: 'x a', expected WEIGHT PREFIX"),
-        ("0 a\n", "expected a number above 0"),
-        ("nan a\n", "expected a number above 0"),
-    ):
-        given.write_text(content)
-        with pytest.raises(InputError, match=complaint):
-            weights_of(discover([folder]), [1, 1, 1], "file", temperature=1, file=given)
-
-
-def test_samples_are_those_of_the_same_weights_by_hand(folder: Path) -> None:
-    parts = blend(folder)["datasets"]
-    by_hand = [word for part in parts for word in (repr(part["weight"]), str(folder / part["prefix"]))]
-    found, expected = (
-        open_token_windows(path, sequence_length=8, num_samples=40, seed=3)
-        for path in ([str(folder / "x.blend.json")], by_hand)
-    )
-    assert len(found) == len(expected) >= 40
-    for sample in range(40):
-        np.testing.assert_array_equal(found.window(sample), expected.window(sample))
-
-
 def test_a_blend_moves_with_its_datasets(folder: Path, tmp_path: Path) -> None:
     blend(folder)
     moved = tmp_path / "elsewhere"
@@ -124,6 +94,5 @@ def test_options_of_blend_that_are_refused(folder: Path) -> None:
     for more, complaint in (
         ([folder / "x.json"], "expected a name that ends in .blend.json"),
         ([folder / "x.blend.json", "--temperature", 0], "--temperature 0"),
-        ([folder / "x.blend.json", "--weights", "file"], "--weights-file"),
     ):
         assert_refused(command("data_prep", *words, *more), complaint)

@@ -1,8 +1,5 @@
 """Index arrays kept on disk: the same as built in memory, whoever opens them, in whatever state the folder is."""
 
-import errno
-import multiprocessing
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_prep.sample_order import blend, kept_index
-from data_prep.sample_order.kept_index import KeptIndex, index_folder
+from data_prep.sample_order import kept_index
+from data_prep.sample_order.kept_index import index_folder
 from data_prep.sample_order.sample_index import build_sample_index
-from data_prep.sample_order.token_windows import BlendedDataset, SingleDataset, open_token_windows
+from data_prep.sample_order.token_windows import SingleDataset, open_token_windows
 from data_prep.token_files.file_array import FileArray
-from stage.errors import InputError
 from stage.outputs import lock
 from tests.support import write_dataset
 
-FORK = multiprocessing.get_context("fork")
 SIZES = [7, 30, 1, 12, 5]
 ARRAYS = ("sample_idx", "shuffle_idx")
 
@@ -41,7 +36,7 @@ def _assert_right(windows: SingleDataset) -> None:
     expected = build_sample_index(np.array(SIZES, np.int32), sequence_length=4, num_samples=40, seed=3)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
-    assert (windows.index.num_epochs, windows.index.separate_last_epoch) == (3, expected.separate_last_epoch)
+    assert windows.index.num_epochs == expected.num_epochs == 3
 
 
 def _kept(prefix: Path) -> list[Path]:
@@ -78,50 +73,6 @@ def test_no_option_and_no_other_dataset_is_mistaken_for_another(prefix: Path) ->
             for name in ARRAYS:
                 np.testing.assert_array_equal(getattr(windows.index, name), getattr(expected, name), strict=True)
     assert len(_kept(prefix)) == 3 * (5 + 6)  # another seed costs another shuffle only
-
-
-def test_blends_are_kept_by_weight_and_size(tmp_path: Path) -> None:
-    kept = KeptIndex(tmp_path)
-    cases = [([0.3, 0.7], 50), ([0.3, 0.7], 51), ([0.3 + 1e-15, 0.7 - 1e-15], 50), ([0.3, 0.3, 0.4], 50)]
-    for weights, size in cases * 2:
-        found, expected = blend.blend_index(weights, size, keep=kept.arrays), blend.blend_index(weights, size)
-        for one, array in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, array, strict=True)
-    assert len(list(tmp_path.glob("*/*.npy"))) == 2 * len(cases)
-    blend.blend_index([1 / 255] * 255, 10, keep=kept.arrays)  # a name that fits a file system
-    assert kept.problem is None
-
-
-def _open_and_tell(data_path: list[str], start: Any, results: Any) -> None:
-    start.wait()
-    windows = open_token_windows(data_path, sequence_length=4, num_samples=3000, seed=3)
-    assert isinstance(windows, BlendedDataset)
-    arrays = [getattr(dataset.index, name) for dataset in windows.parts for name in ARRAYS]
-    results.put([array[:].tobytes() for array in (*arrays, windows.dataset_index, windows.dataset_sample_index)])
-
-
-@pytest.mark.parametrize("locks", [True, False])
-def test_many_processes_at_once_leave_one_set_of_files(
-    locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    if not locks:
-        monkeypatch.setattr("fcntl.flock", no_locks)
-    for name in ("x", "y"):
-        write_dataset(tmp_path / name, SIZES, seed=ord(name))
-    data_path = ["0.5", str(tmp_path / "x"), "0.5", str(tmp_path / "y")]
-    start, results = FORK.Barrier(6), FORK.Queue()
-    processes = [FORK.Process(target=_open_and_tell, args=(data_path, start, results)) for _ in range(6)]
-    for process in processes:
-        process.start()
-    told = [results.get(timeout=60) for _ in processes]
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
-    assert all(other == told[0] for other in told)
-    assert (len(_kept(tmp_path / "x")), len(_kept(tmp_path / "y"))) == (4, 2)
 
 
 def test_nobody_waits_for_ever_for_anothers_index(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,14 +115,6 @@ def test_damaged_files_are_told_and_not_used(
     (told,) = capsys.readouterr().err.splitlines()
     assert str(index_folder(prefix)) in told
     assert told.endswith("until then the index is built in memory, by each process for itself")
-
-
-def test_a_kept_file_that_is_cut_while_it_is_read_is_one_line(prefix: Path) -> None:
-    windows = _open(prefix)
-    (path,) = index_folder(prefix).glob("*/shuffle_idx.npy")
-    os.truncate(path, 200)
-    with pytest.raises(InputError, match=r"shuffle_idx.npy: became shorter while it was read; remove .*x.index, which"):
-        [windows.window(sample) for sample in range(len(windows))]
 
 
 def test_without_a_place_to_keep_it_the_index_is_built_in_memory(

@@ -66,12 +66,3 @@ def test_samples_are_printed_as_text(corpus_tokenizer: Path, tmp_path: Path) -> 
     assert not (tmp_path / "s.npy").exists()
     done = command("data_prep", "samples", *arguments, corpus_tokenizer)
     assert done.stdout.splitlines()[-1] == "tree house river stone"
-
-
-def test_samples_out_of_range_are_refused(tmp_path: Path) -> None:
-    write_dataset(tmp_path / "x", [30])
-    arguments = ["--data-path", tmp_path / "x", "--seq-length", 8, "--num-samples", 3, "--seed", 1]
-    arguments += ["--output", tmp_path / "s.npy"]
-    assert_refused(command("data_prep", "samples", *arguments, "--first", 2, "--count", 2), "samples 0 to 2")
-    assert_refused(command("data_prep", "samples", *arguments, "--first", -1), "--first -1: expected 0 or more")
-    assert not (tmp_path / "s.npy").exists()

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.token_files import file_array
 from data_prep.token_files.file_array import FileArray, read_at
 from stage.errors import InputError
 
@@ -52,13 +51,6 @@ def test_rows_are_those_of_the_array(
     for row in (rows, -rows - 1):
         with pytest.raises(IndexError, match=f"row {row} of {rows}"):
             found[row]
-
-
-def test_all_rows_are_read_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_array, "BLOCK_ITEMS", 3)
-    found = _written(tmp_path, np.arange(8), 5)
-    assert [block.tolist() for block in found.blocks()] == [[0, 1, 2], [3, 4, 5], [6, 7]]
-    assert [int(item) for item in found] == list(range(8))
 
 
 def test_short_reads_go_on_and_others_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

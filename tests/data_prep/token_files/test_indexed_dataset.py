@@ -1,9 +1,6 @@
 """The .bin/.idx format, byte by byte."""
 
-import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,7 @@ from data_prep.token_files import indexed_dataset
 from data_prep.token_files.indexed_dataset import IndexedDataset, IndexedDatasetWriter, bin_path, idx_path, token_dtype
 from stage.errors import InputError
 from stage.outputs.digest import md5_file
-from tests.support import REPOSITORY, golden, write_dataset, write_golden_corpora
+from tests.support import golden, write_dataset, write_golden_corpora
 
 
 def test_bytes_of_a_small_dataset(tmp_path: Path) -> None:
@@ -96,34 +93,3 @@ def test_index_is_written_in_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     np.testing.assert_array_equal(dataset.sizes, sizes)
     np.testing.assert_array_equal(dataset.pointers, 2 * (np.cumsum(sizes) - sizes))
     np.testing.assert_array_equal(dataset.document_ends, np.arange(101))
-
-
-def test_tokens_of_a_file_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
-    write_dataset(tmp_path / "x", [4, 6000])
-    dataset = IndexedDataset(tmp_path / "x")
-    os.truncate(bin_path(tmp_path / "x"), 5000)
-    assert len(dataset.tokens(1, 0, 9)) == 9
-    with pytest.raises(InputError, match=r"x\.bin: became shorter while it was read"):
-        dataset.tokens(1, 2000, 6000)
-
-
-@pytest.mark.slow
-def test_a_scan_takes_no_memory_for_the_index(tmp_path: Path) -> None:
-    """200 MB of lengths and pointers, of which a few blocks are held."""
-    documents = 1 << 24
-    sizes = np.ones(documents, "<i4")
-    with indexed_dataset.IndexedDatasetWriter(tmp_path / "x", np.dtype("u1")) as writer:
-        writer.append(np.zeros(documents, np.uint8), sizes)
-    code = f"""
-import resource
-from pathlib import Path
-from data_prep.token_files.indexed_dataset import IndexedDataset
-
-dataset = IndexedDataset(Path({str(tmp_path / "x")!r}))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-assert dataset.num_tokens == {documents}
-dataset.require_whole()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 48 << 10  # KiB

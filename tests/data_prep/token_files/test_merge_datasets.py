@@ -106,18 +106,3 @@ def test_damage_is_not_merged(parts: list[Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"2.idx: document 2 has .* from byte|2.bin: .* describes"):
         merge_datasets([parts[0], parts[2]], tmp_path / "merged")
     assert not list(tmp_path.glob("merged*"))
-
-
-def test_only_what_was_merged_is_replaced(parts: list[Path], tmp_path: Path) -> None:
-    for output, complaint in ((parts[0], "holds the input"), (tmp_path / "all", "preprocess made this")):
-        with pytest.raises(InputError, match=complaint):
-            merge_datasets(parts, output, force=True)
-    manifest_path(tmp_path / "theirs").write_text("not ours")  # fault: somebody else's manifest was overwritten
-    with pytest.raises(InputError, match=r"theirs\.manifest\.json"):
-        merge_datasets(parts, tmp_path / "theirs", force=True)
-    assert manifest_path(tmp_path / "theirs").read_text() == "not ours"
-    merge_datasets(parts[:1], tmp_path / "merged")
-    with pytest.raises(InputError, match=r"there are 6 inputs, not 2.* or pass --force"):
-        merge_datasets(parts, tmp_path / "merged")
-    merge_datasets(parts, tmp_path / "merged", force=True)
-    assert sums(tmp_path / "merged") == sums(tmp_path / "all")

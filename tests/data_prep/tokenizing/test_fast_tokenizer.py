@@ -2,7 +2,6 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from data_prep.tokenizing import fast_tokenizer
 from data_prep.tokenizing.fast_tokenizer import FastTokenizer
 from data_prep.tokenizing.tokenizer import Tokenizer
 from tests.data_prep.english_text import LINES
-from tests.data_prep.models import MODELS, TEXTS, Models, assert_same, train
+from tests.data_prep.models import MODELS, TEXTS, Models, assert_same
 from tests.data_prep.random_models import random_texts, write_random_model
 
 
@@ -51,25 +50,6 @@ def test_any_text(name: str, examples: int, models: Models) -> None:
         assert_same(tokenizer, documents)
 
     check()
-
-
-@pytest.mark.slow
-def test_random_models(tmp_path: Path) -> None:
-    """Small vocabularies learn odd pieces; whatever they are, the cuts keep clear of them."""
-    draw = random.Random(1)
-    for number in range(12):
-        options: dict[str, Any] = {
-            "vocab_size": draw.choice([400, 500, 900]),
-            "split_digits": draw.random() < 0.5,
-            "split_by_unicode_script": draw.random() < 0.5,
-            "split_by_number": draw.random() < 0.5,
-            "character_coverage": draw.choice([0.98, 0.99, 1.0]),
-            "normalization_rule_name": draw.choice(["nmt_nfkc", "nfkc_cf", "identity", "nfkc"]),
-        }
-        tokenizer = FastTokenizer(Tokenizer(train(tmp_path / f"{number}.model", **options)), np.dtype(np.uint16))
-        texts = ["".join(draw.choices("abcdeE .,'-\n017(é)", k=draw.randrange(400))) for _ in range(50)]
-        assert tokenizer.why_slow is None, tokenizer.why_slow
-        assert_same(tokenizer, [*texts, *TEXTS, *LINES])
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(400, marks=pytest.mark.slow)])

@@ -1,5 +1,6 @@
 """Segments that were seen before, and tables that are full."""
 
+import numpy as np
 import pytest
 
 from data_prep.tokenizing import segment_ids, segment_table
@@ -41,3 +42,11 @@ def test_a_segment_is_encoded_once(models: Models, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tokenizer.plain, "encode_batch", encode_and_note)
     assert_same(tokenizer, [*LINES, *TEXTS])
     assert not [text for text in encoded if len(text) <= segment_ids.LONGEST_KEY]
+
+
+def test_spans_are_read_as_the_docstring_says() -> None:
+    pool = np.array([0, 21, 22, 0, 11, 12, 13], np.uint16)
+    spans = np.array([4 * 2**32 + 3, 2**32 + 2])
+    ids, counts = segment_ids.read_spans(pool, spans)
+    assert (ids.tolist(), counts.tolist(), ids.dtype.name) == ([11, 12, 13, 21, 22], [3, 2], "uint16")
+    assert spans.tolist() == [4 * 2**32 + 3, 2**32 + 2]  # reading leaves them as they are

@@ -3,8 +3,6 @@
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from stage.outputs.digest import BLOCK_BYTES, SAMPLE_BYTES, md5_file, md5_samples, md5_text
 
 
@@ -17,13 +15,6 @@ def test_digests_are_md5_and_progress_is_told(tmp_path: Path) -> None:
     expected = [hashlib.md5(content).hexdigest() for content in contents]
     assert [md5_file(path, told.append) for path in paths] == expected
     assert told == [1, BLOCK_BYTES, BLOCK_BYTES, 3]
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "none", tmp_path):
-        with pytest.raises(OSError) as failure:
-            md5_file(path)
-        assert failure.value.filename == str(path)
 
 
 def test_texts_are_hashed_in_utf8() -> None:

@@ -46,8 +46,3 @@ def test_a_file_system_without_locks_keeps_nobody_out(
     monkeypatch.setattr(fcntl, "flock", flock)
     with only_one_in(tmp_path, ""), only_one_in(tmp_path, ""):
         pass
-
-
-def test_a_folder_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), only_one_in(tmp_path / "gone", ""):
-        pass

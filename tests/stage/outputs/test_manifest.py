@@ -36,7 +36,7 @@ def test_a_manifest_holds_the_recipe(tmp_path: Path) -> None:
     recipe, output = made(tmp_path)
     manifest = require_intact(output)
     assert manifest is not None
-    assert recipe.differences(manifest.recipe) == manifest.recipe.differences(recipe) == []
+    assert recipe.differences(manifest) == manifest.differences(recipe) == []
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_recipe_that_differs_says_how(change: dict[str, object], told: str, tm
     recipe, output = made(tmp_path)
     manifest = read_manifest(output)
     assert manifest is not None
-    (difference,) = replace(recipe, **change).differences(manifest.recipe)  # type: ignore[arg-type]
+    (difference,) = replace(recipe, **change).differences(manifest)  # type: ignore[arg-type]
     assert re.match(told, difference)
 
 
@@ -113,4 +113,4 @@ def test_a_manifest_of_an_earlier_version_still_says_what_was_made(tmp_path: Pat
     (tmp_path / "out.manifest.json").write_text(json.dumps({**fields, "wall_s": 1.5}))
     manifest = require_intact(tmp_path / "out")
     assert manifest is not None
-    assert Recipe("copy", {}, [source_of(tmp_path / "out")]).differences(manifest.recipe)
+    assert Recipe("copy", {}, [source_of(tmp_path / "out")]).differences(manifest)

@@ -13,6 +13,7 @@ from stage.outputs.publish import (
     beside,
     published_file,
     published_folder,
+    require_same_kind,
     sync_folder,
     sync_to_disk,
     walked,
@@ -32,16 +33,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         raise RuntimeError
     assert path.read_text() == "old"
     assert names(tmp_path) == ["a.txt"]
-
-
-def test_two_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    with published_file(path) as one, published_file(path) as other:
-        assert one != other
-        one.write_text("one")
-        other.write_text("other")
-    assert path.read_text() == "one"
-    assert names(tmp_path) == ["a"]
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -125,15 +116,6 @@ def test_what_has_no_name_has_nothing_beside_it(path: str) -> None:
         beside(Path(path), ".bin")
 
 
-def test_all_files_of_all_folders(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    for name in ("1", "a/2", "a/b/3"):
-        (tmp_path / name).touch()
-    found = {os.path.join(folder, name) for folder, names in walked(tmp_path) for name in names}
-    assert found == {str(tmp_path / name) for name in ("1", "a/2", "a/b/3")}
-    assert list(walked(tmp_path / "none")) == []
-
-
 def test_one_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     real = os.scandir
@@ -147,3 +129,22 @@ def test_one_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest
     for go_through in (lambda path: list(walked(path)), lambda path: record_of(path, "x", None), sync_folder):
         with pytest.raises(OSError, match="/a'"):
             go_through(tmp_path)
+
+
+def test_an_output_replaces_its_own_kind_and_nothing_else(tmp_path: Path) -> None:
+    output = tmp_path / "x.npy"
+
+    def check() -> None:
+        require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(b"NUMPY"))
+
+    check()
+    for own in (b"", b"NUMPY 1"):
+        output.write_bytes(own)
+        check()
+    for make in (lambda: output.write_text("mine"), output.mkdir, lambda: output.symlink_to("nowhere")):
+        output.unlink(missing_ok=True)
+        make()
+        with pytest.raises(InputError, match=r"--output .*x.npy: exists and is not a .npy file"):
+            check()
+        if output.is_dir():
+            output.rmdir()
