@@ -114,11 +114,11 @@ class Nodes:
         return node
 
     def wait_for_steps(self) -> None:
-        """Kill what earlier steps have left, and wait until it is gone."""
+        """Kill what earlier attempts have left, and wait until it is gone; steps beside the attempts go on."""
         deadline, killed = time.monotonic() + (GONE_AGAIN_S if self.down else AGAIN_S), False
         while time.monotonic() < deadline:
             rows = ask("squeue", "--noheader", "--steps", "--job", self._job, "--format=%i %j").splitlines()
-            steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel)", row.strip() + " ")]
+            steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel|beside)", row.strip() + " ")]
             if not steps:
                 return
             if not killed:
