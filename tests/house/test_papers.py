@@ -20,9 +20,14 @@ PLACEHOLDER = re.compile(r"[…$*{]")
 PROGRAMS = ("benchmark", "checkpoint_convert", "checksums", "data_prep")
 
 
+def command_blocks(text: str) -> list[str]:
+    """Blocks without a language are commands; what these print is marked as text, drawings as mermaid."""
+    return [block for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.M) if not language]
+
+
 def command_lines(text: str) -> Iterator[str]:
-    """Lines of code blocks, continued ones joined, and code within the text."""
-    for block in re.findall(r"^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+    """Lines of commands, continued ones joined, and code within the text."""
+    for block in command_blocks(text):
         yield from re.sub(r" *\\\n *", " ", block).splitlines()
     without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     yield from (line.replace("\n", " ") for line in re.findall(r"`([^`]+)`", without_blocks))
