@@ -1,6 +1,6 @@
 """Stands in for ``python`` and ``sbatch``, and for a run, where the README's commands are walked at a small size.
 
-What is big is small or made up: the downloads, the system that is planned, the GPU, the sums of the data, the runs.
+What is big is small, made up or only parsed: the downloads, the sums of the data, the search, the GPU, the runs.
 Everything else runs as it stands on the page. The folder $WALK has what stands in; the commands run in its checkout.
 """
 
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import NoReturn
 
 WALK = Path(os.environ.get("WALK", "."))
-NOT_BIG = {"dgxh100_n64": "h200_n8"}
 
 
 def python(words: Sequence[str]) -> None:
@@ -26,15 +25,11 @@ def python(words: Sequence[str]) -> None:
         fetch(options)
     elif (program, name) == ("checksums", "verify"):
         replace_sums(Path(options[0]), Path(options[options.index("--manifest") + 1]))
-    if "--first-contact" in options:
+    if name == "plan" or "--first-contact" in options:
         from benchmark.commands.command_table import parse
 
-        parse(words[2:])  # there is no GPU
-    elif name == "fetch":
-        return
-    elif name == "plan":
-        run(*words[:3], *(NOT_BIG.get(word, word) for word in options))
-    else:
+        parse(words[2:])  # there is no GPU, and 1,536 layouts take a while
+    elif name != "fetch":
         run(*words)
     if name == "describe-system":
         fill_in(Path(options[options.index("--output") + 1]))
@@ -77,7 +72,7 @@ def sbatch(words: Sequence[str]) -> NoReturn:
     job = {
         "SLURM_JOB_ID": "5",
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
-        "SLURM_JOB_NODELIST": "n1,n2,n3",
+        "SLURM_JOB_NODELIST": (WALK / "answers" / "nodes").read_text().strip(),
         "SLURM_NTASKS_PER_NODE": "8",
         "SLURMD_NODENAME": "n1",
         "LOG_DIR": str(Path(arguments[0]).resolve()),
@@ -88,21 +83,22 @@ def sbatch(words: Sequence[str]) -> NoReturn:
 
 def made_up_run(words: Sequence[str]) -> None:
     """Write what a run with these options would leave, if it found its data and its checkpoint."""
+    import msgspec
+
     from benchmark.commands.command_table import parse
     from benchmark.commands.run_commands import TrainCommand
-    from benchmark.training.run_folder import as_json
     from stage.git import commit_of
-    from tests.benchmark.review.fixture import ORG, SEEDS, as_text, records
+    from tests.benchmark.review.fixture import ORG, SEEDS, START_MS, as_text, records
 
     command = parse(words[words.index("train") :])
     assert isinstance(command, TrainCommand)
     config = command.config
     require_inputs(words)
-    log = as_text(records(SEEDS[config.logging.result_number], batch_size=config.benchmark.global_batch_size))
+    log = as_text(records(SEEDS[config.result_number], batch_size=config.benchmark.global_batch_size))
     log = log.replace(f'"{ORG}"', json.dumps(config.logging.submission_org))
-    (config.run_dir / f"result_{config.logging.result_number}.txt").write_text(log)
-    (config.run_dir / "config.json").write_text(json.dumps(as_json(config)))
-    environment = {"time_ms": 1, "key": "environment", "value": {"commit": commit_of()}}
+    (config.run_dir / f"result_{config.result_number}.txt").write_text(log)
+    (config.run_dir / "config.json").write_bytes(msgspec.json.encode(config, enc_hook=str))
+    environment = {"time_ms": START_MS, "key": "environment", "value": {"commit": commit_of()}}
     (config.run_dir / "events.jsonl").write_text(json.dumps(environment) + "\n")
 
 
@@ -117,4 +113,4 @@ def require_inputs(words: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    {"python": python, "sbatch": sbatch, "run": made_up_run, "inputs": require_inputs}[sys.argv[1]](sys.argv[2:])
+    {"python": python, "sbatch": sbatch, "run": made_up_run}[sys.argv[1]](sys.argv[2:])
