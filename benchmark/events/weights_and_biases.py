@@ -1,8 +1,8 @@
-"""Send figures of steps and evaluations, and lines for people, to Weights & Biases (--wandb); files in ``RUN_DIR/wandb``.
+"""Send figures of steps and evaluations, and lines for people, to Weights & Biases (--wandb).
 
-W&B's own library resumes the curve after a restart, by the id in ``RUN_DIR/wandb/id``. It keeps unsent data in files of
-its own, which ``wandb sync`` sends later. It is called in this sink's thread alone (background_sink.py), so that
-waiting for its network holds up nothing.
+Its files lie in ``RUN_DIR/wandb``. W&B's own library resumes the curve after a restart, by the id in
+``RUN_DIR/wandb/id``. It keeps unsent data in files of its own, which ``wandb sync`` sends later. It is called in this
+sink's thread alone (background_sink.py), so that waiting for its network holds up nothing.
 """
 
 import secrets
