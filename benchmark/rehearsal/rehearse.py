@@ -240,7 +240,7 @@ def _words_for(verdict: Review) -> str:
 def unigram_entropy(prefix: Path) -> float:
     """Return the entropy in nats of the tokens' frequencies: the loss of a model that only counts tokens."""
     dataset = IndexedDataset(prefix)
-    counts = np.bincount(np.concatenate([dataset.tokens(i, 0, int(size)) for i, size in enumerate(dataset.sizes)]))
+    counts = np.bincount(np.concatenate([dataset.tokens(i, 0, int(size)) for i, size in enumerate(dataset.sizes[:])]))
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
