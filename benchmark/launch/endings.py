@@ -31,7 +31,7 @@ ENDINGS: Mapping[Ending, Consequence] = {
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How the training of a run has ended; the values are equal on all processes."""
+    """The way in which the training of a run has ended; the values are equal on all processes."""
 
     ending: Ending
     why: str

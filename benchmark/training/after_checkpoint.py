@@ -36,7 +36,7 @@ them."""
 
 
 class Notes(Protocol):
-    """Where the outcome of the command is noted: the run's events."""
+    """The log in which the outcome of the command is noted: the run's events."""
 
     def note(self, key: str, value: Any = None, **metadata: Any) -> None: ...
 

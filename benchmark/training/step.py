@@ -20,7 +20,7 @@ from data_prep.sample_order.token_windows import TokenWindows
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step logs; the values are equal on all processes."""
+    """The figures that a step logs; they are equal on all processes."""
 
     loss: float
     """Mean loss over the global batch, in nats per scored token."""

@@ -65,7 +65,7 @@ class ToTorchDistCommand:
     workers: int = len(os.sched_getaffinity(0))
     """Threads that write; each holds two layers of an array."""
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace the output if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 

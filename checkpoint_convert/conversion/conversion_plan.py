@@ -47,11 +47,11 @@ class PlannedTime:
     """The planned duration of a conversion."""
 
     source: str
-    """Where the input lies: disk or bucket."""
+    """Place of the input: disk or bucket."""
     nodes: int
     minutes: float
     limited_by: str
-    """What limits the speed: disk, network or workers."""
+    """Limit of the speed: disk, network or workers."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ConversionPlan:
     minutes: float
     """Minutes on one machine, from its disk."""
     limited_by: str
-    """What limits the speed: disk or workers."""
+    """Limit of the speed: disk or workers."""
     arrays: Sequence[ArrayPlan]
     times: Sequence[PlannedTime]
 

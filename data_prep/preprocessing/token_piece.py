@@ -25,7 +25,7 @@ OnBadLine = Literal["stop", "skip"]
 
 @dataclass(frozen=True)
 class Reading:
-    """How documents are read from the files. The defaults are the benchmark's."""
+    """Options of reading documents from the files. The defaults are the benchmark's."""
 
     on_bad_line: OnBadLine = "stop"
     text_key: str = TEXT_KEY

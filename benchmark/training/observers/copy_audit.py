@@ -79,7 +79,7 @@ def audit_replicas(state: TrainState, world: World) -> list[str]:
 
     Costs one pass over the tensors that have copies, and 8 bytes for each of them between the processes.
     """
-    found = [line for copies in _copies(state, world) for line in _differences(copies, world)]
+    found = [line for copies in _copies(state, world) for line in _differences(copies)]
     number = torch.tensor(len(found), device=world.device)
     dist.all_reduce(number, dist.ReduceOp.MAX)
     if number.item() == 0:
@@ -109,7 +109,7 @@ def _is_copied_along(tensor: DTensor, axis: str) -> bool:
     return tensor.placements[AXES[1:].index(axis)].is_replicate()
 
 
-def _differences(copies: Copies, world: World) -> list[str]:
+def _differences(copies: Copies) -> list[str]:
     own = torch.stack(
         [
             fingerprint(tensor, place_factors(whole_box(tensor.shape), 0, tensor.device))
