@@ -46,7 +46,7 @@ class CutRules:
     plain: npt.NDArray[np.bool_]
     """True for printable ASCII that the normaliser leaves unchanged, [256]."""
     between: npt.NDArray[np.uint8]
-    """Whether to cut between two bytes, by first byte * 256 + second byte, [65536]: NEVER, IF_PLAIN_FOLLOWS or
+    """Rule for cutting between two bytes, by first byte * 256 + second byte, [65536]: NEVER, IF_PLAIN_FOLLOWS or
     ALWAYS."""
 
 
