@@ -103,7 +103,7 @@ def _lost(marks: pd.DataFrame) -> "pd.Series[bool]":
     back = marks["tokens"].where(marks["key"].isin(["restart", "run_start", "end"]))
     again = marks["tokens"].where(marks["key"] == "step")
     to_back, to_again = (each.iloc[::-1].cummin().ffill().iloc[::-1].shift(-1) for each in (back, again))
-    skipped = marks["skipped"].fillna(False).astype(bool)
+    skipped = marks["skipped"].eq(True)
     return skipped | (to_back < marks["tokens"]) | (to_again <= marks["tokens"])
 
 
