@@ -1,4 +1,4 @@
-"""Lines for people, on standard output: one every few steps, one per evaluation."""
+"""Print lines for people on standard output: one every few steps, one per evaluation."""
 
 import sys
 import time
@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmark.events.event import Event
+from stage.sizes import duration
 
 RED, PLAIN = "\x1b[31m", "\x1b[0m"
 
 
 class Console:
-    """Lines of at most 100 characters, each with its time; on a terminal, what went wrong is red."""
+    """Print lines of at most 100 characters, each with its time; on a terminal, failures are red."""
 
     name = "console"
 
     def __init__(self, log_interval: int, expected_steps: int) -> None:
-        """``log_interval``: steps between step lines. ``expected_steps``: those that the run is expected to take, of
-        which a step line says the share that is done."""
+        """``log_interval``: steps between step lines. ``expected_steps``: steps that the run is expected to take; a
+        step line gives the share of them that is done."""
         self._log_interval, self._expected = log_interval, expected_steps
         self._coloured = sys.stdout.isatty()
 
@@ -58,24 +59,15 @@ class Console:
         print(f"{RED}{text}{PLAIN}" if wrong and self._coloured else text, flush=True)
 
 
-def spoken_duration(seconds: float) -> str:
-    """ "1 h 12 min", "3 min 20 s", "45 s"; a negative one is none at all."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        minutes = round(whole / 60)
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
-
-
 def _goal(eta: Mapping[str, Any]) -> str:
     return "target" if eta["reaches_target"] else "end of training"
 
 
 def _expected(eta: Mapping[str, Any]) -> str:
-    """A line about the note ``eta``, with its interval."""
+    """Describe the note ``eta`` with its interval, in one line."""
     tokens, low, high = (eta[f"target_tokens{end}"] for end in ("", "_low", "_high"))
     between = f" ({low:,} to {high:,})" if low < high else ""
-    seconds, low_s, high_s = (spoken_duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
+    seconds, low_s, high_s = (duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
     between_s = f" ({low_s} to {high_s})" if low_s != high_s else ""
     missed = eta["target"] is not None and not eta["reaches_target"]
     goal = "target not expected before the end of training" if missed else f"{_goal(eta)} expected"

@@ -13,12 +13,3 @@ def shortened(text: str, most: int) -> str:
     """The printable text without space around it, cut to at most ``most`` characters, the last then an ellipsis."""
     text = printable(text[: PATIENCE * most].strip()) if len(text) > PATIENCE * most else printable(text.strip())
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def duration(seconds: float) -> str:
-    """Seconds with the unit that reads best."""
-    if seconds >= 5400:
-        return f"{seconds / 3600:.2f} h"
-    if seconds >= 300:
-        return f"{seconds / 60:.2f} min"
-    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.1f} s"

@@ -1,7 +1,9 @@
 """README and manuals: their commands exist with the options they give them, their links and files too."""
 
+import importlib.util
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -67,6 +69,16 @@ def test_commands_and_their_options_exist(path: Path) -> None:
             and "--help" not in words
         ):
             parse([name, *shlex.split(words)])
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_blocks_of_commands_parse(path: Path) -> None:
+    """As bash reads them; and what they run of tests/ is there."""
+    for block in [] if path.parent.name == "facts" else command_blocks(path.read_text()):
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.stderr, block)
+        for module in re.findall(r"-m (tests(?:\.\w+)+)", block):
+            assert importlib.util.find_spec(module) is not None, module
 
 
 @pytest.mark.slow
