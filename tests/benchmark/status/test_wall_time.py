@@ -79,3 +79,9 @@ def test_each_part_of_an_attempt_has_its_kind(tmp_path: Path) -> None:
         ("stop", 1_000),
     ]
     assert attempts_of(tmp_path, events)[0].events == events
+
+
+def test_attempt_that_has_not_written_an_event_counts(tmp_path: Path) -> None:
+    """A job's status is asked for as soon as it begins."""
+    (tmp_path / "attempts" / "0001").mkdir(parents=True)
+    assert [(attempt.name, attempt.events) for attempt in attempts_of(tmp_path, ())] == [("0001", ())]
