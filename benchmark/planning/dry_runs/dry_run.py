@@ -51,7 +51,7 @@ def dry_run(config: RunConfig) -> DryRun:
 
 
 def kinds_of_ranks(config: RunConfig) -> dict[str, int]:
-    """Return the number of ranks by kind. Kinds differ in their number of layers and in parts at the pipeline's ends."""
+    """Return the number of ranks by kind. Kinds differ in number of layers and in parts at the pipeline's ends."""
     system = config.system
     if system.pipeline_parallel == 1:
         return {"every rank": 0}
