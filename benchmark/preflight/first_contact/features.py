@@ -1,8 +1,9 @@
 """Try each ability that a run needs of a device in a process of its own: a process that crashes, hangs or spoils the
 device for itself does not stop the others.
 
-python -m benchmark.preflight.first_contact.features NAME cuda|cpu    prints the result; exit status 1 means that it does
-not work
+python -m benchmark.preflight.first_contact.features NAME cuda|cpu
+
+The command prints the result; exit status 1 means that the ability does not work.
 """
 
 import os
