@@ -1,4 +1,4 @@
-"""Where the time of the runs went, attempt by attempt, and what slowed them."""
+"""Show the time of the runs, attempt by attempt, and the causes of slowness."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from benchmark.status.status_text import headline, totals, words
 from benchmark.status.time_kinds import MEANINGS, Kind
 
 MOST_BARS = 12
-"""Of more runs than that, the middle one of each system has a bar."""
+"""Most runs that have a bar each; with more runs, the middle run of each system has one."""
 CELLS = 500
-"""Of the ribbon: what is shorter than one does not show, unless it is most of it."""
+"""Number of cells in the ribbon: a stretch shorter than a cell does not show, unless it fills most of the cell."""
 WIDTH = 1000
 MOST_ROWS = 200
 ATTEMPT_HEAD = ("Attempt", "Ended", "How", "Where", "Steps", "Lost", "Cost", "Device hours", "Decided")
@@ -56,7 +56,7 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
 
 
 def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
-    """Yield the goodput in a sentence; of a run of several attempts, or one that failed, also the time in its order."""
+    """Yield the goodput in a sentence; for a run with several attempts, or a failed one, also the time in its order."""
     yield Words(_as_sentence(f"{headline(ledger)}: {totals(ledger)}"))
     attempts = ledger.attempts
     if ledger.whole_ms and (len(attempts) > 1 or any(row.failed for row in attempts)):
@@ -76,7 +76,7 @@ def attempts_shown(ledger: RunStatus) -> Iterator[Bar | Table | Words]:
 
 
 def ribbon(ledger: RunStatus) -> list[BarPart]:
-    """Return the time in its order, in cells of equal length: each is of the kind that most of its time was."""
+    """Return the time in its order, in cells of equal length; each cell shows the kind that fills most of it."""
     first, size_ms = ledger.spans[0].begin_ms, ledger.whole_ms / CELLS
     cells: list[dict[tuple[int, Kind], float]] = [{} for _ in range(CELLS)]
     for span in ledger.spans:
@@ -125,7 +125,8 @@ def _as_sentence(text: str) -> str:
 
 
 def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return what the runs noted in their events: slow ranks, devices that turned bad, throughput that dropped."""
+    """Return the slowness that the runs noted in their events: slow ranks, devices that turned bad, throughput that
+    dropped."""
     named = len(runs) > 1
     rows = [
         Row([Cell(text) for text in (*([run.name] if named else []), *row)])
@@ -139,7 +140,7 @@ def slowness_section(runs: Sequence[ReportedRun]) -> Section | None:
 
 
 def slowness_of(event: RecordedEvent) -> Iterator[tuple[str, str, str]]:
-    """Yield the step, the place and what was found."""
+    """Yield the step, the place and the finding."""
     fields = event.fields
     if event.key == "slow_ranks":
         step, slow, recovered = _form(fields.get("steps"), "{:,}"), fields.get("slow"), fields.get("recovered")
