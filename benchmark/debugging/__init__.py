@@ -1,1 +1,1 @@
-"""Look inside a run on request: traces, ranges for nsys, memory snapshots, logs of NCCL."""
+"""What a person switches on to see inside a run: traces, ranges for nsys, memory snapshots, logs of NCCL."""

@@ -1,1 +1,1 @@
-"""Describe this machine, the versions that run on it, and the way a process uses it."""
+"""What this machine is made of, which versions run on it, and how a process uses it."""

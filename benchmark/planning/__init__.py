@@ -1,1 +1,1 @@
-"""Plan a run without its devices: memory, messages, step time and run time."""
+"""What a run would need and take, without its devices."""

@@ -1,1 +1,1 @@
-"""Write one self-contained HTML page about one or several runs."""
+"""One self-contained HTML page about one or several runs."""

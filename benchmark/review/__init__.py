@@ -1,1 +1,1 @@
-"""Judge whether a result log would be accepted."""
+"""Whether a result log would be accepted."""

@@ -1,1 +1,1 @@
-"""Make a submission from three logs: the description of the system, and the package."""
+"""From three logs to a submission: the description of the system, and the package."""
