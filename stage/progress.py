@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from stage.sizes import duration
+
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_CHANGES = 0.2
 """On a terminal."""
@@ -73,7 +75,8 @@ class Meter:
             if rate:
                 parts.append(f"{rate / 1e6:,.1f} MB/s" if self._unit == "bytes" else f"{rate:,.1f} {self._unit}/s")
                 if self.done < self._total:
-                    parts.append(f"{duration((self._total - self.done) / rate)} left")
+                    left_s = (self._total - self.done) / rate
+                    parts.append(f"{left_s:.0f} s left" if left_s < 60 else f"{duration(left_s)} left")
             if sum(self._spent.values()) > 0:
                 doing, longest = max(self._spent.items(), key=lambda item: item[1])
                 parts.append(f"limited by {doing} ({100 * longest / sum(self._spent.values()):.0f} % of the time)")
@@ -114,11 +117,3 @@ def _of(done: float, total: float, unit: str) -> str:
         return f"{done:,.0f} of {total:,.0f} {unit}"
     size, name = next((size, name) for size, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if total >= size)
     return f"{done / size:,.2f} of {total / size:,.2f} {name}"
-
-
-def duration(seconds: float) -> str:
-    """'47 s', '12 min', '3 h 05 min'."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,4 +1,4 @@
-"""Numbers and sizes that come from an option or a file, checked before memory is taken by them."""
+"""Sizes and lengths of time, as people write and read them."""
 
 import math
 import re
@@ -54,3 +54,14 @@ def require_array(where: object, shape: Sequence[object], itemsize: int, *, mend
 
 def _shown(shape: Sequence[object]) -> str:
     return f"[{', '.join(repr(size)[:24] for size in shape)}]"
+
+
+def duration(seconds: float) -> str:
+    """Return "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative length of time is none at all."""
+    if seconds < 60:
+        return f"{max(0.0, seconds):.2f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60:,} h {minutes % 60} min"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmark.events.event import Event
+from stage.sizes import duration
 
 RED, PLAIN = "\x1b[31m", "\x1b[0m"
 
@@ -58,15 +59,6 @@ class Console:
         print(f"{RED}{text}{PLAIN}" if wrong and self._coloured else text, flush=True)
 
 
-def spoken_duration(seconds: float) -> str:
-    """ "1 h 12 min", "3 min 20 s", "45 s"; a negative one is none at all."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        minutes = round(whole / 60)
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
-
-
 def _goal(eta: Mapping[str, Any]) -> str:
     return "target" if eta["reaches_target"] else "end of training"
 
@@ -75,7 +67,7 @@ def _expected(eta: Mapping[str, Any]) -> str:
     """A line about the note ``eta``, with its interval."""
     tokens, low, high = (eta[f"target_tokens{end}"] for end in ("", "_low", "_high"))
     between = f" ({low:,} to {high:,})" if low < high else ""
-    seconds, low_s, high_s = (spoken_duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
+    seconds, low_s, high_s = (duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))
     between_s = f" ({low_s} to {high_s})" if low_s != high_s else ""
     missed = eta["target"] is not None and not eta["reaches_target"]
     goal = "target not expected before the end of training" if missed else f"{_goal(eta)} expected"

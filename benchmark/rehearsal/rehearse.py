@@ -240,7 +240,7 @@ def _words_for(verdict: Review) -> str:
 def unigram_entropy(prefix: Path) -> float:
     """Entropy in nats of the tokens' frequencies: what a model that only counts tokens reaches."""
     dataset = IndexedDataset(prefix)
-    counts = np.bincount(np.concatenate([dataset.tokens(i, 0, int(size)) for i, size in enumerate(dataset.sizes)]))
+    counts = np.bincount(np.concatenate([dataset.tokens(i, 0, int(size)) for i, size in enumerate(dataset.sizes[:])]))
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 

@@ -14,7 +14,8 @@ from benchmark.report.judgement import Judgement, ReviewedSystem
 from benchmark.report.page_parts import NOTHING, Cell, Row, Table, counted, number, perplexity, took
 from benchmark.report.reported_run import COLOURS, ReportedRun
 from benchmark.results.frames import systems_frame
-from benchmark.results.printable import duration, shortened
+from benchmark.results.printable import shortened
+from stage.sizes import duration
 
 Record = dict[str, Any]
 """One row of the table of results; None marks a missing value."""

@@ -30,8 +30,9 @@ from benchmark.report.results_table import judged_frame
 from benchmark.report.review_section import review_section, verdict_of
 from benchmark.report.time_section import slowness_section, time_section
 from benchmark.report.timeline import timeline
-from benchmark.results.printable import duration, shortened
+from benchmark.results.printable import shortened
 from benchmark.results.run_summary import RunSummary
+from stage.sizes import duration
 
 SCORES = "Each score is its own system's: the middle time of three, times the factor of the reference points."
 MOST_NAMED, MOST_TITLE = 6, 200

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchmark.report.figures import Figure
-from benchmark.results.printable import duration
+from stage.sizes import duration
 
 NOTHING = "\N{EN DASH}"
 CAUTION = "MFU is of the dense BF16 peak: FP8 and int8 have a higher one, and logs do not say which a run used."

@@ -11,10 +11,11 @@ from typing import Any
 from benchmark.config.accelerators import accelerator_named
 from benchmark.report.page_parts import NOTHING, Cell, Row, Section, Table, Words, number
 from benchmark.report.reported_run import ReportedRun
-from benchmark.results.printable import duration, shortened
+from benchmark.results.printable import shortened
 from benchmark.results.result_log import as_number
 from stage.errors import InputError
 from stage.json_files import read_json
+from stage.sizes import duration
 
 PLAN_FILE = "plan.json"
 """Name of the plan that is looked for in the folder of a run if no plan is given."""

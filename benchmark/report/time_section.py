@@ -6,11 +6,12 @@ from typing import Any
 from benchmark.report.page_parts import NOTHING, Bar, BarPart, Cell, Row, Section, Table, Words
 from benchmark.report.reported_run import ReportedRun
 from benchmark.report.timeline import Timeline
-from benchmark.results.printable import duration, shortened
+from benchmark.results.printable import shortened
 from benchmark.results.recorded_events import RecordedEvent
 from benchmark.status.run_status import RunStatus, as_utc, device_hours
 from benchmark.status.status_text import headline, totals, words
 from benchmark.status.time_kinds import MEANINGS, Kind
+from stage.sizes import duration
 
 MOST_BARS = 12
 """Most runs that have a bar each; with more runs, the middle run of each system has one."""

@@ -15,12 +15,3 @@ def shortened(text: str, most: int) -> str:
     ellipsis."""
     text = printable(text[: PATIENCE * most].strip()) if len(text) > PATIENCE * most else printable(text.strip())
     return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def duration(seconds: float) -> str:
-    """Return the seconds in the unit that reads best."""
-    if seconds >= 5400:
-        return f"{seconds / 3600:.2f} h"
-    if seconds >= 300:
-        return f"{seconds / 60:.2f} min"
-    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.1f} s"

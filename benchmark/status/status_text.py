@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmark.results.printable import duration, shortened
+from benchmark.results.printable import shortened
 from benchmark.status.run_status import AttemptRow, RunStatus, as_utc, device_hours, read_status
 from benchmark.status.time_kinds import MEANINGS
 from stage.errors import InputError
+from stage.sizes import duration
 
 NOTHING = "-"
 MOST_LETTERS = 200

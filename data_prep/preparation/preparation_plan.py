@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from stage.errors import InputError
-from stage.progress import duration
-from stage.sizes import require_workers
+from stage.sizes import duration, require_workers
 from stage.tables import table_text
 
 MB = 1e6

@@ -199,7 +199,8 @@ class ResumableOutput:
             raise _gone(self.folder) from None
         manifest = made_by(self.recipe, records, wall_s=time.monotonic() - self._started, facts=facts)
         renames = [(str(place.relative_to(self.folder)), final.name) for final, (place, _) in outputs.items()]
-        write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
+        with suppress(FileExistsError):  # the folder went away between two looks at it
+            write_text(self.folder / PUBLISH, as_json(Publication(manifest, renames)))
         if not _publish(self.output):
             raise _gone(self.folder)
         return manifest
@@ -344,7 +345,8 @@ def _remove(folder: Path) -> None:
     aside = unique_partial(folder)
     with suppress(FileNotFoundError):  # another process was faster
         folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        for _ in range(2):  # a process that was about to write into it may have done so once more
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _journalled(folder: Path) -> list[Piece]:

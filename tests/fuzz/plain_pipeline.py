@@ -37,5 +37,5 @@ def wrong_dataset(prefix: Path, inputs: list[Path], model: Path, *, skip: bool, 
     end = [tokenizer.eos_id()] if append_eod else []
     expected = [[*ids, *end] for text in texts if (ids := tokenizer.encode(text))]
     dataset = IndexedDataset(prefix)
-    found = [dataset.tokens(number, 0, int(size)).tolist() for number, size in enumerate(dataset.sizes)]
+    found = [dataset.tokens(number, 0, int(size)).tolist() for number, size in enumerate(dataset.sizes[:])]
     return None if found == expected else f"{len(found)} documents, expected {len(expected)}, or other tokens"

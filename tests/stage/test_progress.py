@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stage import progress as module
-from stage.progress import duration, progress
+from stage.progress import progress
 
 
 @pytest.fixture
@@ -68,8 +68,3 @@ def _all_of(terminal: int) -> str:
         while piece := stream.read(1 << 16):
             pieces.append(piece)
     return b"".join(pieces).decode()
-
-
-@pytest.mark.parametrize(("seconds_", "text"), [(1, "1 s"), (720, "12 min"), (11100, "3 h 05 min")])
-def test_durations(seconds_: float, text: str) -> None:
-    assert duration(seconds_) == text

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from stage.errors import InputError
-from stage.sizes import parse_bytes, require_array, require_between, require_workers
+from stage.sizes import duration, parse_bytes, require_array, require_between, require_workers
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,20 @@ def test_shapes_that_no_array_has(shape: list[object], complaint: str) -> None:
 @pytest.mark.parametrize("shape", [[], [0], [3, 0, 4], [96, 3, 12288, 96, 128]])
 def test_shapes_that_arrays_have(shape: list[object]) -> None:
     require_array("here", shape, 4, mend="mend it")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0.00 s"),
+        (0.5, "0.50 s"),
+        (59.99, "59.99 s"),
+        (60, "1 min 0 s"),
+        (3460.4, "57 min 40 s"),
+        (3599.6, "1 h 0 min"),
+        (4321, "1 h 12 min"),
+        (5_000_000, "1,388 h 53 min"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

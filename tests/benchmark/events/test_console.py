@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmark.events.console import Console, spoken_duration
+from benchmark.events.console import Console
 from benchmark.events.event import Event
 from tests.benchmark.events.recorder import event
 
@@ -111,16 +111,4 @@ def test_time_to_the_end_where_the_target_is_not_expected(capsys: pytest.Capture
     assert lines_of([event("eta", **late), event("eta", **{**late, "target": None})], capsys) == [
         "target not expected before the end of training after 1,207,959,552 tokens, in 1 h 12 min",
         "end of training expected after 1,207,959,552 tokens, in 1 h 12 min",
-    ]
-
-
-def test_durations() -> None:
-    assert [spoken_duration(seconds) for seconds in (-5, 0.4, 59.4, 59.6, 3599, 3600, 7199.9)] == [
-        "0 s",
-        "0 s",
-        "59 s",
-        "1 min 0 s",
-        "59 min 59 s",
-        "1 h 0 min",
-        "2 h 0 min",
     ]

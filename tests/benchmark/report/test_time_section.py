@@ -58,7 +58,7 @@ def test_every_attempt_has_a_row_and_every_failure_a_place(ledger: RunStatus) ->
     assert isinstance(words, Words)
     assert isinstance(bar, Bar)
     assert isinstance(table, Table)
-    assert words.text.startswith("Goodput 2.9% of 137.3 s, 5.2% without the queue: 3 attempts")
+    assert words.text.startswith("Goodput 2.9% of 2 min 17 s, 5.2% without the queue: 3 attempts")
     assert bar.ends == ("2023-11-14 22:13:20Z", "2023-11-14 22:15:37Z")
     assert bar.text.endswith("Attempts: 0001 killed; 0002 hang; 0003 finished")
     assert bar.lines == [round(1000 * 76_150 / 137_350, 2), round(1000 * 122_750 / 137_350, 2)]

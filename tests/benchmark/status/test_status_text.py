@@ -16,7 +16,7 @@ def test_one_run_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     text = capsys.readouterr().out
     for words in (
         "run: success, last heard of at 2023-11-14 22:15:3",
-        "goodput 2.9% of 137.3 s, 5.2% without the queue: 3 attempts, 8 steps kept, 5 lost",
+        "goodput 2.9% of 2 min 17 s, 5.2% without the queue: 3 attempts, 8 steps kept, 5 lost",
         "  hang             36.00 s   26.2%  from the last sign of life until the processes were ended",
         "0002     2023-11-14 22:15:22Z  hang                  3      3    46.60 s  again",
         "rank 2 on n2 hangs; starting again from step 4 on",
