@@ -1,4 +1,4 @@
-"""Make texts printable: a stranger's text in one line of ours, and lengths of time."""
+"""Make a stranger's text fit for one line of ours."""
 
 PATIENCE = 100
 """Multiple of the shown length that is looked at; the rest of a longer text is ignored."""
