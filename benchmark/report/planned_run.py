@@ -89,7 +89,7 @@ def planned_section(runs: Sequence[ReportedRun], given: Path | None) -> Section 
     Raises InputError for a plan beside several runs, and for a file that is no plan.
     """
     if given is not None and len(runs) != 1:
-        raise InputError(f"--plan is put beside one run, there are {len(runs)}; report on one, or leave --plan out")
+        raise InputError(f"--plan is compared with one run, but there are {len(runs)}; report on one, or omit --plan")
     if given is None and len(runs) == 1 and runs[0].recorded.config:
         beside = runs[0].recorded.path.with_name(PLAN_FILE)
         given = beside if beside.is_file() else None

@@ -46,7 +46,7 @@ def time_bar(times: Timeline, name: str, longest: float, *, meanings: bool) -> B
             continue
         bare = kind == "productive" and times.ledger is None
         label = "train and all else" if bare else kind
-        meaning = "all of the run that is not told apart" if bare else MEANINGS[kind]
+        meaning = "training and all parts that the log does not separate" if bare else MEANINGS[kind]
         told, share, width = duration(seconds), f"{seconds / times.total:.1%}", WIDTH * seconds / longest
         parts.append(BarPart(kind, round(start, 2), round(width, 2), f"{label}: {told}, {share}"))
         legend.append((kind, label, told, share, meaning if meanings else ""))

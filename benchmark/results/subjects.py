@@ -218,7 +218,7 @@ def _require_gpt3(package: Path, given: str | None) -> None:
     only."""
     others = others_only(package)
     if others:
-        raise InputError(f"{package}: results of {', '.join(others)} only; {BENCHMARK} is what is reviewed here")
+        raise InputError(f"{package}: results of {', '.join(others)} only; only those of {BENCHMARK} are reviewed")
     rounds = [found[1] for part in package.parts if "results_v" in part and (found := ROUND.search(part))]
     if given is None and rounds and not any(f"{one}.0" in RULESETS for one in rounds):
         known = f"{BENCHMARK} is in rounds {RULESETS[0][:3]} to {NEWEST_RULESET[:3]}"

@@ -121,4 +121,4 @@ def stopped(what: str, error: Exception, place: Path) -> Finding:
     """Return a fault of ours as a finding, so that the reader sees it."""
     found = shortened(f"{what} stopped: {type(error).__name__}: {error}", MOST_SHOWN)
     mend = "report it with this file: the fault is this program's; the rest was reviewed"
-    return Finding(STOPPED, "error", "", str(place), None, found, "a review that comes to its end", mend)
+    return Finding(STOPPED, "error", "", str(place), None, found, "a review that finishes", mend)

@@ -52,11 +52,11 @@ class ScratchCopies:
         except OSError as error:
             content = b""
             why = str(error) if isinstance(error, UnfitFile) else error.strerror
-            self.notes[f"{path.name!r} went to the tools empty: {why}"] = None
+            self.notes[f"the tools got {path.name!r} empty: {why}"] = None
         if ruleset == OF_ROUND_4_0 and path.suffix == ".json":
             content, changed = STATUS.subn(_status_of_today, content)
             if changed:
-                self.notes["statuses of round 4.0 went to the tools as today's"] = None
+                self.notes["the tools got today's words for the statuses of round 4.0"] = None
         self.left -= len(content)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
@@ -72,7 +72,7 @@ class ScratchCopies:
                 continue
             target = self.folder.joinpath(*map(safe_name, parts))
             if target.name != entry.path.name:
-                told = f"{entry.path.name!r} went to the tools as {target.name}: they take its characters for a pattern"
+                told = f"the tools got {entry.path.name!r} as {target.name}: they take its characters for a pattern"
                 self.notes[told] = None
             if entry.kind == "folder":
                 target.mkdir(parents=True, exist_ok=True)

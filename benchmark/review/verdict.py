@@ -172,10 +172,10 @@ def excused(
         aborted = {str(run.log.path) for run in one.runs if run.was_aborted}
         if len(names) == RUNS and len(wrong) == 1 and wrong[0].subject in aborted:
             why[COMPLIANCE, wrong[0].subject] = (
-                f"{Path(wrong[0].subject).name}: it does not comply, as one of three runs may"
+                f"{Path(wrong[0].subject).name}: this run does not comply, which is allowed to one of three"
             )
     if {one.severity for one in findings if one.rule == "package.files"} == {"note"}:
-        why |= {(REPOSITORY, each.subject): "the round accepted the names that it refuses" for each in found}
+        why |= {(REPOSITORY, each.subject): "the round accepted the names that this checker refuses" for each in found}
     return tuple(
         replace(each, outcome="excused", notes=(*each.notes, why[each.tool, each.subject]))
         if each.outcome == "failed" and (each.tool, each.subject) in why

@@ -83,7 +83,7 @@ def require_same_submitter(
     for result in results:
         event = result.summary.log.first("submission_org")
         if event is not None:
-            mend = "train with --submission-org, or give that --org: a log is not edited"
+            mend = "give that --org, or train again with another --submission-org: logs must not be edited"
             named.append((f"{result.path}:{event.line}", event.key, event.value, mend))
     for place, field, name, mend in named:
         if not isinstance(name, str) or not like_name(org, name):
@@ -109,7 +109,7 @@ def require_same_origin(
         made_by = result.environment.get("commit")
         if made_by is not None and made_by != commit and not other_code:
             raise InputError(
-                f"{result.path}: made by commit {made_by}, but the code to be packaged is {commit}; check that out"
+                f"{result.path}: made by commit {made_by}, but the code to be packaged is {commit}; check out the first"
             )
         for event in () if other_code else result.summary.log.events:
             file = event.metadata.get("file")

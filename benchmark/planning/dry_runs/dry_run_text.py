@@ -42,7 +42,7 @@ def format_dry_run(result: DryRun, config: RunConfig) -> str:
 def _growth(report: RankReport) -> str:
     growth = report.peak_bytes_per_micro_batch, report.after_step_bytes_per_micro_batch
     if max(growth) <= LOSS_BYTES:
-        return "whatever the number of micro-batches"
+        return "the same for any number of micro-batches"
     in_step, kept = (size / 2**20 for size in growth)
     return f"each further micro-batch adds {in_step:.3f} MiB to the peak, {kept:.3f} MiB are left after the step"
 

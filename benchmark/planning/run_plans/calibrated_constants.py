@@ -32,7 +32,7 @@ def calibrated_constants(constants: Mapping[str, Constant], measured: Calibratio
     name = measured.accelerator
     if name not in names_in(constants, "accelerators"):
         known = ", ".join(names_in(constants, "accelerators"))
-        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: there are constants of {known} only")
+        raise InputError(f"calibration of {shortened(name, 60) or 'a device'}: constants exist only for {known}")
     table = rates(values_of(constants), name, "ours")
     memory_bytes_s = table.device.memory_tb_s * 1e12
     factors = {

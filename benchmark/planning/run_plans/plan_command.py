@@ -94,6 +94,6 @@ def _constants(config: RunConfig, calibration: Path | None) -> Mapping[str, Cons
     if measured.accelerator != config.system.accelerator:
         raise InputError(
             f"{calibration}: measured on {measured.accelerator or measured.device}, but system {config.system.name} "
-            f"has {config.system.accelerator or 'CPUs'}; choose another --system, or leave --calibration out"
+            f"has {config.system.accelerator or 'CPUs'}; choose another --system, or omit --calibration"
         )
     return calibrated_constants(committed_constants(), measured)

@@ -46,14 +46,14 @@ def require_possible(config: RunConfig, options: PlanOptions) -> None:
     accelerator, known = config.system.accelerator, names_in(constants, "accelerators")
     if config.system.device == "cpu" and accelerator:
         raise InputError(
-            f"--device cpu: system {config.system.name} has {accelerator}; leave --device out, or choose cpu_p2"
+            f"--device cpu: system {config.system.name} has {accelerator}; omit --device, or choose cpu_p2"
         )
     if config.precision == "fp32" and options.stack != "ours":
         having = " or ".join(STACKS[options.stack].precisions)
         raise InputError(f"--precision fp32: stack {options.stack} has {having}; choose --precision")
     if accelerator not in known and (options.stack != "ours" or options.what_if):
         raise InputError(
-            f"--stack {options.stack}, --what-if: there are no constants of {accelerator or 'a CPU'}; --accelerator "
+            f"--stack {options.stack}, --what-if: there are no constants for {accelerator or 'a CPU'}; --accelerator "
             f"may be {', '.join(known)}"
         )
     work.require_precision()

@@ -68,7 +68,8 @@ def format_run_plan(plan: RunPlan, config: RunConfig, *, verbose: bool) -> str:
 def _score(plan: RunPlan, config: RunConfig) -> Iterator[str]:
     """Yield the machine's expected score, and the published scores on the same number of these devices."""
     if not is_the_benchmarks(config.benchmark):
-        yield f"no benchmark: model, target or start are not those of {config.benchmark.name}, so there is no score"
+        name = config.benchmark.name
+        yield f"not the benchmark: model, target or start differ from those of {name}, so there is no score"
         return
     if plan.run_s is None:
         yield f"{'would score':<18}not known{'' if plan.step_s is None else f': {plan.assumptions[1]}'}"
@@ -159,7 +160,7 @@ def _deciding(plan: RunPlan, *, verbose: bool) -> Iterator[str]:
     """Yield the step and its MFU at both ends of each uncertain constant's range."""
     if plan.step_s is None or not plan.influences:
         return
-    yield "what is not measured yet, and the step at the ends of its range"
+    yield "constants not measured yet, and the step at the ends of their ranges"
     for one in plan.influences if verbose else plan.influences[:DECIDING]:
         ends = []
         for change_s in (one.low_s, one.high_s):

@@ -185,7 +185,7 @@ def inputs(place: Place) -> CheckResult:
     except InputError as error:
         return CheckResult("FAILED", str(error))  # which says how to mend it
     also = "; the initial checkpoint is not needed, the run continues" if continues else ""
-    return CheckResult("ok", f"the inputs are there and as their manifests say{also}")
+    return CheckResult("ok", f"the inputs exist and match their manifests{also}")
 
 
 def manifests(place: Place) -> dict[str, str]:

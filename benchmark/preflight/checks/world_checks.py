@@ -157,7 +157,8 @@ def _seen(probe: Path, content: str) -> CheckResult:
         time.sleep(0.2)
     with contextlib.suppress(BlockingIOError), probe.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return CheckResult("FAILED", f"{probe.parent}: a lock held by rank 0 can be taken", "mount it with flock")
+        found = f"{probe.parent}: another process can take the lock that rank 0 holds"
+        return CheckResult("FAILED", found, "mount it with flock")
     return CheckResult("ok", _SHARED.format(probe.parent))
 
 

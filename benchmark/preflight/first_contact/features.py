@@ -38,7 +38,7 @@ FEATURES = {
     "adam": DeviceFeature(kernel_features.adams),
     "training in FP32": DeviceFeature(training_match.training_in_fp32),
     "training in BF16": DeviceFeature(training_match.training_in_bf16),
-    "repeatable": DeviceFeature(kernel_features.repeatable, "no repeats to the bit"),
+    "repeatable": DeviceFeature(kernel_features.repeatable, "runs do not repeat to the bit"),
 }
 """Features by name, in the order in which they are tried."""
 

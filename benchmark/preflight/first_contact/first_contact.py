@@ -185,7 +185,7 @@ def _run(part: ContactPart, output: Path, limit_s: float) -> PartResult:
             status = 1 if status == 0 else status  # it left nothing
     if status == 0:
         return PartResult(part.name, "ok", found, seconds, details=details)
-    why = f"no end within {limit_s:.0f} s" if status is None else f"status {status}"
+    why = f"not finished within {limit_s:.0f} s" if status is None else f"status {status}"
     told = [found or "it said nothing", last_line(errors)]
     return PartResult(part.name, "failed", f"{why}: {'; '.join(filter(None, told))}", seconds, part.without, details)
 

@@ -25,7 +25,7 @@ def meets_target(run: Run) -> Iterator[Deviation]:
     found = [one.log_perplexity for one in run.evaluations if one.log_perplexity is not None]
     if not any(judged.floor < value <= judged.target for value in found):
         best = f"best value {min(found)}" if found else "no value"
-        yield at(run, last, best, f"one above {judged.floor} and at most {judged.target}")
+        yield at(run, last, best, f"a value above {judged.floor} and at most {judged.target}")
 
 
 def cadence(run: Run) -> Iterator[Deviation]:

@@ -59,7 +59,7 @@ def code(package: SubmissionPackage) -> Iterator[Deviation]:
     root = package.path / "benchmarks" / BENCHMARK
     written = (one for one in package.entries if one.kind == "file" and one.size and one.path.is_relative_to(root))
     if package.sets and not any(written):
-        yield Deviation(root, None, "no code of the results", f"benchmarks/{BENCHMARK}/implementations/NAME/")
+        yield Deviation(root, None, "no code that made the results", f"benchmarks/{BENCHMARK}/implementations/NAME/")
 
 
 def twins(package: SubmissionPackage) -> Iterator[Deviation]:
@@ -70,7 +70,7 @@ def twins(package: SubmissionPackage) -> Iterator[Deviation]:
             fields = {name: value for name, value in one.system.content.items() if name not in OF_ONE_RUN}
             other = seen.setdefault(repr(sorted(fields.items())), one.name)
             if other != one.name:
-                due = "systems that differ, or one of them"
+                due = "two different systems, or only one of these"
                 yield Deviation(one.system.path, 1, f"the description of {other} again", due)
 
 
@@ -95,7 +95,7 @@ def _unfit(entry: Entry, package: SubmissionPackage, root: Path) -> tuple[str, s
     if not name.isprintable() or (UNSAFE.search(name) and parts[0] != "benchmarks"):
         return f"name {name!r}", "letters, digits, '.', '_', '+' and '-'"
     if entry.kind == "unreadable":
-        return "it cannot be read", "files and folders that can be"
+        return "it cannot be read", "files and folders that can be read"
     if entry.kind != "link":
         return ("", "") if entry.kind in ("file", "folder") else (f"a {entry.kind}", "files and folders")
     if parts[0] in ("systems", "results"):

@@ -243,7 +243,7 @@ PACKAGE_RULES: tuple[Rule[SubmissionPackage], ...] = (
     Rule(
         "package.scaling", "error", "4.15, 5.6; scaling.json", package_rules.scaling,
         mend="let the package checker write scaling.json",
-        question="Which decision of the committee is this factor from?",
+        question="Which decision of the committee set this factor?",
     ),
     Rule(
         "package.seeds", "warning", "7.10; seeds", naming_rules.seeds_across,
