@@ -40,7 +40,7 @@ class DryRun:
 def dry_run(config: RunConfig) -> DryRun:
     """Examine one rank of each kind; the configuration must have passed ``RunConfig.require_fit``.
 
-    Raises DeviceFault when the code does what the device would not forgive (fake/device_rules.py).
+    Raises DeviceFault if the code does something that a real device would refuse (fake/device_rules.py).
     """
     if config.system.device == "cpu":
         importlib.import_module("torch._dynamo")  # fake tensors need it: imported here, not in each process below

@@ -67,7 +67,7 @@ class _Stepped:
 def examine(config: RunConfig, kind: str, rank: int) -> RankReport:
     """Examine one rank, in a process that has no world yet.
 
-    Raises DeviceFault when the code does what the device would not forgive (fake/device_rules.py).
+    Raises DeviceFault if the code does something that a real device would refuse (fake/device_rules.py).
     """
     torch.set_num_threads(1)
     gc.disable()  # as in training: it is collected between steps

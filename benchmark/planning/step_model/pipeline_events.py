@@ -57,7 +57,7 @@ def work_of_device(
 
     Passes come in groups of as many micro-batches as there are devices, chunk after chunk; backward passes from the
     last chunk to the first. Where the last group is short, a device has nothing to do at the places that it lacks.
-    Before the first backward pass a device has run ahead by what those behind it need.
+    Before its first backward pass a device runs as many forward passes ahead as the devices behind it need.
     """
     group = devices if chunks > 1 else micro_batches
     forward = _passes_in_order(group, chunks, micro_batches, backward=False)

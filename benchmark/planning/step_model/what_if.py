@@ -41,7 +41,7 @@ IDEAS = (
     "attention=1.5x",
     "memory=1.5x",
 )
-"""What-ifs whose gain for the fastest layout a search reports."""
+"""Ideas whose gain for the fastest layout a search reports."""
 
 
 def apply_what_if(
