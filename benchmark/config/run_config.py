@@ -4,6 +4,7 @@ Benchmarks are listed in ``benchmarks.py``, systems in ``systems.py``; the comma
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -200,3 +201,18 @@ class RunConfig:
     @property
     def tokens_per_step(self) -> int:
         return self.benchmark.tokens_per_step
+
+    def banner(self, seed: int) -> Iterator[str]:
+        """Yield the lines that a person reads before hours of computing. ``seed``: of the data order."""
+        benchmark, system, data = self.benchmark, self.system, self.data
+        target = benchmark.target_log_perplexity
+        goal = "all samples" if target is None else f"to log perplexity {target}"
+        yield f"{benchmark.name} in {self.precision.upper()}, {goal}, global batch size {benchmark.global_batch_size:,}"
+        devices = f"{system.nodes} x {system.devices_per_node} {system.accelerator or system.device}"
+        stages = f"{system.pipeline_parallel} x {system.pipeline_chunks}"
+        yield (
+            f"{system.name}: {devices}, tensor parallel {system.tensor_parallel}, pipeline parallel {stages}, "
+            f"data parallel {system.data_parallel}, micro-batch size {system.micro_batch_size}"
+        )
+        yield f"data {' '.join(data.train_data_path)}, evaluated on {' '.join(data.valid_data_path)}, seed {seed}"
+        yield f"checkpoint {data.checkpoint or 'of the run itself'}, run folder {self.run_dir}"

@@ -55,6 +55,8 @@ def train(config: RunConfig, environment: Environment | None = None, phases: Pha
         debugging(config, attempt, environment.rank, phases),
     ):
         folder.begin_init(config)
+        for line in config.banner(folder.progress.seed):
+            folder.events.note("message", line)
         phases.enter("join", -1)
         with joined_world(config.system, environment) as world:
             requests.obey_stops(config.run_dir if world.rank == 0 else None)

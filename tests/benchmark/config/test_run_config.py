@@ -118,3 +118,15 @@ def test_sizes_that_just_fill_a_pipeline() -> None:
 def test_sinks_and_commands_that_are_refused(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         RunConfig(benchmark=GPT3_175B, system=DGX).changed(**change)
+
+
+def test_banner_says_what_is_trained_on_what_and_from_where() -> None:
+    data = DataOptions(("0.5", "a", "0.5", "b"), ("v",), Path("ckpt"))
+    run = RunConfig(GPT3_175B, SYSTEMS["dgxh100_n64"], run_dir=Path("runs/1"), data=data)
+    assert list(run.banner(17)) == [
+        "gpt3_175b in BF16, to log perplexity 2.69, global batch size 1,536",
+        "dgxh100_n64: 64 x 8 H100 SXM, tensor parallel 4, pipeline parallel 8 x 6, data parallel 16, "
+        "micro-batch size 2",
+        "data 0.5 a 0.5 b, evaluated on v, seed 17",
+        "checkpoint ckpt, run folder runs/1",
+    ]
