@@ -1,1 +1,1 @@
-"""From the PAXML checkpoint to the Megatron zarr layout, and from there into the model's parameters."""
+"""Convert the PAXML checkpoint to the Megatron zarr layout, and load that into the model's parameters."""

@@ -6,7 +6,7 @@ from stage.errors import run_command
 
 
 def main() -> int | None:
-    """``python -m checkpoint_convert``, with ``sys.argv``; returns the exit status, None for 0."""
+    """Run ``python -m checkpoint_convert`` with ``sys.argv``; return the exit status, None for 0."""
     from checkpoint_convert.commands.conversion_commands import (
         ConversionPlanCommand,
         MegatronToPaxmlCommand,
@@ -31,7 +31,7 @@ def main() -> int | None:
 
 
 def console() -> NoReturn:
-    """``python -m checkpoint_convert``, and the script ``checkpoint_convert`` of an installation."""
+    """Run ``python -m checkpoint_convert``, or the script ``checkpoint_convert`` of an installation."""
     run_command(main)
 
 

@@ -6,7 +6,7 @@ from stage.errors import run_command
 
 
 def main() -> int | None:
-    """``python -m checksums``, with ``sys.argv``; returns the exit status, None for 0."""
+    """Run ``python -m checksums`` with ``sys.argv``; return the exit status, None for 0."""
     from checksums.list_commands import CreateListCommand, VerifyListCommand
     from stage.cli import run_subcommand
 
@@ -14,7 +14,7 @@ def main() -> int | None:
 
 
 def console() -> NoReturn:
-    """``python -m checksums``, and the script ``checksums`` of an installation."""
+    """Run ``python -m checksums``, or the script ``checksums`` of an installation."""
     run_command(main)
 
 

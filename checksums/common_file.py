@@ -18,7 +18,7 @@ from stage.safe_pickle import load_pickle
 
 COMMON, METADATA = "common.pt", "metadata.json"
 LARGEST = 1 << 26
-"""Bytes; the published ones have 28 and 631."""
+"""Most bytes that are read; the published files have 28 and 631."""
 PARAM_GROUP: dict[str, Any] = {
     "wd_mult": 1.0,
     "lr_mult": 1.0,
@@ -33,9 +33,9 @@ PARAM_GROUP: dict[str, Any] = {
 
 
 def plain_common(path: Path) -> Any:
-    """Return the content of a ``common.pt``, of plain values only. Nothing that it may name is imported or called.
+    """Return the content of a ``common.pt``, of plain values only. Names in the pickle are neither imported nor called.
 
-    Raises ValueError where it is damaged or names a class, OSError where it cannot be read.
+    Raises ValueError if the file is damaged or names a class, OSError if it cannot be read.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(read_regular(path, LARGEST))) as archive:
@@ -48,13 +48,14 @@ def plain_common(path: Path) -> Any:
 
 
 def common_content(group: dict[str, Any], *, bf16: bool) -> dict[str, Any]:
-    """Return what ``common.pt`` holds of Adam's parameters: a BF16 checkpoint nests the optimizer one level deeper."""
+    """Return the content of ``common.pt`` for Adam's parameters: a BF16 checkpoint nests the optimizer one level
+    deeper."""
     optimizer: dict[str, Any] = {"param_groups": [group]}
     return {"optimizer": {"optimizer": optimizer} if bf16 else optimizer}
 
 
 def is_only_spelled_otherwise(path: Path, *, bf16: bool) -> bool:
-    """Whether ``path``, of the benchmark's checkpoint by its name, has the published content."""
+    """Return whether ``path``, named as a file of the benchmark's checkpoint, has the published content."""
     expected = {"sharded_backend": "zarr"} if path.name == METADATA else common_content(PARAM_GROUP, bf16=bf16)
     try:
         found = json.loads(read_regular(path, LARGEST)) if path.name == METADATA else plain_common(path)
@@ -64,7 +65,7 @@ def is_only_spelled_otherwise(path: Path, *, bf16: bool) -> bool:
 
 
 def _is_same(found: Any, expected: Any) -> bool:
-    """Whether all keys and values are the same, types included but for tuples, which count as lists."""
+    """Return whether all keys and values are the same, including their types, except that tuples count as lists."""
     if isinstance(expected, dict):
         same_keys = isinstance(found, dict) and found.keys() == expected.keys()
         return same_keys and all(_is_same(found[key], value) for key, value in expected.items())

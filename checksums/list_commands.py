@@ -53,7 +53,7 @@ class VerifyListCommand:
     """Compare the files below a folder with a list. Exit status 0: all match; 1: something differs.
 
     In a Megatron zarr checkpoint metadata.json and common.pt may be spelled otherwise, with the published content:
-    they are told as MAY DIFFER. Adam's step, or any other value that differs, is a difference.
+    they are listed as MAY DIFFER. Adam's step, or any other value that differs, is a difference.
 
     Example: python -m checksums verify preprocessed_c4_spm --manifest checksums/dataset_checksum.log
     """
@@ -62,7 +62,7 @@ class VerifyListCommand:
     """Folder to read."""
     manifest: Path
     """List of paths relative to the folder, as GNU's md5sum or BSD's md5 writes it; or NAME.manifest.json, as a command
-    writes it beside its output NAME: then the folder is NAME, or the one that NAME lies in."""
+    writes it beside its output NAME: then the folder is NAME, or the folder that NAME lies in."""
     json: bool = False
     """Print the result as JSON."""
 

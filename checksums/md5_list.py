@@ -1,4 +1,4 @@
-"""md5sum-style lists, ``<32 hex digits>  <path>`` per line with paths relative to one folder, and folders against them.
+"""md5sum-style lists, ``<32 hex digits>  <path>`` per line with paths relative to one folder, compared with folders.
 
 Lists of GNU's md5sum and of BSD's md5 are read.
 """
@@ -18,31 +18,32 @@ from stage.regular_files import UnfitFile, read_regular
 
 LINE = re.compile(r"(?P<escaped>\\?)(?P<md5>[0-9a-fA-F]{32})[ \t][ \t*]?(?P<name>.+)", re.DOTALL)
 TAGGED_LINE = re.compile(r"(?P<escaped>\\?)MD5 \((?P<name>.+)\) = (?P<md5>[0-9a-fA-F]{32})", re.DOTALL)
-"""As ``md5sum --tag`` and BSD's md5 write it."""
+"""Pattern of a line of ``md5sum --tag`` and of BSD's md5."""
 LARGEST_LIST = 1 << 30
-"""Bytes; a converted checkpoint's has 15 MB."""
+"""Most bytes of a list; a converted checkpoint's has 15 MB."""
 ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 UNESCAPES = {escape: character for character, escape in ESCAPES.items()}
 HASHED_AT_ONCE = 8
-"""Files; several wait for the disk while others are hashed."""
+"""Files hashed at once; several wait for the disk while others are hashed."""
 MAY_DIFFER = (METADATA, COMMON)
-"""Files of a Megatron zarr checkpoint that may be spelled otherwise than the list's."""
+"""Files of a Megatron zarr checkpoint that may be spelled otherwise than those in the list."""
 ARRAYS_BESIDE = MEGATRON_ARRAY, MASTER_ARRAY = "language_model.", "optimizer.state.fp32_from_fp16."
-"""Beginnings of the folders of arrays in such a checkpoint: of a weight, and of a BF16 checkpoint's master weight."""
+"""Prefixes of the folders of arrays in such a checkpoint: of a weight, and of a BF16 checkpoint's master weight."""
 
 
 @dataclass(frozen=True)
 class ListComparison:
-    """Paths of a folder against a list."""
+    """A folder compared with a list; the fields hold paths."""
 
     matching: list[str]
     changed: list[str]
     missing: list[str]
     may_differ: list[str]
-    """Files of MAY_DIFFER beside a checkpoint's arrays whose bytes are others, and whose content is the published one
-    (``common_file.py``). Not a difference."""
+    """Files of MAY_DIFFER beside a checkpoint's arrays whose bytes differ, but whose content is the published one
+    (``common_file.py``). They do not count as a difference."""
     extra: list[str]
-    """Files in the folder but not in the list. Not a difference: a data folder may hold index caches and notes."""
+    """Files in the folder but not in the list. They do not count as a difference: a data folder may hold caches and
+    notes."""
 
     @property
     def holds(self) -> bool:
@@ -52,7 +53,7 @@ class ListComparison:
 def digest_folder(folder: Path, *, leave_out: Path | None = None) -> dict[str, str]:
     """Return the MD5 of every file below ``folder`` by relative path, in byte order of the paths.
 
-    Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is one file to skip.
+    Hidden files count; symbolic links to files are followed, to folders not. ``leave_out`` is a file to skip.
     """
     sizes: dict[str, int] = {}
     for name, size in files_below(folder, leave_out=leave_out).items():
@@ -103,8 +104,10 @@ def compare_lists(folder: Path, listed: Mapping[str, str], *, leave_out: Path | 
 
 
 def _may_differ(folder: Path, name: str, listed: Mapping[str, str]) -> bool:
-    """Whether ``name`` is a small file of a Megatron zarr checkpoint, known by the arrays that the list has beside it,
-    that is only spelled otherwise."""
+    """Return whether ``name`` is a small file of a Megatron zarr checkpoint that is only spelled otherwise.
+
+    Such a checkpoint is recognised by the arrays that the list has beside the file.
+    """
     path = Path(name)
     beside = {array: any(other.startswith(str(path.parent / array)) for other in listed) for array in ARRAYS_BESIDE}
     is_one = path.name in MAY_DIFFER and beside[MEGATRON_ARRAY]
@@ -121,10 +124,10 @@ def format_list(digests: Mapping[str, str]) -> str:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """Read the MD5 by path, as md5sum, ``md5sum --tag`` and BSD's md5 write it.
+    """Read a list and return the MD5 by path. The forms of md5sum, ``md5sum --tag`` and BSD's md5 are read.
 
-    Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted. Raises InputError for
-    any other line, for a path that begins with ``..``, and for what is no file.
+    Blank lines and lines that begin with # are skipped; ``./`` and binary marks are accepted. Raises InputError for any
+    other line, for a path that begins with ``..``, and if ``path`` is no regular file.
     """
     digests: dict[str, str] = {}
     for number, raw in enumerate(_text_of(path).split("\n"), 1):
@@ -149,7 +152,7 @@ def read_list(path: Path) -> dict[str, str]:
 
 
 def begins_list(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of a list as :func:`format_list` writes it."""
+    """Return whether the first bytes of a file are those of a list as :func:`format_list` writes it."""
     return re.match(rb"\\?[0-9a-f]{32}  .", head) is not None
 
 
@@ -163,8 +166,8 @@ def _text_of(path: Path) -> str:
 def without_leading_folders(folder: Path, listed: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """Return the folders that all paths of a list begin with beyond ``folder``, and the list without them.
 
-    A list may have been made from higher up, or with absolute paths: as many folders are taken off as it takes to find
-    a file. Raises InputError for absolute paths not understood so.
+    A list may have been made in a higher folder, or with absolute paths: leading folders are removed until a file is
+    found. Raises InputError for absolute paths that match no file that way.
     """
     absolute = [name for name in listed if os.path.isabs(name)]
     if len(absolute) in (0, len(listed)):

@@ -26,11 +26,11 @@ def publish_with_sums(
     inputs_now: Callable[[], Sequence[Source]],
     facts: Mapping[str, Any],
 ) -> list[str]:
-    """Write the pieces ``small``, given whole, and publish them with the pieces ``names``, once each is on the disk as
-    it was written and nothing lies beside them; return the names of all.
+    """Write the pieces ``small``, publish them together with the pieces ``names``, and return all names.
 
-    ``inputs_now`` looks at the inputs again, at the end. Raises InputError where pieces are not so, or the inputs have
-    changed, with nothing published.
+    Before publishing, each piece must be on the disk as it was written, with no other file beside them. ``inputs_now``
+    looks at the inputs again, at the end. Raises InputError, with nothing published, if a piece or an input has changed
+    or there is another file.
     """
     work.reload()
     work.add([_written(name, small[name], work) for name in work.missing(small)])

@@ -1,4 +1,4 @@
-"""All contents of a command's output against its manifest, which costs reading it once."""
+"""Compare all contents of a command's output with its manifest, by reading the output once."""
 
 import os
 from pathlib import Path
@@ -14,10 +14,10 @@ ENDING = ".manifest.json"
 def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
     """Compare the outputs that the manifest at ``path`` names with the disk.
 
-    ``folder`` is the one that they lie in, or the manifest's output itself, a folder, wherever it lies and whatever its
-    name is by now; then it alone is compared. Of a folder of many files, the comparison says whether all of it is as it
-    was, and which are not where the list of its sums lies beside the manifest. Raises InputError for a file that is no
-    manifest, or has no MD5 of something.
+    ``folder`` is the folder that the outputs lie in. It may also be the manifest's output itself, if that is a folder,
+    even if it was moved or renamed; then it alone is compared. For an output of many files, the comparison says whether
+    all are unchanged; it names the changed ones if the list of their sums lies beside the manifest. Raises InputError
+    for a file that is no manifest, or that lacks an MD5.
     """
     name = path.name.removesuffix(ENDING)
     manifest = read_manifest(path.with_name(name))
@@ -43,8 +43,10 @@ def compare_with_manifest(folder: Path, path: Path) -> ListComparison:
 
 
 def _changed_files(place: Path, name: str, md5: str, sums: Path) -> list[str]:
-    """Return the files below ``place`` that are not what ``sums`` lists, each below ``name``, where that is the list
-    whose MD5 the manifest has."""
+    """Return the files below ``place`` that differ from the list ``sums``, each below ``name``.
+
+    Returns none if ``sums`` is not the list whose MD5 the manifest has.
+    """
     if not place.is_dir() or not sums.is_file() or md5_file(sums) != md5:
         return []
     found, listed = digest_folder(place), read_list(sums)
@@ -52,12 +54,12 @@ def _changed_files(place: Path, name: str, md5: str, sums: Path) -> list[str]:
 
 
 def _md5_of_contents(path: Path) -> str:
-    """Return the MD5 as a manifest's record has it."""
+    """Return the MD5 of a file or folder in the form of a manifest's record."""
     return md5_text(format_list(digest_folder(path))) if path.is_dir() else md5_file(path)
 
 
 def require_whole(output: Path) -> None:
-    """Raise InputError where ``output`` has no manifest, or is not to the bit what it says."""
+    """Raise InputError if ``output`` has no manifest, or differs from it by any bit."""
     found = compare_with_manifest(output.parent, manifest_path(output))
     if different := [*found.changed, *found.missing]:
         raise InputError(

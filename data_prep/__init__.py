@@ -1,1 +1,2 @@
-"""From C4's json.gz shards to token windows: tokenizer, .bin/.idx files, and the order in which they are read."""
+"""Prepare the training data from C4's json.gz shards: tokenizer, .bin/.idx files, and the order in which they are
+read."""

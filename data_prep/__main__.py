@@ -1,4 +1,4 @@
-"""From C4's shards to token windows."""
+"""Prepare token windows from C4's shards."""
 
 import importlib
 import sys
@@ -21,7 +21,7 @@ COMMANDS = {
 
 
 def main() -> int | None:
-    """Run ``python -m data_prep``, with ``sys.argv``; return the exit status, None for 0."""
+    """Run ``python -m data_prep`` with ``sys.argv``; return the exit status, None for 0."""
     from stage.cli import Command, run_subcommand
 
     wanted = [module for module, classes in COMMANDS.items() if classes.keys() & sys.argv[1:2]]
@@ -33,7 +33,7 @@ def main() -> int | None:
 
 
 def console() -> NoReturn:
-    """Run ``python -m data_prep``, and the script ``data_prep`` of an installation."""
+    """Run ``python -m data_prep``, or the script ``data_prep`` of an installation."""
     run_command(main)
 
 

@@ -1,4 +1,4 @@
-"""The floor that all commands stand on.
+"""The base that all commands stand on.
 
 A command reads files and writes an output with a manifest beside it (``manifest``). An output that takes long is made
 of pieces, by one process or several, and appears whole or not at all (``resumable_output``); a small file is written

@@ -1,11 +1,10 @@
-"""Objects that lie elsewhere: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``, read by obstore.
+"""Read objects at addresses with obstore: ``gs://bucket/path``, ``s3://bucket/path``, ``http(s)://host/path``.
 
-Credentials come from the environment or from the machine's role; without any, a bucket is read as anybody may read it.
-An address may hold secrets, a user's name and password or a signed query; they are kept out of all that is printed or
-written.
+Credentials come from the environment or from the machine's role; without them, a bucket is read anonymously. An address
+may hold secrets, a user's name and password or a signed query; secrets are neither printed nor written.
 
-obstore has threads, and a process that has used it cannot be forked: whoever forks workers asks for facts with
-:func:`facts_of_all`, which does so in a process of its own.
+obstore has threads, and a process that has used it cannot be forked: a command that forks workers asks for facts with
+:func:`facts_of_all`, which uses a process of its own.
 """
 
 import itertools
@@ -30,15 +29,15 @@ SCHEMES = ("gs", "s3", "http", "https")
 HIDDEN = "…"
 TRIES = 5
 SILENCE_S = 20
-"""A server that says nothing for so long is asked again."""
+"""Seconds of a server's silence after which it is asked again."""
 PIECE_BYTES = 1 << 20
 ASKED_AT_ONCE = 16
 _users: set[int] = set()
-"""This process, once it has used obstore."""
+"""Id of this process, once it has used obstore."""
 
 
 def is_address(text: str) -> bool:
-    """Tell whether ``text`` names something elsewhere: a name with ``://`` in it is no local path."""
+    """Return whether ``text`` is an address: a name with ``://`` in it is no local path."""
     return "://" in text
 
 
@@ -47,18 +46,18 @@ class Address:
     """An object, or a folder of objects."""
 
     url: str
-    """Whole, with its secrets."""
+    """The whole URL, with its secrets."""
     endpoint_url: str | None = None
-    """Another S3 server than Amazon's."""
+    """URL of an S3 server other than Amazon's."""
 
     def __str__(self) -> str:
-        """The address without secrets, for messages and manifests."""
+        """Return the address without secrets, for messages and manifests."""
         parts = urlsplit(self.url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     @property
     def name(self) -> str:
-        """The last part of the path, whose ending tells the kind of a file."""
+        """The last part of the path; its ending tells the kind of a file."""
         return urlsplit(self.url).path.rstrip("/").rpartition("/")[2]
 
     def below(self, key: str) -> "Address":
@@ -67,7 +66,7 @@ class Address:
         return replace(self, url=urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{key}")))
 
     def without_secrets(self, text: str) -> str:
-        """Return what a library says, which may have the whole address in it, without secrets."""
+        """Return a library's message, which may contain the whole address, without secrets."""
         parts = urlsplit(self.url)
         user = parts.netloc.rpartition("@")[0]
         for secret in sorted(
@@ -78,7 +77,8 @@ class Address:
 
 
 def parse_address(text: str, endpoint_url: str | None = None) -> Address:
-    """Read an address; ``endpoint_url`` is that of ``--endpoint-url``. Raises InputError, without its secrets."""
+    """Parse an address; ``endpoint_url`` is that of ``--endpoint-url``. Raises InputError, without the address's
+    secrets."""
     scheme = text.partition("://")[0].lower()
     try:
         parts = urlsplit(text)
@@ -98,20 +98,20 @@ def parse_address(text: str, endpoint_url: str | None = None) -> Address:
 
 @dataclass(frozen=True)
 class Facts:
-    """An object as its server describes it."""
+    """Facts about an object, from its server."""
 
     bytes: int
     version: str
-    """The ETag or generation, else the time of modification; empty where the server tells neither."""
+    """The ETag or generation, else the time of modification; empty if the server gives none of them."""
 
 
 class RemoteFolder:
-    """Objects below an address, or the one object at it (key ""). Threads may share it."""
+    """Objects below an address, or the object at it (key ""). Threads may share a folder."""
 
     def __init__(
         self, address: Address, *, bytes_per_s: float | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """``bytes_per_s``: at most so much is read, on average, by all threads together."""
+        """``bytes_per_s``: most bytes read per second, on average, by all threads together."""
         if _users and os.getpid() not in _users:  # obstore's threads stayed in the process that was forked
             raise RuntimeError("an address is read in a process that was forked from one that had read addresses")
         _users.add(os.getpid())
@@ -121,7 +121,7 @@ class RemoteFolder:
         self._lock, self._free_at = threading.Lock(), 0.0
 
     def facts(self, key: str = "") -> Facts | None:
-        """Ask for an object; None where there is none. Raises InputError where the server gives no answer."""
+        """Ask for an object; return None if there is none. Raises InputError if the server gives no answer."""
         import obstore
         from obstore.exceptions import BaseError
 
@@ -140,23 +140,27 @@ class RemoteFolder:
         raise AssertionError("it has returned or raised")
 
     def read(self, key: str = "", *, expected: Facts | None = None) -> bytes | None:
-        """Return an object's content; None where there is no such object. Raises InputError where it cannot be had, or
-        is not the one of ``expected``."""
+        """Return an object's content; None if there is no such object.
+
+        Raises InputError if the object cannot be had or differs from ``expected``.
+        """
         try:
             return b"".join(self._pieces(key, expected))
         except FileNotFoundError:
             return None
 
     def stream(self, key: str = "", *, expected: Facts | None = None) -> Iterator[bytes]:
-        """Yield an object's bytes, once each and in order, a MiB or so at a time. Raises InputError as :meth:`read`
-        does, and where there is no such object."""
+        """Yield an object's bytes, once each and in order, about a MiB at a time.
+
+        Raises InputError in the cases of :meth:`read`, and if there is no such object.
+        """
         try:
             yield from self._pieces(key, expected)
         except FileNotFoundError:
             raise InputError(f"{self._where(key)}: no such object") from None
 
     def _pieces(self, key: str, expected: Facts | None) -> Iterator[bytes]:
-        """Yield an object's bytes; a connection that breaks is gone on with where it broke off."""
+        """Yield an object's bytes; after a broken connection, continue where it broke off."""
         from obstore.exceptions import BaseError
 
         position = failures = 0
@@ -205,7 +209,7 @@ class RemoteFolder:
         self._sleep(pause)
 
     def _spend(self, count: int) -> None:
-        """Wait until ``count`` bytes more are within the rate."""
+        """Wait until ``count`` more bytes are within the rate."""
         if self._rate is None:
             return
         with self._lock:
@@ -221,7 +225,7 @@ class RemoteFolder:
 def facts_of_all(addresses: Sequence[Address]) -> list[Facts]:
     """Ask for many objects at a time, in a process of its own, so that this one can still be forked.
 
-    Raises InputError for the first that is not there or cannot be had.
+    Raises InputError for the first object that does not exist or cannot be had.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=begin_worker) as apart:
@@ -249,13 +253,13 @@ CREDENTIALS = {
     "s3": ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"),
     "gs": ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY"),
 }
-"""Variables that name credentials."""
+"""Variables that name credentials, by scheme."""
 METADATA_SERVERS = {"s3": "169.254.169.254", "gs": "metadata.google.internal"}
-"""A machine in the cloud gets those of its role there."""
+"""Servers from which a machine in the cloud gets the credentials of its role, by scheme."""
 
 
 def _has_credentials(scheme: str) -> bool:
-    """Tell whether requests can be signed; without credentials a public bucket is read as it is by anybody."""
+    """Return whether requests can be signed; without credentials a public bucket is read anonymously."""
     if any(name in os.environ for name in CREDENTIALS[scheme]):
         return True
     if scheme == "gs" and Path("~/.config/gcloud/application_default_credentials.json").expanduser().exists():

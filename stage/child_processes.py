@@ -1,4 +1,4 @@
-"""Other commands, started so that they do not outlive whoever started them."""
+"""Start other commands so that they do not outlive the process that started them."""
 
 import ctypes
 import multiprocessing
@@ -16,18 +16,17 @@ from stage.git import REPOSITORY
 
 PR_SET_PDEATHSIG = 1
 INTERRUPTED = 130
-"""How a command that Ctrl-C has ended leaves, once it has said so (``stage.errors``)."""
+"""Exit status of a command that Ctrl-C has ended, after its message (``stage.errors``)."""
 TO_END_ITSELF_S = 2.0
 
 
 def end_with_parent() -> None:
-    """Have the kernel send this process SIGTERM when its parent is gone, even by kill -9 (Linux)."""
+    """Have the kernel send this process SIGTERM when its parent ends, even by kill -9 (Linux)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def begin_worker() -> None:
-    """Prepare a process that multiprocessing has started: it ends with the process that started it, and leaves Ctrl-C
-    to that one."""
+    """Prepare a process that multiprocessing has started: it ends with its parent, and leaves Ctrl-C to the parent."""
     end_with_parent()
     starter = multiprocessing.parent_process()
     if starter is not None and os.getppid() != starter.pid:  # it was killed before this process could ask
@@ -38,11 +37,10 @@ def begin_worker() -> None:
 def run_module(
     arguments: Sequence[str], *, errors: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> int:
-    """Run ``python -m ARGUMENTS`` from the repository's folder, sharing our output; returns its exit status.
+    """Run ``python -m ARGUMENTS`` from the repository's folder, sharing our output; return its exit status.
 
-    Ctrl-C reaches both: the child says so, and this process leaves with the same status.
-
-    ``errors``: file to which its standard error is added instead of ours. ``environment``: variables besides ours.
+    Ctrl-C reaches both: the child reports it, and this process leaves with the same status. ``errors``: file to which
+    the child's standard error is appended. ``environment``: additional variables.
     """
     words, variables = [sys.executable, "-m", *arguments], {**os.environ, **(environment or {})}
     with nullcontext() if errors is None else errors.open("a") as file:
@@ -59,7 +57,7 @@ def run_module(
 
 
 def require_free_port(port: int) -> None:
-    """Raise InputError where something listens at ``port`` of this machine, or no port has that number."""
+    """Raise InputError if something listens at ``port`` of this machine, or the number is no port."""
     if not 0 < port < 1 << 16:
         raise InputError(f"port {port}: expected 1 to 65535; choose another MASTER_PORT or leave it out")
     with _reusable_socket() as probe:
@@ -71,10 +69,10 @@ def require_free_port(port: int) -> None:
 
 @contextmanager
 def reserved_port() -> Iterator[int]:
-    """A port of this machine that nobody else is given until the block ends, but that processes can be told to meet at.
+    """Yield a port of this machine that no other program is given until the block ends, for processes to meet at.
 
-    A socket is bound to it and does not listen: the kernel then leaves the port out of those it chooses itself, for
-    whoever asks for any, and lets one that names it with SO_REUSEADDR, as PyTorch's store does, bind it too.
+    A socket is bound to it and does not listen: the kernel then does not give the port to programs that ask for any
+    port, but a program that names it with SO_REUSEADDR, as PyTorch's store does, can bind it, too.
     """
     with _reusable_socket() as held:
         held.bind(("", 0))
@@ -82,7 +80,7 @@ def reserved_port() -> Iterator[int]:
 
 
 def _reusable_socket() -> socket.socket:
-    """Not bound yet; for IPv4 and, where the machine has it, IPv6."""
+    """Return an unbound socket for IPv4 and, if the machine has it, IPv6."""
     dual = socket.has_dualstack_ipv6()
     made = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -22,12 +22,12 @@ Parsed = TypeVar("Parsed")
 
 class Command(Protocol):
     def run(self) -> int | None:
-        """Do it; the result is the exit status, None for 0."""
+        """Run the command; return the exit status, None for 0."""
         ...
 
 
 def run_subcommand(package: str, description: str | None, commands: Mapping[str, type[Command]]) -> int | None:
-    """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …`` and run the command; its exit status, None for 0."""
+    """Parse ``sys.argv`` as ``python -m PACKAGE COMMAND …`` and run the command; return its exit status, None for 0."""
     words = sys.argv[1:]
     if (
         status := told_of_program(package, description, {name: summary(one) for name, one in commands.items()}, words)
@@ -46,8 +46,10 @@ def run_subcommand(package: str, description: str | None, commands: Mapping[str,
 def told_of_program(
     package: str, description: str | None, commands: Mapping[str, str], words: Sequence[str]
 ) -> int | None:
-    """Print the commands (``--help``, or no word at all) or the version, where the words ask for that, and return the
-    exit status; None where they name a command. ``commands``: a line for each."""
+    """Print the commands (``--help``, or no word at all) or the version, if the words ask for it.
+
+    Returns the exit status, or None if the words name a command. ``commands``: a line for each.
+    """
     if words[:1] == ["--version"]:
         commit = commit_of()
         print(f"{package} {__version__}" + (f", commit {commit}" if commit else ""))
@@ -63,7 +65,7 @@ def told_of_program(
 
 
 def choose(name: str, table: Iterable[str], kind: str) -> str:
-    """Return ``name``, which must be in ``table``. Raises InputError, with the nearest one, where it is not."""
+    """Return ``name`` if it is in ``table``. Otherwise raise InputError with the nearest name."""
     known = list(table)
     if name in known:
         return name
@@ -73,7 +75,7 @@ def choose(name: str, table: Iterable[str], kind: str) -> str:
 
 
 def _require_values(command: Any) -> None:
-    """Raise InputError for an option that takes several values, has to be given, and was given none."""
+    """Raise InputError for a required option that takes several values and was given none."""
     for option in dataclasses.fields(command):
         is_required = option.default is dataclasses.MISSING and option.default_factory is dataclasses.MISSING
         if is_required and getattr(command, option.name) == ():
@@ -81,7 +83,7 @@ def _require_values(command: Any) -> None:
 
 
 def one_line_usage_error(parse: Callable[[], Parsed]) -> Parsed:
-    """Call tyro, and raise the usage error that it would draw in a box as an InputError of one line."""
+    """Call tyro, and turn the usage error that it would draw in a box into an InputError of one line."""
     drawn = io.StringIO()
     try:
         with contextlib.redirect_stderr(drawn):

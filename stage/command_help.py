@@ -1,7 +1,8 @@
-"""What ``--help`` prints of a command: its description, its own options with their defaults, and where the others are.
+"""Make the text of ``--help``: a command's description, its own options with their defaults, and the place of the
+others.
 
-A command is a dataclass; the line below a field is its text. tyro's own help would show all options of a command that
-takes a whole run, in boxes that cannot be copied.
+A command is a dataclass; the string below a field is its help text. tyro's own help would show all options of a command
+that takes a whole run, in boxes that cannot be copied.
 """
 
 import ast
@@ -32,12 +33,12 @@ class Option:
     section: str
     """Name of the field that holds the dataclass; empty for the command's own options."""
     name: str
-    """As it is written: ``--log-interval``, or ``FILE`` where it has no name."""
+    """Name as written on the command line: ``--log-interval``, or ``FILE`` for a positional option."""
     value: str
-    """What it takes, such as ``PATH``; empty for a switch."""
+    """Placeholder of its value, such as ``PATH``; empty for a switch."""
     text: str
     default: str
-    """Empty where there is none that says anything."""
+    """Default value as text; empty if there is none to show."""
     positional: bool
 
 
@@ -50,8 +51,8 @@ def help_text(
 ) -> str:
     """Return the help of ``command``.
 
-    ``made``: one of it, whose values are the defaults; None where it can have none. ``shown``: sections whose options
-    are listed; None: all. ``more``: what stands behind the program's name.
+    ``made``: an instance whose values are the defaults; None if there is none. ``shown``: sections whose options are
+    listed; None lists all. ``more``: text after the program's name.
     """
     options = list(options_of(command, made))
     listed = [one for one in options if shown is None or not one.section or one.section in shown]
@@ -69,12 +70,12 @@ def help_text(
 
 
 def summary(command: type[Any]) -> str:
-    """Return the first sentence of what a command says of itself."""
+    """Return the first sentence of a command's description."""
     return _description(command).partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".") + "."
 
 
 def _description(command: type[Any]) -> str:
-    """Its docstring; an example goes on behind a backslash, so that it can be pasted."""
+    """Return the command's docstring; the lines of an example end in backslashes, so that it can be pasted."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     joined = (one.replace("\n", " \\\n    ") if one.startswith("Example: ") else one for one in paragraphs)
     return "\n\n".join(joined)
@@ -89,7 +90,7 @@ def _lines(option: Option) -> list[str]:
 
 
 def options_of(command: type[Any], made: Any = None, section: str = "") -> Iterator[Option]:
-    """Yield the options of a dataclass, those of dataclasses within it behind its own."""
+    """Yield the options of a dataclass, then those of dataclasses within it."""
     hints, texts = typing.get_type_hints(command, include_extras=True), _texts(command)
     inner: list[tuple[str, Any, Any]] = []
     for field in dataclasses.fields(command):
@@ -132,7 +133,7 @@ def _shown(default: Any) -> str:
 
 
 def _value(hint: Any, name: str) -> str:
-    """What is written behind the option."""
+    """Return the placeholder of an option's value."""
     arguments = [one for one in get_args(hint) if one is not NoneType]
     if get_origin(hint) is Literal:
         return f"{{{','.join(map(str, arguments))}}}"
@@ -145,7 +146,7 @@ def _value(hint: Any, name: str) -> str:
 
 
 def _texts(command: type[Any]) -> dict[str, str]:
-    """Return the strings that stand below the fields, by field."""
+    """Return the strings below the fields of a dataclass, by field."""
     found: dict[str, str] = {}
     for kind in reversed(command.__mro__[:-1]):
         if not dataclasses.is_dataclass(kind):

@@ -1,4 +1,4 @@
-"""Tells whether this Python has the packages that the project asks for. It runs before anything is installed.
+"""Check whether this Python has the packages that the project requires. It runs before anything is installed.
 
 python stage/dependencies.py [dev]    exit status 0: all there; 1: says which are missing
 
@@ -16,7 +16,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def missing(extra: str | None) -> list[str]:
-    """Return the requirements that are not met, those of ``extra`` too, each with what was found instead."""
+    """Return the requirements that are not met, including those of ``extra``, each with the version found instead."""
     try:
         from packaging.requirements import Requirement
         from packaging.version import Version
@@ -44,7 +44,7 @@ def missing(extra: str | None) -> list[str]:
 
 
 def _of_pyproject(extra: str | None) -> list[str] | None:
-    """Return the requirements; None where there is no pyproject.toml, or another project's."""
+    """Return the requirements; None if there is no pyproject.toml, or it is another project's."""
     if not PYPROJECT.is_file():
         return None
     project = tomllib.loads(PYPROJECT.read_text()).get("project", {})

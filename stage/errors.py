@@ -1,6 +1,6 @@
-"""Errors a user can mend are one line on standard error and exit status 2; a check that ran and failed exits 1.
+"""Errors that a user can mend are one line on standard error and exit status 2; a check that ran and failed exits 1.
 
-Anything else that is raised is a bug of ours and keeps its traceback.
+Any other exception is a bug of ours and keeps its traceback.
 """
 
 import faulthandler
@@ -15,23 +15,23 @@ SHOWN_PROBLEMS = 3
 
 
 class InputError(Exception):
-    """Bad input. The message is one line: it names what was got, where, what is expected, and how to mend it."""
+    """Bad input. The message is one line: it names the value, its place, the expected value, and how to mend it."""
 
 
 class CheckFailed(Exception):
-    """A check that really ran did not pass. The message names what differs."""
+    """A check that really ran has failed. The message names the difference."""
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's text, or its kind where it has no text."""
+    """Return the first line of an exception's text, or its type if it has no text."""
     return (str(error) or repr(error)).splitlines()[0]
 
 
 def run_command(command: Callable[[], int | None]) -> NoReturn:
     """Run ``command`` and leave the process with its exit status (None counts as 0).
 
-    Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and where a package that the
-    project asks for is not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
+    Exit status: 2 for :class:`InputError`, for files that cannot be read or written, and for a required package that is
+    not installed, 1 for :class:`CheckFailed`, 130 for Ctrl-C, as shells expect.
     """
     if not faulthandler.is_enabled():  # a crash in native code names the Python line
         faulthandler.enable(all_threads=False)
@@ -62,8 +62,10 @@ def run_command(command: Callable[[], int | None]) -> NoReturn:
 
 
 def _file_in_hand(error: OSError) -> str | None:
-    """The file that ``error`` names; else, as reads from an open file name none, the last path that the code at fault
-    had in a variable."""
+    """Return the file that ``error`` names, or else the last path in a variable of the code that failed.
+
+    Errors of reads from an open file name none.
+    """
     if error.filename is not None and not isinstance(error.filename, int):
         return os.fsdecode(error.filename)
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
@@ -74,7 +76,8 @@ def _file_in_hand(error: OSError) -> str | None:
 
 
 def _lacking_packages() -> str:
-    """Raises the ImportError at hand again where nothing is missing: then it is a bug of ours."""
+    """Describe the missing packages; if none is missing, raise the current ImportError again, because it is a bug of
+    ours."""
     from stage.dependencies import missing
 
     problems: Sequence[str] = missing(None)
@@ -93,7 +96,8 @@ def _print_error(message: str, status: int) -> int:
 
 
 def _shown(letter: str) -> str:
-    """File names may hold anything: a byte that is no UTF-8 is shown by its number, a control character is not."""
+    """Return a character of a message in printable form: a byte that is no UTF-8 as its number, a control character as
+    "?"."""
     if "\udc80" <= letter <= "\udcff":
         return f"\\x{ord(letter) - 0xDC00:02x}"
     return letter if letter.isprintable() else "?"

@@ -1,4 +1,4 @@
-"""The repository's commit and files, as git knows them."""
+"""The commit and files of the repository, from git."""
 
 import subprocess
 from pathlib import Path
@@ -7,13 +7,16 @@ from stage.errors import InputError
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMIT_FILE = ".commit"
-"""A run's copy of the code (launch/slurm/snapshot.py) has this file: what ``commit_of`` found where it was copied.
-The copy may lie within another checkout, or within this one, which has moved on."""
+"""File in a run's copy of the code (launch/slurm/snapshot.py) with the result of ``commit_of`` at the time of the copy.
+Git could give another commit, because the copy may lie within another checkout, or within this one, which has moved
+on."""
 
 
 def commit_of(repository: Path = REPOSITORY) -> str | None:
-    """Full hash of the commit that is checked out, ending in ``-dirty`` where tracked files differ from it; None
-    where there is no git or no checkout."""
+    """Return the full hash of the checked-out commit, ending in ``-dirty`` if tracked files differ from it.
+
+    Returns None if there is no git or no checkout.
+    """
     noted = repository / COMMIT_FILE
     if noted.is_file():
         return noted.read_text(encoding="utf-8").strip() or None
@@ -22,7 +25,7 @@ def commit_of(repository: Path = REPOSITORY) -> str | None:
 
 
 def tracked_files(repository: Path = REPOSITORY) -> list[Path]:
-    """Files under version control, relative to ``repository``. Raises InputError where it is not a checkout."""
+    """Return the files under version control, relative to ``repository``. Raises InputError if it is not a checkout."""
     copied = (repository / COMMIT_FILE).is_file()
     found = None if copied else _git(repository, "ls-files", "-z")
     if found is None:

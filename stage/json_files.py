@@ -1,4 +1,4 @@
-"""JSON files read into dataclasses: every field of its type, and never more bytes than a bound."""
+"""Read JSON files into dataclasses: every field must have its type, and the number of bytes is bounded."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,18 +10,18 @@ from stage.regular_files import UnfitFile, read_regular
 
 Made = TypeVar("Made")
 LARGEST_JSON = 1 << 26
-"""Bytes; a manifest of 1,024 shards has 300 kB, a checkpoint's index some MB."""
+"""Most bytes of a file; a manifest of 1,024 shards has 300 kB, a checkpoint's index some MB."""
 DAMAGED = (InputError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError, ArithmeticError)
-"""Exceptions of a file that is not what it should be, and of fields that are taken for what they are not."""
+"""Exceptions raised by a damaged file, or by fields of an unexpected type."""
 UNREADABLE = (OSError, *DAMAGED)
-"""The same and those of a file that is missing: for those who pass over it."""
+"""Exceptions of damaged and of missing files, for callers that pass over both."""
 
 
 def read_bounded(path: Path, largest: int) -> bytes:
     """Read all of a small file, without waiting as reading a pipe would.
 
-    Raises OSError where it cannot be opened or read, InputError for what is no regular file or has more than
-    ``largest`` bytes.
+    Raises OSError if it cannot be opened or read, InputError if it is no regular file or has more than ``largest``
+    bytes.
     """
     try:
         return read_regular(path, largest)
@@ -30,10 +30,10 @@ def read_bounded(path: Path, largest: int) -> bytes:
 
 
 def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", largest: int = LARGEST_JSON) -> Made:
-    """Read ``path`` as a ``kind``: a dataclass, or anything else that msgspec knows.
+    """Read ``path`` as a ``kind``: a dataclass, or any other type that msgspec knows.
 
-    Raises FileNotFoundError and other OSErrors where it cannot be read; InputError, which ends with ``mend``, where it
-    is no regular file, has more than ``largest`` bytes, is not JSON, or a field is missing or of another type.
+    Raises FileNotFoundError and other OSErrors if it cannot be read; InputError, which ends with ``mend``, if it is no
+    regular file, has more than ``largest`` bytes, is not JSON, or a field is missing or of another type.
     """
     try:
         return msgspec.json.decode(read_bounded(path, largest), type=kind)
@@ -42,7 +42,7 @@ def read_json(path: Path, kind: type[Made], *, mend: str = "make it again", larg
 
 
 def as_json(value: Any) -> str:
-    """Return a dataclass, or anything else that msgspec knows, as indented JSON with a line end.
+    """Return a dataclass, or any other value that msgspec knows, as indented JSON with a line end.
 
     Raises InputError for a name that is not UTF-8, which JSON cannot hold.
     """

@@ -1,4 +1,4 @@
-"""Packages that a single command needs and everything else does without."""
+"""Import packages that only a single command needs."""
 
 import importlib
 import importlib.util
@@ -8,7 +8,7 @@ from stage.errors import InputError
 
 
 def import_optional(module: str, package: str, purpose: str) -> Any:
-    """Import ``module``. Raises InputError, saying how to install ``package``, where it is not installed."""
+    """Import ``module``. Raises InputError, with the command to install ``package``, if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -16,7 +16,7 @@ def import_optional(module: str, package: str, purpose: str) -> Any:
 
 
 def require_optional(module: str, package: str, purpose: str) -> None:
-    """Raise InputError likewise, without importing ``module``, which another process will do."""
+    """Raise InputError if ``package`` is not installed, without importing ``module``, which another process will do."""
     found = importlib.util.find_spec(module)
     # a folder of that name, as the package itself may leave one, is found, too, but has no file
     if found is None or found.origin is None:

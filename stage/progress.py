@@ -1,6 +1,6 @@
-"""Progress of long work, in one line: how far, files, rate, the time that is left, and what limits it.
+"""Show the progress of long work in one line: share done, files, rate, time left, and the limiting activity.
 
-On a terminal the line stands beside a bar and changes; elsewhere it is written every so often.
+On a terminal the line stands beside a bar and changes; elsewhere a line is written at an interval.
 """
 
 import sys
@@ -14,18 +14,18 @@ from stage.sizes import duration
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_CHANGES = 0.2
-"""On a terminal."""
+"""Seconds between changes of the line on a terminal."""
 BAR_COLUMNS = 16
-"""Width of the bar on a terminal; the text behind the bar is cut off where there are no more columns."""
+"""Width of the bar on a terminal; the text after the bar is cut off if there are no more columns."""
 
 
 class Meter:
-    """Adds up what is done, and shows it now and then. Threads may share it."""
+    """Add up the work done, and show it now and then. Threads may share a meter."""
 
     def __init__(
         self, total: float, unit: str, files: int | None, show: Callable[["Meter"], None], every_s: float
     ) -> None:
-        """``show(self)`` is called by whoever tells of work when ``every_s`` seconds have passed."""
+        """``show(self)`` is called by a thread that reports work when ``every_s`` seconds have passed."""
         self._total, self._unit, self._all_files, self._show, self._every_s = total, unit, files, show, every_s
         self.done = self._files = self._before = 0.0
         self._spent: defaultdict[str, float] = defaultdict(float)
@@ -33,7 +33,7 @@ class Meter:
         self._started = self._shown = time.monotonic()
 
     def __call__(self, amount: float, files: int = 0) -> None:
-        """Count ``amount`` more as done, and ``files`` more as finished."""
+        """Count ``amount`` more work as done, and ``files`` more files as finished."""
         with self._lock:
             self.done += amount
             self._files += files
@@ -44,20 +44,21 @@ class Meter:
             self._show(self)
 
     def done_before(self, amount: float, files: int = 0) -> None:
-        """Count what an earlier call has done: it needs no work, and does not count in the rate."""
+        """Count work done by an earlier call: it is done already, and does not count in the rate."""
         with self._lock:
             self.done += amount
             self._before += amount
             self._files += files
 
     def spent(self, doing: str, seconds: float) -> None:
-        """Add the time of a thread for ``doing``, such as "reading": what takes most is what limits the work."""
+        """Add the time of a thread for ``doing``, such as "reading"; the activity with the most time limits the
+        work."""
         with self._lock:
             self._spent[doing] += seconds
 
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
-        """Add the time that the block takes, as ``spent`` does."""
+        """Add the duration of the block, as ``spent`` does."""
         started = time.perf_counter()
         try:
             yield
@@ -65,7 +66,7 @@ class Meter:
             self.spent(what, time.perf_counter() - started)
 
     def line(self) -> str:
-        """Return how far the work is, how fast, how long it will take and what limits it, as far as that is known."""
+        """Return the share done, the rate, the time left and the limiting activity, as far as they are known."""
         with self._lock:
             share = 100 * self.done / self._total if self._total else 100
             parts = [f"{_of(self.done, self._total, self._unit)} ({share:.0f} %)"]
@@ -85,7 +86,7 @@ class Meter:
 
 @contextmanager
 def progress(title: str, total: float, unit: str, *, files: int | None = None) -> Iterator[Meter]:
-    """Yield what is called with each amount of work done, in ``unit``; ``total`` is the whole, in ``files`` files."""
+    """Yield a meter to call with each amount of work done, in ``unit``; ``total`` is the whole, in ``files`` files."""
 
     def write_line(meter: Meter) -> None:
         print(f"{title}: {meter.line()}", file=sys.stderr, flush=True)
@@ -112,7 +113,7 @@ def progress(title: str, total: float, unit: str, *, files: int | None = None) -
 
 
 def _of(done: float, total: float, unit: str) -> str:
-    """Return how much of how much; bytes in the unit of the whole."""
+    """Return the amount done of the total as text; bytes are in the unit of the total."""
     if unit != "bytes" or total < 1e6:
         return f"{done:,.0f} of {total:,.0f} {unit}"
     size, name = next((size, name) for size, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB")) if total >= size)

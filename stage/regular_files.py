@@ -1,4 +1,4 @@
-"""Strangers' files: only regular ones, never more of them than a bound, and folders in which anything may lie."""
+"""Read strangers' files: regular ones only, up to a bound, in folders that may hold anything."""
 
 import stat
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 class UnfitFile(OSError):
-    """A file that is there and is not read: its message says why, in words that follow a path."""
+    """A file that exists but is not read: its message gives the reason, in words that follow a path."""
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Return the content of a regular file, or of what a link leads to, as long as it is now.
+    """Return the content of a regular file, or of the target of a link, up to its present length.
 
     Raises UnfitFile for a folder, device, pipe or socket, which could block or never end, and for more than ``most``
-    bytes; OSError where it cannot be opened or read.
+    bytes; OSError if it cannot be opened or read.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -37,12 +37,12 @@ KINDS = {
 
 
 def kind_of(mode: int) -> str:
-    """Return the kind of what has this mode, as :class:`Entry` names it."""
+    """Return the kind of file with this mode, in the words of :class:`Entry`."""
     return KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 def is_regular(path: Path) -> bool:
-    """Tell whether it is a regular file or leads to one; False for what may not be looked at, too."""
+    """Return whether the path is a regular file or leads to one; False if it may not be looked at."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):  # ValueError: a NUL in the name
@@ -50,7 +50,7 @@ def is_regular(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether it is a folder or leads to one; False for what may not be looked at, too."""
+    """Return whether the path is a folder or leads to one; False if it may not be looked at."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (OSError, ValueError):
@@ -63,12 +63,12 @@ class Entry:
 
     path: Path
     kind: str
-    """file, folder, link, pipe, socket, device or special file; unreadable, where the system does not tell."""
+    """One of: file, folder, link, pipe, socket, device or special file; unreadable, if the system does not tell."""
     size: int
 
 
 def children(folder: Path) -> list[Path]:
-    """Return everything in a folder, by name; nothing where it may not be read."""
+    """Return everything in a folder, by name; nothing if it may not be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -76,9 +76,10 @@ def children(folder: Path) -> list[Path]:
 
 
 def walk(folder: Path) -> Iterator[Entry]:
-    """Everything below a folder, links not followed; of folders that cannot be read, an entry ``unreadable``.
+    """Yield every entry below a folder, without following links; for a folder that cannot be read, an entry
+    ``unreadable``.
 
-    Without recursion: folders may lie a thousand deep in each other.
+    There is no recursion: folders may be nested a thousand deep.
     """
     waiting = [folder]
     while waiting:

@@ -1,4 +1,4 @@
-"""Pickles that strangers wrote: nothing is built but what the caller names, and no memory is taken that they lack."""
+"""Load pickles written by strangers: only named types are built, and memory is bounded by the pickle's length."""
 
 import io
 import pickle
@@ -9,18 +9,18 @@ from typing import Any
 from stage.errors import first_line
 
 SIZED = {"PUT", "BINPUT", "LONG_BINPUT", "FRAME"}
-"""Operations by whose number the unpickler takes memory; no honest pickle of n bytes has one above n."""
+"""Operations whose argument determines memory taken by the unpickler; no honest pickle of n bytes has one above n."""
 
 
 class UnsafePickle(ValueError):
-    """A pickle that is damaged, or would build something else than plain values and what the caller knows."""
+    """A pickle that is damaged, or would build other things than plain values and known types."""
 
 
 def load_pickle(content: bytes, known: Mapping[tuple[str, str], Any] | None = None) -> Any:
-    """Return what ``content`` holds: dictionaries, lists, tuples, texts and numbers, and objects of ``known``, the
-    classes and functions that it may name, by module and name. Tensors become None.
+    """Return the content of a pickle: dictionaries, lists, tuples, texts and numbers, and objects of ``known``.
 
-    Raises UnsafePickle for everything else; nothing is imported, and nothing called but what is known.
+    ``known``: classes and functions that the pickle may name, by module and name. Tensors become None. Raises
+    UnsafePickle for everything else; nothing is imported, and only known functions are called.
     """
     try:
         for operation, argument, _ in pickletools.genops(content):

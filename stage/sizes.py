@@ -1,4 +1,4 @@
-"""Sizes and lengths of time, as people write and read them."""
+"""Sizes and durations in the form in which people write and read them."""
 
 import math
 import re
@@ -13,13 +13,15 @@ UNITS = {
 }
 MOST_AXES = 32
 LARGEST_ARRAY = 1 << 60
-"""Bytes; a million times the benchmark's checkpoint."""
+"""Most bytes of an array; a million times the benchmark's checkpoint."""
 MOST_WORKERS = 4096
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """'8GiB' -> 8589934592. Raises InputError, naming ``option``, for anything else, for less than one byte and for
-    more than any machine has."""
+    """Parse a size: '8GiB' -> 8589934592.
+
+    Raises InputError, naming ``option``, for any other text, for less than one byte and for more than any machine has.
+    """
     match = re.fullmatch(r"\s*([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})\s*([A-Za-z]*)\s*", text, re.ASCII)
     if match is None or match[2].upper() not in UNITS:
         raise InputError(f"{option} {text[:40]!r}: expected a size such as 8GiB or 500MB")
@@ -30,7 +32,7 @@ def parse_bytes(text: str, option: str) -> int:
 
 
 def require_between(value: float, low: float, high: float, option: str) -> None:
-    """Raise InputError, naming ``option``, where a number is below ``low``, above ``high`` or none at all."""
+    """Raise InputError, naming ``option``, if a number is below ``low``, above ``high`` or NaN."""
     if not low <= value <= high:  # neither holds of NaN
         shown = f"{low:.15g} or more" if high == math.inf else f"{low:.15g} to {high:.15g}"
         raise InputError(f"{option} {value}: expected {shown}")
@@ -41,8 +43,10 @@ def require_workers(workers: int) -> None:
 
 
 def require_array(where: object, shape: Sequence[object], itemsize: int, *, mend: str) -> None:
-    """Raise InputError, beginning with ``where`` and ending with ``mend``, for a shape that no array can have: too many
-    axes, something else than whole numbers of 0 or more, or more bytes than any disk has."""
+    """Raise InputError, beginning with ``where`` and ending with ``mend``, for a shape that no array can have.
+
+    Such a shape has too many axes, sizes other than whole numbers of 0 or more, or more bytes than any disk.
+    """
     if len(shape) > MOST_AXES:
         raise InputError(f"{where}: {len(shape):,} axes, of which at most {MOST_AXES} are possible; {mend}")
     sizes = [size for size in shape if type(size) is int and size >= 0]
@@ -57,7 +61,7 @@ def _shown(shape: Sequence[object]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative length of time is none at all."""
+    """Return a duration such as "28.47 s", "12 min 30 s" or "1 h 12 min"; a negative one counts as zero."""
     if seconds < 60:
         return f"{max(0.0, seconds):.2f} s"
     whole = round(seconds)

@@ -1,15 +1,17 @@
-"""Tables for a person, laid out by rich as plain text, at the width that they need: a pipe has no width of its own."""
+"""Lay out tables for people as plain text with rich, as wide as they need: a pipe has no width of its own."""
 
 import io
 from collections.abc import Collection, Sequence
 
 WIDEST = 10_000
-"""Columns."""
+"""Most columns of the text."""
 
 
 def table_text(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Collection[int] | None = None) -> str:
-    """Return a table without rules or colours. The columns ``right`` are flush right; None: all but the first, which
-    are mostly figures."""
+    """Return a table without rules or colours.
+
+    The columns ``right`` are flush right; None stands for all but the first, because they are mostly figures.
+    """
     from rich.console import Console  # slow to import, and not needed elsewhere
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""The commands by name, and how their options are read."""
+"""The commands by name, and the parsing of their options."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -32,45 +32,51 @@ from stage.command_help import HELP_ALL, help_text, wants_help
 COMMANDS: Mapping[str, tuple[type[Command], str]] = {
     "train": (
         TrainCommand,
-        "Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.",
+        "Train a benchmark to its quality target, timed and logged. One process per device, by torchrun or srun.",
     ),
     "evaluate": (
         EvaluateCommand,
-        "Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.",
+        "Compute the log perplexity of a checkpoint, converted or a run's own, on the whole validation set.",
     ),
-    "schedule": (ScheduleCommand, "Every step of a run: consumed samples, learning rate, whether it evaluates."),
+    "schedule": (ScheduleCommand, "Print every step of a run: consumed samples, learning rate, evaluations."),
     "plan": (
         PlanCommand,
-        "Memory, messages, step time and time to train of a run, without its devices; the fastest layout.",
+        "Predict memory, messages, step time and time to train of a run, without its devices; find the fastest layout.",
     ),
-    "slice": (SliceCommand, "A few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
+    "slice": (SliceCommand, "Train a few layers at the true width on this machine's GPUs: step, MFU, memory, profile."),
     "preflight": (
         PreflightCommand,
-        "Whether machines and inputs will carry a run; --first-contact: all that only a GPU can tell.",
+        "Check whether machines and inputs are fit for a run; --first-contact: test everything that needs a GPU.",
     ),
-    "review": (ReviewCommand, "Whether results and packages would be accepted, and what their score is."),
-    "replay": (ReplayCommand, "A stretch of a run again from its checkpoint, compared with its evidence link by link."),
+    "review": (ReviewCommand, "Check whether results and packages would be accepted, and compute their score."),
+    "replay": (
+        ReplayCommand,
+        "Train a stretch of a run again from its checkpoint, and compare it with the run's evidence.",
+    ),
     "rehearse": (
         RehearseCommand,
-        "The whole benchmark at a small size on this machine, from corpus to reviewed result.",
+        "Run the whole benchmark at a small size on this machine, from corpus to reviewed result.",
     ),
     "reference-points": (
         ReferencePointsCommand,
-        "Tokens to the target over several runs: mean, deviation, smallest accepted median, official file format.",
+        "Write the tokens to the target over several runs, in the official file format, with mean and deviation.",
     ),
     "describe-system": (
         DescribeSystemCommand,
-        "The MLPerf description of this machine, with a mark where it takes a person to know.",
+        "Write the MLPerf description of this machine, with a mark where a person has to fill it in.",
     ),
     "package": (
         PackageCommand,
-        "Three results, a system description and the code become a submission that review passes.",
+        "Make a submission that review passes, of three results, a system description and the code.",
     ),
-    "status": (StatusCommand, "How runs are doing: state, step, speed, attempts, where the time went, expected end."),
-    "results": (ResultsCommand, "A table of runs, packages and rounds: a row per system and run; CSV, Parquet, XLSX."),
-    "report": (ReportCommand, "One self-contained HTML page about runs."),
+    "status": (StatusCommand, "Print the status of runs: state, step, speed, attempts, use of time, expected end."),
+    "results": (
+        ResultsCommand,
+        "Make a table of runs, packages and rounds: a row per system and run; CSV, Parquet.",
+    ),
+    "report": (ReportCommand, "Write one self-contained HTML page about runs."),
 }
-"""What each command is, and its line in the list of ``--help``."""
+"""The class of each command, and its line in the list of ``--help``."""
 
 
 SHOWN: Mapping[str, Collection[str]] = {
@@ -96,7 +102,7 @@ def parse(arguments: Sequence[str]) -> Command:
 
 
 def help_of(arguments: Sequence[str]) -> str | None:
-    """Return the help of the command that ``arguments`` name; None where they do not ask for it."""
+    """Return the help of the command that ``arguments`` name; None if they do not ask for it."""
     command, options = _named(arguments)
     if not wants_help(options):
         return None
@@ -106,7 +112,7 @@ def help_of(arguments: Sequence[str]) -> str | None:
 
 
 def _named(arguments: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The class of the command, and its options."""
+    """Return the class of the command, and its options."""
     command, options = COMMANDS[choose(arguments[0], COMMANDS, "command")][0], arguments[1:]
     if command is PreflightCommand and "--first-contact" in options:
         return FirstContactCommand, options
@@ -120,5 +126,5 @@ def _about_run(command: Any) -> bool:
 
 
 def _on_devices(command: type[Command], options: Sequence[str]) -> bool:
-    """Whether the model has to be dealt out as the options say: a search looks for how."""
+    """Return whether the model has to be distributed over the devices as the options say; a search varies that."""
     return command is not ScheduleCommand and not (command is PlanCommand and "--search" in options)

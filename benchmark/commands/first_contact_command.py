@@ -10,25 +10,25 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class FirstContactCommand:
-    """Everything that only a GPU can tell, in half an hour of one: each kernel by itself and a small training against
-    the CPU, steps of the benchmark's layers, rates, memory, profiles, preflight. A part that fails costs no other, and
-    the result file is written anew after each.
+    """Test everything that needs a GPU, in half an hour of one: each kernel by itself and a small training against the
+    CPU, steps of the benchmark's layers, rates, memory, profiles, preflight. If a part fails, the others still run; the
+    result file is written anew after each part.
 
     Example: python -m benchmark preflight --first-contact --output first_contact
 
-    Exit status: 0 all that a run needs works, 1 something failed, 2 bad input, such as no GPU.
+    Exit status: 0 everything that a run needs works, 1 something failed, 2 bad input, such as no GPU.
     """
 
     first_contact: bool = False
-    """Do all this, rather than check this machine alone."""
+    """Run all these tests, rather than check this machine alone."""
     output: Path = Path("runs/first_contact")
     """Folder for contact.json, and a log and the results of each part."""
     minutes: float = 30.0
-    """Parts for which there is no time are left out."""
+    """Minutes to spend; parts that do not fit are left out."""
     device: Literal["cuda", "cpu"] = "cuda"
-    """cpu: whether the command itself runs; a few features, and a small slice."""
+    """cpu tests only that the command itself runs: a few features, and a small slice."""
     json: bool = False
-    """Print contact.json at the end, too."""
+    """Also print contact.json at the end."""
 
     def run(self) -> int:
         from benchmark.preflight.first_contact.first_contact import RESULT, first_contact

@@ -12,7 +12,7 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class ReviewCommand:
-    """Whether results would be accepted: the official checkers, and rules of our own, on logs and packages.
+    """Check whether results would be accepted: run the official checkers, and rules of our own, on logs and packages.
 
     Exit status 0 only if every check that applies really ran on every file and passed.
 
@@ -22,18 +22,19 @@ class ReviewCommand:
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
     """Result files, folders of them, submission packages, or a folder of packages."""
     ruleset: str | None = None
-    """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
+    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or else the
+    newest."""
     json: Path | None = None
     """Write the whole review here as JSON."""
     custom_rcps: Path | None = None
     """Reference points (RCPs) to test against instead of the ruleset's: a file such as rcps_gpt3.json. Package checker
-    and summarizer keep to the ruleset's."""
+    and summarizer use the ruleset's."""
     full_rcps: bool = False
-    """Test against all reference points, those too that are slower than their neighbours say."""
+    """Test against all reference points, including those that are slower than their neighbours predict."""
     html: Path | None = None
-    """Write a page here, as report does: for a round, a leaderboard."""
+    """Write a page here, as the command report does: for a round, a leaderboard."""
     previous: Path | None = None
-    """With --html: another round, or an earlier version of this one; show what changed since."""
+    """With --html: another round, or an earlier version of this one; the page shows the changes since."""
 
     def run(self) -> int:
         from benchmark.results.convergence import ReferenceChoice
@@ -53,22 +54,23 @@ class ReviewCommand:
 @dataclass(frozen=True)
 class ReportCommand:
     """Write one self-contained HTML page about runs, packages or rounds: verdict and score of each system, accuracy,
-    training, speed, where the time went, origin, every finding of review. A round has a leaderboard, which a broken
-    package does not end. Exit status 0 if it is written, whatever the verdict.
+    training, speed, use of time, origin, every finding of review. The page of a round has a leaderboard, even if a
+    package is broken. Exit status 0 if the page is written, whatever the verdict.
 
     Example: python -m benchmark report runs/rehearsal/run_0 --output report.html
     """
 
     paths: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Folders of runs or of results, result files, submission packages, rounds; published ones, too."""
+    """Folders of runs or of results, result files, submission packages, or rounds; published ones, too."""
     output: Path
     """HTML file to write."""
     ruleset: str | None = None
-    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by the path, else the newest, unless given."""
+    """Official ruleset to review by: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path, or else
+    the newest."""
     previous: Path | None = None
-    """Another round, or an earlier version of this one: show what changed since."""
+    """Another round, or an earlier version of this one; the page shows the changes since."""
     plan: Path | None = None
-    """What plan --json printed: put it beside what the run measured. By default plan.json in the run's folder."""
+    """Output of plan --json, to show beside the measurements. By default plan.json in the run's folder."""
 
     def run(self) -> int:
         from benchmark.report.write_report import write_report
@@ -79,8 +81,8 @@ class ReportCommand:
 
 @dataclass(frozen=True)
 class ResultsCommand:
-    """Make a table of results, a row per run, of runs, packages, rounds or folders of rounds, with what logs,
-    descriptions and the review say. Prints the systems; writes the runs. Exit status 0 whatever the verdicts.
+    """Make a table of results, with a row per run, from runs, packages, rounds or folders of rounds. It holds data of
+    logs, descriptions and the review. The systems are printed, the runs written. Exit status 0 whatever the verdicts.
 
     Example: python -m benchmark results training_results_v4.0 training_results_v4.1 --csv results.csv
     """
@@ -90,9 +92,10 @@ class ResultsCommand:
     csv: Path | None = None
     """Write the table here as CSV."""
     parquet: Path | None = None
-    """Write it here as Parquet; pip install pyarrow."""
+    """Write the table here as Parquet; needs pyarrow (pip install pyarrow)."""
     ruleset: str | None = None
-    """3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or the newest."""
+    """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0; by default that of the round in the path (v4.0), or else the
+    newest."""
 
     def run(self) -> int:
         from benchmark.report.results_table import tabulate_results
@@ -102,14 +105,15 @@ class ResultsCommand:
 
 @dataclass(frozen=True)
 class DescribeSystemCommand:
-    """Read this machine into an MLPerf system description. Fields that it cannot tell are marked and listed; fill
-    them in by hand: package refuses a description with marks.
+    """Write an MLPerf system description of this machine. Fields that the machine does not tell are marked and listed;
+    fill them in by hand: the command package refuses a description with marks.
 
     Example: python -m benchmark describe-system --output dgxh100_n64.json
     """
 
     output: Path | None = None
-    """File to write; printed unless given. A .toml gets the hardware part of a system, for --system."""
+    """File to write; without it the description is printed. A .toml gets the hardware part of a system, for
+    --system."""
 
     def run(self) -> int:
         from benchmark.submission.describe_system import describe_system
@@ -120,8 +124,8 @@ class DescribeSystemCommand:
 
 @dataclass(frozen=True)
 class PackageCommand:
-    """Make a submission of three results: system description, logs, code, scripts, manifests. What review would
-    refuse is refused, in a line each, and nothing is left behind.
+    """Make a submission of three results: system description, logs, code, scripts, manifests. If review would refuse
+    it, the command prints a line for each reason and leaves nothing behind.
 
     Example: python -m benchmark package --org ACME --system-json dgxh100_n64.json --results runs/0 runs/1 runs/2
     --output ACME
@@ -130,7 +134,7 @@ class PackageCommand:
     org: str
     """The submitting organisation."""
     system_json: Path
-    """Description of the system, as describe-system begins it; its file name names the system."""
+    """Description of the system, begun by describe-system; its file name names the system."""
     results: tuple[Path, ...]
     """Three result files, or folders of runs."""
     output: Path
@@ -138,9 +142,10 @@ class PackageCommand:
     ruleset: str = NEWEST_RULESET
     """Official ruleset: 3.0.0, 3.1.0, 4.0.0 or 4.1.0."""
     precision: Literal["fp32", "bf16"] | None = None
-    """What the runs computed in. Needed only for logs outside of the folders of their runs, where config.json tells."""
+    """Precision of the runs' computation. Needed only for logs outside of their runs' folders, whose config.json has
+    it."""
     other_code: bool = False
-    """Other code than this repository's made the results; the package says so."""
+    """State in the package that the results were made by other code than this repository's."""
 
     def run(self) -> int:
         from benchmark.submission.package import make_package

@@ -1,4 +1,4 @@
-"""Commands about runs that were not made yet: plan, slice."""
+"""Commands about runs that do not exist yet: plan, slice."""
 
 import dataclasses
 import json
@@ -16,21 +16,21 @@ from stage.errors import InputError
 
 @dataclass(frozen=True)
 class PlannedRun(RunConfig):
-    """A run that may be another code's, with its precisions."""
+    """A run that may use other code than ours, with its precisions."""
 
     precision: Literal["bf16", "fp32", "fp8"] = "bf16"  # type: ignore[assignment]
-    """Of the computation; fp8 for stacks that have it."""
+    """Precision of the computation; fp8 for stacks that have it."""
 
 
 @dataclass(frozen=True)
 class PlanCommand:
-    """What a machine would score, between which bounds, and why: the step in parts, memory, messages, failures, costs.
-    It needs none of the devices.
+    """Predict the score of a machine, with its bounds and its reasons: the step in parts, memory, messages, failures,
+    costs. None of the devices is needed.
 
     Example: python -m benchmark plan gpt3_175b --system h200_n8 --global-batch-size 2048 --json
 
-    Exit status: 0 it fits the devices' memory, 1 it does not, 2 bad input. It takes some ten seconds for 175B on two
-    cores.
+    Exit status: 0 the run fits the devices' memory, 1 it does not, 2 bad input. The command takes some ten seconds for
+    175B on two cores.
     """
 
     config: Annotated[tyro.conf.OmitArgPrefixes[PlannedRun], tyro.conf.arg(name="run")]
@@ -40,9 +40,9 @@ class PlanCommand:
     search: bool = False
     """Rank all layouts of the system's devices that fit in memory by their time to the target."""
     calibration: Path | None = None
-    """calibration.json of a slice on such devices: its rates in the place of the published ones."""
+    """calibration.json of a slice on such devices, whose rates replace the published ones."""
     verbose: bool = False
-    """Print memory and messages by rank and the reasons for every figure, too."""
+    """Also print memory and messages by rank, and the reasons for every figure."""
     json: bool = False
     """Print JSON."""
 
@@ -65,14 +65,14 @@ class PlanCommand:
 
 @dataclass(frozen=True)
 class SliceCommand:
-    """A few layers of a benchmark at their true width on this machine's GPUs, by the code that trains: step time, MFU,
-    memory, where the time goes, and calibration.json, from which plan computes the whole system's step. The first thing
-    to run on any GPU; less than two minutes.
+    """Train a few layers of a benchmark at their true width on this machine's GPUs, with the code of train. The command
+    measures step time, MFU, memory and the use of time, and writes calibration.json, from which plan computes the whole
+    system's step. Run it first on any GPU; it takes less than two minutes.
 
     Example: python -m benchmark slice gpt3_175b --layers 2 --json
 
-    Exit status: 0 measured, 1 a process failed (out of memory: the line says which --layers fits; where the steps had
-    run, what was measured is told and written all the same), 2 bad input.
+    Exit status: 0 measured, 1 a process failed (out of memory: the line says which --layers fits; measurements of steps
+    that had run are printed and written all the same), 2 bad input.
     """
 
     options: Annotated[tyro.conf.OmitArgPrefixes[SliceOptions], tyro.conf.arg(name="slice")]

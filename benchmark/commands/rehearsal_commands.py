@@ -9,9 +9,9 @@ import tyro
 
 @dataclass(frozen=True)
 class RehearseCommand:
-    """The whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
-    checksums, timed run, review, report. What is already made and valid is used again; a killed run is
-    continued; otherwise each call is a new run with a new seed.
+    """Run the whole benchmark at a small size on this machine: corpus, tokenizer, dataset, checkpoint, conversion,
+    checksums, timed run, review, report. Valid outputs of earlier calls are used again; a killed run is continued;
+    otherwise each call is a new run with a new seed.
 
     Example: python -m benchmark rehearse --work-dir runs/rehearsal
     """
@@ -19,11 +19,11 @@ class RehearseCommand:
     c4_path: Path | None = None
     """Use this text instead of the generated one: DIR/en/c4-train.*.json.gz and DIR/c4-validation*.json."""
     work_dir: Path = Path("runs/rehearsal")
-    """Where everything is written."""
+    """Folder for all outputs."""
     seed: int | None = None
-    """Seed of the run's data order; drawn unless given."""
+    """Seed of the run's data order; drawn at random by default."""
     master_port: int | None = None
-    """Port for the processes to meet at; a free one unless given."""
+    """Port for the processes to meet at; a free one by default."""
 
     def run(self) -> int:
         from benchmark.rehearsal.rehearse import rehearse
@@ -33,19 +33,19 @@ class RehearseCommand:
 
 @dataclass(frozen=True)
 class ReferencePointsCommand:
-    """Write the convergence points of runs in the format of the official reference points: of finished runs, or of
-    rehearsals made for it, each with a seed of its own. Review judges rehearsals by the committed file,
+    """Write the convergence points of runs in the format of the official reference points. The runs are finished ones,
+    or rehearsals made now, each with a seed of its own. Review judges rehearsals by the committed file,
     benchmark/results/rehearsal_points.json.
 
     Example: python -m benchmark reference-points --seeds 8 --output points.json
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
-    """Run folders."""
+    """Folders of finished runs."""
     seeds: int = 0
-    """Run the rehearsal so many times in --work-dir first."""
+    """Number of rehearsals to run first, in --work-dir."""
     work_dir: Path = Path("runs/reference_points")
-    """Where these runs go; those already finished there count."""
+    """Folder for these runs; runs already finished there count."""
     output: Path = Path("points.json")
     """File to write."""
 

@@ -8,10 +8,11 @@ import tyro
 
 @dataclass(frozen=True)
 class ReplayCommand:
-    """Train a stretch of a run again from its checkpoint, and compare with its evidence record by record; check that
-    its log and its checkpoint are those of the evidence.
+    """Train a stretch of a run again from its checkpoint, and compare it with the run's evidence record by record;
+    check that log and checkpoint are those of the evidence.
 
-    Nothing in the folder is executed. To the bit where layout, device and versions are the run's, else with tolerances.
+    Nothing in the folder is executed. The comparison is to the bit if layout, device and versions are the run's, else
+    with tolerances.
 
     Example: python -m benchmark replay runs/rehearsal/run_0 --steps 176:192
 
@@ -21,17 +22,18 @@ class ReplayCommand:
     run_dir: tyro.conf.Positional[Path]
     """Folder of a run that was trained with --evidence, or of its evidence in a package."""
     steps: str
-    """FIRST:LAST, counted since the initial checkpoint. It starts from the newest checkpoint at or before FIRST."""
+    """Steps to train again as FIRST:LAST, counted since the initial checkpoint. Training starts from the newest
+    checkpoint at or before FIRST."""
     checkpoint: Path | None = None
-    """The initial checkpoint, where it is not where the run had it."""
+    """The initial checkpoint, if it has moved since the run."""
     train_data_path: tuple[str, ...] = ()
-    """Training data likewise: one dataset prefix, or weights and prefixes in turn."""
+    """Training data, if they have moved: one dataset prefix, or weights and prefixes in turn."""
     valid_data_path: tuple[str, ...] = ()
-    """Validation data likewise."""
+    """Validation data, if they have moved: one dataset prefix, or weights and prefixes in turn."""
     log: Path | None = None
-    """The run's MLPerf log, where it is not the one in its folder."""
+    """The run's MLPerf log, if it is not the one in its folder."""
     system: str | None = None
-    """Another system of benchmark/config/systems.py than the run's."""
+    """System of benchmark/config/systems.py to use in place of the run's."""
     json: bool = False
     """Print JSON."""
 

@@ -13,7 +13,7 @@ from stage.errors import CheckFailed
 
 @dataclass(frozen=True)
 class TrainCommand:
-    """Train a benchmark to its quality target, timed and logged. One process per device: torchrun or srun.
+    """Train a benchmark to its quality target, timed and logged. Start one process per device, with torchrun or srun.
 
     Example: torchrun --nproc-per-node 2 -m benchmark train rehearsal --train-data-path 0.5 A 0.5 B
     --valid-data-path 1.00 V --checkpoint ckpt4000_bf16 --run-dir runs/1
@@ -24,8 +24,8 @@ class TrainCommand:
 
     config: RunOptions
     dry_run: bool = False
-    """Run a step of each kind of rank on tensors without memory, in this process; print what it would hold, compute and
-    send. Exit status 1 when the devices' memory does not suffice."""
+    """Run a step of each kind of rank on tensors without memory, in this process; print the memory, computation and
+    messages of the rank. Exit status 1 if the devices' memory does not suffice."""
     json: bool = False
     """Print the dry run's result as JSON."""
 
@@ -50,7 +50,7 @@ class TrainCommand:
 
 @dataclass(frozen=True)
 class EvaluateCommand:
-    """Log perplexity of a checkpoint, converted or a run's own, on the whole validation set.
+    """Compute the log perplexity of a checkpoint, converted or a run's own, on the whole validation set.
 
     Example: torchrun --nproc-per-node 2 -m benchmark evaluate rehearsal --checkpoint ckpt4000_bf16
     --valid-data-path 1.00 V
@@ -72,7 +72,7 @@ class EvaluateCommand:
 
 @dataclass(frozen=True)
 class ScheduleCommand:
-    """Every step of a run: consumed samples, learning rate, whether it evaluates.
+    """Print every step of a run: consumed samples, learning rate, and whether an evaluation follows.
 
     Example: python -m benchmark schedule gpt3_175b --global-batch-size 2048 --json
     """
@@ -91,11 +91,11 @@ class ScheduleCommand:
 
 @dataclass(frozen=True)
 class PreflightCommand:
-    """Whether machines and inputs will carry a run: one line for each check, with its mend.
+    """Check whether machines and inputs are fit for a run: one line for each check, with its mend.
 
-    Alone it checks this machine; with BENCHMARK and a run's options also disks and inputs, as train would; started like
-    train, one process per device, also that nodes, links and clocks agree. With --first-contact it tells all that only
-    a GPU can tell: preflight --first-contact --help.
+    Without a benchmark the command checks this machine; with BENCHMARK and a run's options also disks and inputs, as
+    train would; started like train, one process per device, also that nodes, links and clocks agree. With
+    --first-contact it tests everything that needs a GPU: see preflight --first-contact --help.
 
     Example: srun python -m benchmark preflight gpt3_175b --run-dir LOG_DIR --checkpoint ckpt4000_bf16
 
@@ -112,7 +112,7 @@ class PreflightCommand:
 
 @dataclass(frozen=True)
 class MachinePreflightCommand:
-    """Options of ``preflight`` where no benchmark is named."""
+    """Options of ``preflight`` without a benchmark."""
 
     json: bool = False
     """Print JSON."""
@@ -133,18 +133,19 @@ def _preflight(config: RunConfig | None, *, as_json: bool) -> int:
 
 @dataclass(frozen=True)
 class StatusCommand:
-    """How runs are doing: state, step of how many, loss, speed, MFU, last checkpoint, attempts and what ended them;
-    where the wall time went, over all attempts; when the target is expected. A folder of runs gives a table.
+    """Print the status of runs: state, step and number of steps, loss, speed, MFU, last checkpoint, attempts and why
+    they ended; the use of the wall time over all attempts; when the target is expected. For a folder of runs, a table
+    is printed.
 
     Example: python -m benchmark status LOG_DIR --follow
     """
 
     run_dirs: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs/rehearsal"),)
-    """Folders of runs, also of runs that are still going on, or folders of such folders."""
+    """Folders of runs, including runs in progress, or folders of such folders."""
     follow: bool = False
-    """Print it again every few seconds, until nothing goes on any more."""
+    """Print the status again every few seconds, until no run is in progress."""
     json: bool = False
-    """Print JSON: of one run an object, of several a list."""
+    """Print JSON: an object for one run, a list for several."""
 
     def run(self) -> int:
         from benchmark.status.status_text import status

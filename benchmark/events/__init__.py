@@ -1,1 +1,1 @@
-"""What happens in a run, as events, and where they go: MLPerf log, events.jsonl, console, TensorBoard and others."""
+"""Events of a run and their sinks: MLPerf log, events.jsonl, console, TensorBoard and others."""

@@ -1,4 +1,4 @@
-"""A sink in a thread of its own, tried again when it fails: it never stops or slows whoever reports events."""
+"""Run a sink in a thread of its own and try again when it fails: it never stops or slows the reporter of events."""
 
 import contextlib
 import sys
@@ -10,18 +10,20 @@ from benchmark.events.event import Event, Sink
 
 RETRY_S = 1.0
 LAST_RETRY_S = 0.1
-"""At the end of a run."""
+"""Seconds between tries at the end of a run."""
 CLOSE_S = 10.0
-"""How long the end of a run waits for a sink that fails or hangs."""
+"""Seconds that the end of a run waits for a sink that fails or hangs."""
 TRIES = 3
-"""For an event that is refused for another reason than the disk or the network, which time may mend."""
+"""Tries for an event that is refused for another reason than a failing disk or network; those may recover."""
 MOST_PENDING = 100_000
-"""Events kept for a sink that fails: a run of 175B has a few thousand. Those beyond are lost, and counted."""
+"""Most events kept for a sink that fails: a run of 175B has a few thousand. Further ones are lost, and counted."""
 
 
 class Background:
-    """Gives every event to ``sink``, in order. What goes wrong is one line on standard error, and one when it works
-    again."""
+    """Give every event to ``sink``, in order.
+
+    A failure is one line on standard error, and so is the recovery from it.
+    """
 
     def __init__(self, sink: Sink, *, retry_s: float = RETRY_S, most_pending: int = MOST_PENDING) -> None:
         self.sink, self._retry_s, self._most_pending = sink, retry_s, most_pending
@@ -42,18 +44,22 @@ class Background:
                 self._lost += 1
 
     def pending(self) -> tuple[Event, ...]:
-        """What the sink has not taken yet, the oldest first; of the first it may have taken a part."""
+        """Return the events that the sink has not taken yet, the oldest first; it may have taken a part of the
+        first."""
         with self._changed:
             return tuple(self._pending)
 
     def drain(self, patience_s: float = CLOSE_S) -> bool:
-        """Wait until the sink has every event, for one that fails, too; whether it has, and lost none."""
+        """Wait until the sink has every event, even while it fails; return whether it has them all and lost none."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pending, patience_s)
             return not self._pending and not self._lost
 
     def close(self, patience_s: float = CLOSE_S) -> None:
-        """Wait likewise, and for the sink to be closed, which its own thread does: that may hang, too."""
+        """Wait until the sink has every event and is closed; give up after ``patience_s``.
+
+        Its own thread closes the sink, because closing may hang, too.
+        """
         deadline = time.monotonic() + patience_s
         with self._changed:
             self._closing = True
@@ -89,7 +95,7 @@ class Background:
             self.sink.close()
 
     def _has_failed(self, error: Exception) -> None:
-        """Say so the first time, and wait."""
+        """Report the first failure in a row, and wait before the next try."""
         if not self._failing:
             _say(f"{self.sink.name}: {_why(error)}; training goes on, and it is tried again")
         with self._changed:
@@ -99,7 +105,7 @@ class Background:
             self._changed.wait_for(lambda: self._given_up, pause_s)
 
     def _next(self) -> Event | None:
-        """The oldest event, once there is one; None at the end."""
+        """Return the oldest event, once there is one; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending or self._closing)
             return self._pending[0] if self._pending and not self._given_up else None

@@ -1,4 +1,4 @@
-"""Lines for people, on standard output: one every few steps, one per evaluation."""
+"""Print lines for people on standard output: one every few steps, one per evaluation."""
 
 import sys
 import time
@@ -12,13 +12,13 @@ RED, PLAIN = "\x1b[31m", "\x1b[0m"
 
 
 class Console:
-    """Lines of at most 100 characters, each with its time; on a terminal, what went wrong is red."""
+    """Print lines of at most 100 characters, each with its time; on a terminal, failures are red."""
 
     name = "console"
 
     def __init__(self, log_interval: int, expected_steps: int) -> None:
-        """``log_interval``: steps between step lines. ``expected_steps``: those that the run is expected to take, of
-        which a step line says the share that is done."""
+        """``log_interval``: steps between step lines. ``expected_steps``: steps that the run is expected to take; a
+        step line gives the share of them that is done."""
         self._log_interval, self._expected = log_interval, expected_steps
         self._coloured = sys.stdout.isatty()
 
@@ -64,7 +64,7 @@ def _goal(eta: Mapping[str, Any]) -> str:
 
 
 def _expected(eta: Mapping[str, Any]) -> str:
-    """A line about the note ``eta``, with its interval."""
+    """Describe the note ``eta`` with its interval, in one line."""
     tokens, low, high = (eta[f"target_tokens{end}"] for end in ("", "_low", "_high"))
     between = f" ({low:,} to {high:,})" if low < high else ""
     seconds, low_s, high_s = (duration(eta[f"seconds{end}"]) for end in ("", "_low", "_high"))

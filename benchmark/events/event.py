@@ -1,4 +1,4 @@
-"""What an event is, and what takes it in."""
+"""The types of events, and of sinks that take them in."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Event:
     """Source file of the call, relative to the repository."""
     lineno: int
     mlperf: bool
-    """Whether it belongs in the MLPerf log."""
+    """True if the event belongs in the MLPerf log."""
 
 
 class Sink(Protocol):
-    """Takes events, one at a time and in their order. It may raise: then it is given the same event again."""
+    """A sink takes events, one at a time and in order. If it raises, it is given the same event again."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name of the sink in messages."""
         ...
 
     def write(self, event: Event) -> None: ...
@@ -39,5 +39,5 @@ class Sink(Protocol):
 
 
 Follow = Callable[[Event], tuple[str, Mapping[str, Any]] | None]
-"""Gives key and fields of a note that belongs behind an event, if there is one. It is called where the event is
-reported, so it has to return at once; should it raise, it is not called again."""
+"""A function that returns key and fields of a note to add behind an event, or None. It is called where the event is
+reported, so it has to return at once; if it raises, it is not called again."""

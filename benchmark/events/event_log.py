@@ -16,7 +16,7 @@ class EventLog:
     """Send events to every sink, each in a thread of its own: neither an error nor a slow disk reaches the caller."""
 
     def __init__(self, sinks: Sequence[Sink] = (), follow: Follow | None = None, clock: RunClock | None = None) -> None:
-        """``follow`` adds notes to what is reported; ``clock``: of a run that goes on."""
+        """``follow`` adds notes to the reported events; ``clock`` is that of a run that is continued."""
         self._sinks = tuple(Background(sink) for sink in sinks)
         self._following = follow
         self.clock = clock or RunClock()
@@ -31,23 +31,23 @@ class EventLog:
         self._emit(key, "INTERVAL_END", None, metadata, True)
 
     def note(self, key: str, value: Any = None, **metadata: Any) -> None:
-        """An event for people and reports, not for the MLPerf log."""
+        """Report an event for people and reports, not for the MLPerf log."""
         self._emit(key, "POINT_IN_TIME", value, metadata, False)
 
     def warn(self, text: str) -> None:
-        """A line for people about something that went wrong."""
+        """Report a failure to people, in one line."""
         self._emit("message", "POINT_IN_TIME", text, {"wrong": True}, False)
 
     def pending(self, sink: Sink) -> tuple[Event, ...]:
-        """Events that one of the sinks has not taken yet, the oldest first."""
+        """Return the events that ``sink`` has not taken yet, the oldest first."""
         return tuple(event for entry in self._sinks if entry.sink is sink for event in entry.pending())
 
     def drain(self, sink: Sink) -> bool:
-        """Wait, while it fails, too, until one of the sinks has every event; whether it has, and lost none."""
+        """Wait until ``sink`` has every event, even while it fails; return whether it has them all and lost none."""
         return all(entry.drain() for entry in self._sinks if entry.sink is sink)
 
     def time_ms(self) -> int:
-        """Now, by the clock that events are stamped with: milliseconds since the epoch."""
+        """Return the time by the clock that events are stamped with, in milliseconds since the epoch."""
         return self.clock.time_ms()
 
     def close(self) -> None:

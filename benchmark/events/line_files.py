@@ -1,4 +1,4 @@
-"""Sinks that are files of lines: ``events.jsonl``, and what the MLPerf log is written with."""
+"""Files of lines: the sink ``events.jsonl``, and the file that the MLPerf log is written with."""
 
 import json
 import os
@@ -12,17 +12,17 @@ class LineFile:
     """A file that grows by whole lines, each handed to the system at once."""
 
     def __init__(self, path: Path) -> None:
-        """Append to what is there. A line that a killed process left unfinished is ended, so that the next one stands
+        """Append to the existing file. If a killed process left an unfinished line, end it, so that the next one stands
         alone."""
         self._path = path
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         self._size = os.fstat(self._handle).st_size
         self._written = 0
-        """Bytes of the line being written that are in the file."""
+        """Bytes of the current line that are in the file."""
         self._end_line()
 
     def cut(self, size: int) -> None:
-        """Keep the first ``size`` bytes of what is there; 0 starts afresh."""
+        """Keep the first ``size`` bytes of the existing file; 0 starts afresh."""
         if size < self._size:
             os.ftruncate(self._handle, size)
             self._size = size
@@ -35,11 +35,11 @@ class LineFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole lines."""
+        """Size of the whole lines in bytes."""
         return self._size
 
     def write(self, text: bytes) -> None:
-        """Append a line. Raises OSError, as for a full disk; the same call again goes on where it stopped."""
+        """Append a line. Raises OSError, for example for a full disk; the same call again goes on where it stopped."""
         line = text + b"\n"
         while self._written < len(line):
             self._written += os.pwrite(self._handle, line[self._written :], self._size + self._written)
@@ -47,7 +47,7 @@ class LineFile:
         self._written = 0
 
     def sync(self) -> None:
-        """Wait until what is written is on the disk. Raises OSError where some of it may be lost."""
+        """Wait until the written lines are on the disk. Raises OSError if some of them may be lost."""
         sync_handle(self._handle, self._path)
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class LineFile:
 
 
 class JsonLines:
-    """``events.jsonl``: every event, one JSON object per line, after those of an interrupted run."""
+    """``events.jsonl``: every event as one JSON object per line, appended to those of an interrupted run."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name

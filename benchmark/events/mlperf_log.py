@@ -17,44 +17,45 @@ from benchmark.events.event_log import EventLog
 from benchmark.events.line_files import LineFile
 
 SYNC_LINES = 16
-"""Lines after which the disk is waited for. A 175B run has some 35 at its start and six for each evaluation."""
+"""Lines after which the log waits for the disk. A 175B run has some 35 at its start and six for each evaluation."""
 
 
 @dataclass(frozen=True)
 class LogMark:
-    """Where the MLPerf log is at some moment; a checkpoint keeps it."""
+    """The position in the MLPerf log at some moment; a checkpoint stores it."""
 
     size: int = 0
-    """Bytes of whole lines that have reached the disk."""
+    """Bytes of the whole lines that have reached the disk."""
     rest: tuple[str, ...] = ()
-    """The lines behind them: a disk that fails has not taken them, and a machine that stops may lose them."""
+    """Lines after those: a failing disk has not taken them yet, or a machine that stops may lose them."""
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the thread that writes is. Replaced as a whole, so that another thread sees all of it at one moment."""
+    """The position of the writing thread. It is replaced as a whole, so that another thread sees a consistent one."""
 
     mark: LogMark
     last: Event | None = None
-    """The newest event of which the mark knows."""
+    """The newest event whose line is in the mark."""
 
 
 class MlperfLog:
-    """Write the events marked for the MLPerf log, each at once; nothing else ever enters the file."""
+    """Write the events marked for the MLPerf log, each at once; no other event ever enters the file."""
 
     def __init__(self, path: Path) -> None:
-        """What an earlier attempt wrote stays until :meth:`go_on`."""
+        """Open the log; the lines of an earlier attempt stay until :meth:`go_on`."""
         self.name = path.name
         self._file = LineFile(path)
         self._place = _Place(LogMark(self._file.size))
         self._put = 0
-        """Lines of the mark's rest that are in the file."""
+        """Number of the mark's ``rest`` lines that are in the file."""
 
     def go_on(self, mark: LogMark) -> int:
-        """Continue where the log was: what is behind it never happened, and what it lacks of the mark's rest is written
-        with the next event. Not while events for this log are written.
+        """Continue the log from ``mark``: truncate it there, and write missing lines of the mark's rest with the next
+        event.
 
-        Returns how many bytes are gone that had reached the disk; 0 as a rule.
+        No events for this log may be written meanwhile. Returns the number of lost bytes that had reached the disk;
+        usually 0.
         """
         self._file.cut(mark.size)
         lost = max(0, mark.size - self._file.size)
@@ -62,9 +63,10 @@ class MlperfLog:
         return lost
 
     def mark(self, pending: Sequence[Event]) -> LogMark:
-        """Where the log is, with the events that it was given and with ``pending``, the newest of those and others.
+        """Return the log's position, including the events given to it and those in ``pending`` that it has not taken.
 
-        Waits for no disk. To be called by the thread that reports the events of this log.
+        ``pending`` are the newest events, including ones for other sinks. The call waits for no disk. The thread that
+        reports this log's events must make it.
         """
         place = self._place
         known = next((number for number, event in enumerate(pending, 1) if event is place.last), 0)
@@ -72,7 +74,7 @@ class MlperfLog:
         return LogMark(place.mark.size, (*place.mark.rest, *rest))
 
     def write(self, event: Event) -> None:
-        """Raises OSError, as for a full disk; the same call again goes on where it stopped."""
+        """Write an event. Raises OSError, for example for a full disk; the same call again goes on where it stopped."""
         if not event.mlperf:
             return
         if event is not self._place.last:
@@ -90,7 +92,7 @@ class MlperfLog:
             self._place = _Place(LogMark(self._file.size), event)
 
     def close(self) -> None:
-        """Raises OSError where the last lines did not reach the disk."""
+        """Close the log. Raises OSError if its last lines did not reach the disk."""
         try:
             self._file.sync()
         finally:
@@ -110,7 +112,8 @@ def _line(event: Event) -> str:
 
 
 def _line_or_none(event: Event) -> str | None:
-    """None where it holds what is no JSON: it is told, and left out, where it is written."""
+    """Return the event's line; None if a value is no JSON, which is reported, and left out, when the event is
+    written."""
     try:
         return _line(event)
     except (TypeError, ValueError):
@@ -118,10 +121,10 @@ def _line_or_none(event: Event) -> str | None:
 
 
 def log_configuration(events: EventLog, config: RunConfig, *, seed: int, eval_tokens: int) -> None:
-    """The keys about submitter and hyperparameters, in the order of published logs.
+    """Log the keys about submitter and hyperparameters, in the order of published logs.
 
-    Steps are the rules' formulas, ceil(samples / batch size); ``eval_tokens`` is what most published logs give as
-    eval_samples: the validation set's tokens.
+    Numbers of steps follow the rules' formula, ceil(samples / batch size). ``eval_tokens`` is the validation set's
+    number of tokens, which most published logs give as eval_samples.
     """
     benchmark, optimizer, submission = config.benchmark, config.benchmark.optimizer, config.logging
     size = benchmark.global_batch_size

@@ -1,6 +1,7 @@
-"""The state of a run as gauges in a file that Prometheus' node exporter collects (``--collector.textfile``).
+"""Write the state of a run as gauges into a file that Prometheus' node exporter collects (``--collector.textfile``).
 
-A gauge that is not known yet is not in the file. What a restart knows of the time before is given at the beginning.
+A gauge that is not known yet is not in the file. After a restart, known values from before are there from the
+beginning.
 """
 
 import time
@@ -15,19 +16,19 @@ from prometheus_client import Gauge as Exported
 from benchmark.events.event import Event
 
 EVERY_S = 5.0
-"""At most so often because of steps; whatever else happens is written at once."""
+"""Least seconds between two writes because of steps; other events are written at once."""
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """A figure, and where it comes from."""
+    """A figure, and the event that it comes from."""
 
     name: str
     help: str
     key: str
-    """Of the event."""
+    """Key of the event."""
     field: str
-    """Of the event; "value" and "time_s" are its own."""
+    """Field of the event; "value" and "time_s" are the event's own."""
     factor: float = 1.0
 
 
@@ -67,7 +68,7 @@ ACTIVE = Gauge("gpt3_run_active", "1 while the process that writes this runs, 0 
 
 
 class PrometheusTextfile:
-    """``path``: a file ``*.prom`` in the collector's folder, which is replaced as a whole."""
+    """Replace ``path``, a file ``*.prom`` in the collector's folder, as a whole at each write."""
 
     name = "Prometheus textfile"
 
@@ -91,7 +92,7 @@ class PrometheusTextfile:
             self._set(gauge, known.get(gauge.name))
 
     def write(self, event: Event) -> None:
-        """Raises OSError, as where the folder is missing."""
+        """Update the gauges of an event. Raises OSError, for example if the folder is missing."""
         gauges = [gauge for gauge in GAUGES if gauge.key == event.key]
         own: dict[str, Any] = {"value": event.value, "time_s": event.time_ms / 1000}
         for gauge in gauges:
@@ -106,7 +107,7 @@ class PrometheusTextfile:
         self._publish()
 
     def _set(self, gauge: Gauge, value: float | None) -> None:
-        """None leaves it as it is."""
+        """Set a gauge; None leaves it as it is."""
         if value is None:
             return
         if gauge.name not in self._exported:

@@ -1,4 +1,4 @@
-"""How long a run will still take until its target: a note at each evaluation, and every few minutes between them."""
+"""Forecast how long a run still takes to its target: a note at each evaluation, and every few minutes between them."""
 
 import statistics
 import time
@@ -11,16 +11,18 @@ from benchmark.config.target_forecast import forecast
 from benchmark.events.event import Event
 
 EVERY_S = 180.0
-"""Between notes where there is no evaluation."""
+"""Seconds between notes when there is no evaluation."""
 FEWEST_STEPS = 3
-"""Of this process, before it says anything: the first ones take longer."""
+"""Steps of this process before the first note: the first ones take longer."""
 LATEST_STEPS = 100
-"""Whose median is the time of a step."""
+"""Number of latest steps whose median is the time of a step."""
 
 
 class TargetEta:
-    """Makes of steps and evaluations the note ``eta`` (``Follow`` in event.py). Times are those of this process, so
-    that a restart on other machines counts by their speed."""
+    """Make the note ``eta`` from steps and evaluations (``Follow`` in event.py).
+
+    Times are those of this process, so that after a restart on other machines their speed counts.
+    """
 
     def __init__(
         self,
@@ -29,13 +31,13 @@ class TargetEta:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``evaluations``: trained tokens and log perplexity of those before this process began."""
+        """``evaluations``: trained tokens and log perplexity of the evaluations before this process began."""
         self._benchmark, self._tokens_per_step, self._clock = config.benchmark, config.tokens_per_step, clock
         self._evaluations = list(evaluations)
         self._step_s: deque[float] = deque(maxlen=LATEST_STEPS)
         self._evaluation_s: list[float] = []
         self._steps, self._pauses_s = 0, 0.0
-        """Steps of this process, and what checkpoints and audits took between them."""
+        """Steps of this process, and the seconds that checkpoints and audits took between them."""
         self._said_at: float | None = None
 
     def follow(self, event: Event) -> tuple[str, Mapping[str, Any]] | None:
@@ -81,7 +83,8 @@ class TargetEta:
         }
 
     def _seconds(self, now: int, until: int) -> float:
-        """From ``now`` to ``until`` trained tokens: steps, evaluations, and pauses as they came so far."""
+        """Return the seconds from ``now`` to ``until`` trained tokens: steps, evaluations, and pauses at their rate so
+        far."""
         steps = (until - now) / self._tokens_per_step
         interval = self._benchmark.eval_interval
         evaluations = until // self._tokens_per_step // interval - now // self._tokens_per_step // interval

@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard, in ``RUN_DIR/tensorboard``; the step of each is tokens trained since the checkpoint."""
+"""Write scalars for TensorBoard in ``RUN_DIR/tensorboard``; the step of each is tokens trained since the checkpoint."""
 
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,11 @@ SCALARS = {
     },
     "evaluation": {"log_perplexity": "validation/log_perplexity", "seconds": "validation/seconds"},
 }
-"""Which fields of which events, and what they are called there."""
+"""Names of the scalars, by event and field."""
 
 
 class TensorBoard:
-    """Raises InputError where tensorboardX is not installed."""
+    """A sink of TensorBoard's files. Raises InputError if tensorboardX is not installed."""
 
     name = "TensorBoard"
 

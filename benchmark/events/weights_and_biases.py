@@ -1,8 +1,8 @@
-"""Weights & Biases (--wandb): figures of steps and evaluations, and lines for people, in ``RUN_DIR/wandb``.
+"""Send figures of steps and evaluations, and lines for people, to Weights & Biases (--wandb).
 
-W&B's own library resumes the curve after a restart, by the id in ``RUN_DIR/wandb/id``, and keeps what cannot be sent in
-its own files, which ``wandb sync`` sends later. It is called in this sink's thread alone (background_sink.py), so that
-waiting for its network holds up nothing.
+Its files lie in ``RUN_DIR/wandb``. W&B's own library resumes the curve after a restart, by the id in
+``RUN_DIR/wandb/id``. It keeps unsent data in files of its own, which ``wandb sync`` sends later. It is called in this
+sink's thread alone (background_sink.py), so that waiting for its network holds up nothing.
 """
 
 import secrets
@@ -16,9 +16,9 @@ from stage.optional_packages import import_optional
 from stage.outputs.publish import write_text
 
 INIT_S = 120.0
-"""How long W&B may try to reach its server before the sink fails, and is tried again."""
+"""Seconds that W&B may try to reach its server before the sink fails and is tried again."""
 AXES = {"*": "trained_tokens", "validation/*": "evaluated_tokens"}
-"""Metrics, and over which one they are drawn."""
+"""The axis that each metric is drawn over."""
 FIGURES = {
     "step": {
         **SCALARS["step"],
@@ -32,13 +32,13 @@ FIGURES = {
     "restart": {"value": "restarts"},
     "eta": {"seconds": "eta/target_s", "seconds_low": "eta/target_low_s", "seconds_high": "eta/target_high_s"},
 }
-"""Which fields of which events, and what they are called there."""
+"""Names of the metrics, by event and field."""
 TOLD = ("message", "incident", "after_checkpoint")
-"""Events of which the last becomes ``last_message`` in the summary."""
+"""Events whose text becomes ``last_message`` in the summary."""
 
 
 class WeightsAndBiases:
-    """A sink. Raises InputError where wandb is not installed."""
+    """A sink that sends to W&B. Raises InputError if wandb is not installed."""
 
     name = "W&B"
 
@@ -47,10 +47,11 @@ class WeightsAndBiases:
         self._run_dir, self._mode = run_dir.absolute(), mode
         self._run: Any = None
         self._row = 0
-        """W&B's own count of rows, which only grows: a step's number."""
+        """W&B's own count of rows, which only grows: the number of a step."""
 
     def write(self, event: Event) -> None:
-        """Raises ConnectionError while the curve cannot be opened; training goes on, and it is tried again."""
+        """Send an event. Raises ConnectionError while the curve cannot be opened; training goes on, and the sink tries
+        again."""
         if self._run is None:
             try:
                 self._run = self._opened()
@@ -68,12 +69,12 @@ class WeightsAndBiases:
             self._run.summary["last_message"] = f"{event.key}: {event.value}"
 
     def close(self) -> None:
-        """Send what is left; who waits for this sink waits no longer than background_sink.py says."""
+        """Send the remaining data; the caller waits no longer than background_sink.py says."""
         if self._run is not None:
             self._run.finish()
 
     def _opened(self) -> Any:
-        """Begin the curve, or go on with that of the attempt before."""
+        """Begin the curve, or go on with the curve of the attempt before."""
         known = self._run_dir / "wandb" / "id"
         if not known.exists():
             known.parent.mkdir(exist_ok=True)

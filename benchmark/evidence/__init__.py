@@ -1,1 +1,1 @@
-"""What a run leaves as evidence of itself: a chain of records that can be checked, and replayed."""
+"""The evidence that a run leaves of itself: a chain of records that can be checked, and replayed."""

@@ -1,4 +1,4 @@
-"""``evidence.jsonl``: what a run writes down about itself (--evidence), and how it is checked without training.
+"""``evidence.jsonl``: the records that a run writes about itself (--evidence), and their check without training.
 
 The design:
  1. A line is a record. It ends in the SHA-256 of all bytes before it in the line, and names the digest of the line
@@ -27,28 +27,28 @@ from stage.errors import InputError
 from stage.regular_files import UnfitFile, read_regular
 
 EVIDENCE = "evidence.jsonl"
-"""Its name, beside the run's result_N.txt."""
+"""Name of the file beside the run's result_N.txt."""
 VERSION = 2
-"""Form of the records and of the fingerprints."""
+"""Version of the form of the records and of the fingerprints."""
 NOTHING = "0" * 64
-"""Stands for the digest before the first line."""
+"""Value that stands for the digest before the first line."""
 ENDING = re.compile(rb',"digest":"([0-9a-f]{64})"}')
 ENDING_BYTES = len(f',"digest":"{NOTHING}"}}')
 MOST_BYTES = 1 << 28
-"""A step takes 400 bytes: 600,000 of them."""
+"""Most bytes of a file: a step takes 400, so 600,000 steps fit."""
 MOST_LINE_BYTES = 1 << 20
 MOST_LOG_BYTES = 1 << 28
 MOST_SHOWN = 200
-"""Characters of a value in a message."""
+"""Most characters of a value in a message."""
 
 
 class ChainRecord(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """What all records have."""
+    """Fields that all records have."""
 
     attempt: str
-    """Name of the attempt that wrote it, as its folder below attempts/ is called."""
+    """Name of the attempt that wrote the record, which is also its folder's name below attempts/."""
     step: int
-    """Optimizer steps that were done, since the initial checkpoint."""
+    """Optimizer steps done since the initial checkpoint."""
 
 
 class Begin(ChainRecord, frozen=True, tag="begin"):
@@ -56,15 +56,15 @@ class Begin(ChainRecord, frozen=True, tag="begin"):
 
     version: int
     continues: str
-    """Digest of the record of the checkpoint that it goes on from; empty: it starts from the initial checkpoint."""
+    """Digest of the record of the checkpoint that the attempt goes on from; empty if it starts from the initial one."""
     config: dict[str, Any]
-    """What ``replay`` needs of the configuration: benchmark, system, precision, seed, paths of the data ..."""
+    """The configuration that ``replay`` needs: benchmark, system, precision, seed, paths of the data ..."""
     kernels: dict[str, Any]
-    """Device, versions and whatever else chooses the bits that kernels give (machine/run_environment.py)."""
+    """Device, versions and all else that chooses the bits that kernels give (machine/run_environment.py)."""
     inputs: dict[str, Any]
-    """Digests of data and initial checkpoint, by what they are for; without their paths."""
+    """Digests of data and initial checkpoint, by purpose; without their paths."""
     weights: str
-    """Fingerprint of what was loaded, 16 hexadecimal digits; in the other records likewise."""
+    """Fingerprint of the loaded weights, 16 hexadecimal digits; the other fingerprints have the same form."""
     moments: str
 
 
@@ -72,13 +72,13 @@ class Step(ChainRecord, frozen=True, tag="step"):
     """An optimizer step was done."""
 
     first_sample: int
-    """Where in the order of samples it began to read, since step 0."""
+    """Index, in the order of samples since step 0, of the first sample that the step read."""
     loss: float | None
-    """None: it was not finite; likewise the norm."""
+    """Loss of the step. Loss and norm are None if they were not finite."""
     grad_norm: float | None
     learning_rate: float
     weights: str
-    """After the update."""
+    """Fingerprint of the weights after the update."""
 
 
 class EvaluationRecord(ChainRecord, frozen=True, tag="evaluation"):
@@ -108,31 +108,31 @@ DECODER = msgspec.json.Decoder(AnyRecord)
 
 @dataclass(frozen=True)
 class Fault:
-    """A link that does not hold."""
+    """A link of the chain that does not hold."""
 
     line: int | None
-    """Line of the evidence, from 1; None: it is about the file as a whole."""
+    """Line of the evidence, from 1; None if the fault is about the file as a whole."""
     step: int | None
     what: str
     recorded: str
-    """What the run says."""
+    """Value that the run recorded."""
     found: str
-    """What is."""
+    """Value that was found."""
 
     def text(self) -> str:
-        """For people: nothing in it that a terminal would obey, and not too long."""
+        """Describe the fault for people: not too long, and without characters that a terminal would obey."""
         where = ", ".join(f"{name} {value}" for name, value in (("line", self.line), ("step", self.step)) if value)
         return f"{where or EVIDENCE}: {self.what}: recorded {printable(self.recorded)}, found {printable(self.found)}"
 
 
 @dataclass(frozen=True)
 class Link:
-    """One line."""
+    """One line of the chain."""
 
     line: int
-    """From 1."""
+    """Number of the line, from 1."""
     end: int
-    """Bytes of the file up to and with this line."""
+    """Bytes of the file up to the end of this line."""
     digest: str
     previous: str
     """Digest of the line before."""
@@ -146,7 +146,7 @@ class Chain:
     path: Path
     links: tuple[Link, ...]
     problem: Fault | None
-    """What is wrong with the line behind them; a last line that is not whole, as a kill leaves it, is no problem."""
+    """The fault of the line after them. A torn last line, left by a kill, is no fault."""
 
     @property
     def head(self) -> str:
@@ -154,7 +154,7 @@ class Chain:
         return self.links[-1].digest if self.links else NOTHING
 
     def counting(self) -> list[Link]:
-        """The links of the run as it counts in the end, without the steps that were lost and made again."""
+        """Return the links of the run's final history, without the steps that were lost and made again."""
         found: list[Link] = []
         place: int | None = len(self.links) - 1 if self.links else None
         while place is not None:
@@ -174,7 +174,7 @@ class Chain:
 
 
 def by_step(links: Sequence[Link], kind: type[Wanted]) -> dict[int, tuple[Link, Wanted]]:
-    """Links and records of one kind, by step."""
+    """Return links and records of one kind, by step."""
     return {link.record.step: (link, link.record) for link in links if isinstance(link.record, kind)}
 
 
@@ -188,7 +188,7 @@ def encode(record: AnyRecord, previous: str) -> tuple[bytes, str]:
 def read_chain(path: Path) -> Chain:
     """Read a chain, which may be a stranger's.
 
-    Raises InputError where there is no such file, it is larger than a run's, or was written in another form.
+    Raises InputError if the file does not exist, is larger than a run's, or was written in another form.
     """
     try:
         content = read_regular(path, MOST_BYTES)
@@ -214,7 +214,8 @@ def read_chain(path: Path) -> Chain:
 
 
 def _link(number: int, line: bytes, end: int, previous: str) -> Link:
-    """Raises ValueError where the line is no record, is not what was written, or follows another one."""
+    """Parse a line. Raises ValueError if the line is no record, was changed, or follows another line than
+    ``previous``."""
     body = line[:-ENDING_BYTES]
     ending = ENDING.fullmatch(line, len(body))
     before = re.fullmatch(rb'(.*),"previous":"([0-9a-f]{64})"', body)
@@ -229,9 +230,9 @@ def _link(number: int, line: bytes, end: int, previous: str) -> Link:
 
 
 def broken_links(chain: Chain, log: Path | None) -> list[Fault]:
-    """Return what no honest run leaves: in the chain itself, and between it and the MLPerf log of the run.
+    """Return the faults that no honest run leaves: in the chain itself, and between it and the run's MLPerf log.
 
-    ``log``: None leaves it out. Raises OSError where it cannot be read.
+    ``log``: None leaves the log out. Raises OSError if the log cannot be read.
     """
     found = [] if chain.problem is None else [chain.problem]
     if not chain.links and chain.problem is None:
@@ -259,7 +260,7 @@ def broken_links(chain: Chain, log: Path | None) -> list[Fault]:
 
 
 def _begin_faults(chain: Chain, link: Link, begin: Begin) -> list[Fault]:
-    """What was loaded must be what was saved."""
+    """Return a fault if the loaded state is not the saved one."""
     saved = chain.by_digest(begin.continues)
     if saved is None:
         return []  # a gap, if it is anything
@@ -274,7 +275,7 @@ def _begin_faults(chain: Chain, link: Link, begin: Begin) -> list[Fault]:
 
 
 def gaps(chain: Chain) -> list[str]:
-    """Return which parts of the run the chain does not cover, in words; a full disk costs evidence, not the run."""
+    """Describe the parts of the run that the chain does not cover; a full disk costs evidence, not the run."""
     found = []
     counting = chain.counting()
     if counting and isinstance(counting[0].record, Begin) and counting[0].record.step > 0:

@@ -1,7 +1,7 @@
 """Start a run and keep it running: python3 -m benchmark.launch OPTIONS -- train BENCHMARK …
 
-With --processes on this machine, in so many processes; without it as the job of Slurm that this process runs in, which
-run_gpt3.sh submits (docs/slurm.md). Exit status: that of the run; 2 for what a person has to mend.
+With --processes the run takes so many processes on this machine, without it the Slurm job that this process is part of,
+which run_gpt3.sh submits (docs/slurm.md). Exit status: that of the run; 2 if a person has to mend something.
 """
 
 from __future__ import annotations

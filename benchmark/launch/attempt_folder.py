@@ -1,11 +1,11 @@
-"""Where the attempts at a run leave what they have to say.
+"""The files that the attempts at a run leave.
 
     RUN_DIR/attempts/0003/   attempt.json               when and where it began (rank 0)
                              ended.json                 how it ended and what was decided (the launcher)
                              launcher.log               errors of the launcher, and of rank 0
                              rank_00005.log             output of a process; rank 0 has the launcher's
-                             rank_00005.incident.json   what went wrong on it (incidents.py)
-                             rank_00005.stacks.txt      its Python stacks, where it hung
+                             rank_00005.incident.json   the failure of a process (incidents.py)
+                             rank_00005.stacks.txt      its Python stacks, if it hung
                              rank_00005.collectives.json   the collectives it waited in, the oldest first
                              alarm                      who failed first; the watchdogs of the others look for it
 
@@ -27,35 +27,35 @@ ALARM = "alarm"
 
 @dataclass(frozen=True)
 class AttemptStart:
-    """``attempt.json``. Times are seconds since the epoch."""
+    """The contents of ``attempt.json``. Times are seconds since the epoch."""
 
     attempt: str
     job: str | None
-    """Slurm's number of the job, None without one."""
+    """Slurm's number of the job; None outside Slurm."""
     submitted_s: float | None
-    """When the job was submitted or requeued."""
+    """Time when the job was submitted or requeued."""
     launched_s: float | None
-    """When the launcher started the processes; None without a launcher."""
+    """Time when the launcher started the processes; None without a launcher."""
     started_s: float
-    """When the operating system started rank 0."""
+    """Time when the operating system started rank 0."""
     resumed_at: int | None
-    """Optimizer steps of the checkpoint it goes on from; None: it begins at the initial checkpoint."""
+    """Optimizer steps of the checkpoint that the attempt goes on from; None if it begins at the initial checkpoint."""
     hosts: tuple[str, ...]
-    """Host name by rank."""
+    """Host names by rank."""
 
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """``ended.json``."""
+    """The contents of ``ended.json``."""
 
     ended_s: float
     """Seconds since the epoch."""
     status: int
-    """Exit status of the attempt's processes: of those that differ, the launcher's or srun's choice."""
+    """Exit status of the attempt's processes; if they differ, the one that the launcher or srun chose."""
     action: str
-    """What was decided (next_attempt.py)."""
+    """The decision (next_attempt.py)."""
     reason: str
-    """Why, in one line for people."""
+    """The reason for it, in one line for people."""
     exclude: tuple[str, ...] = ()
     """Hosts that the next attempt leaves out."""
 
@@ -69,7 +69,7 @@ def attempt_path(run_dir: Path, attempt: str) -> Path:
 
 
 def all_attempts(run_dir: Path) -> list[Path]:
-    """Folders of the attempts at a run, the oldest first."""
+    """Return the folders of the attempts at a run, the oldest first."""
     folder = attempts_folder(run_dir)
     found = [entry for entry in folder.iterdir() if entry.is_dir()] if folder.is_dir() else []
     return sorted(found, key=lambda entry: (_begun_s(entry), entry.name))
@@ -83,7 +83,7 @@ def _begun_s(attempt: Path) -> float:
 def new_attempt(run_dir: Path) -> str:
     """Make the folder of the next attempt and return its name, which the launcher hands to all processes.
 
-    Raises OSError where the folder cannot be made.
+    Raises OSError if the folder cannot be made.
     """
     numbers = [int(entry.name) for entry in all_attempts(run_dir) if entry.name.isdigit()]
     name = f"{max(numbers, default=0) + 1:04d}"
@@ -92,7 +92,10 @@ def new_attempt(run_dir: Path) -> str:
 
 
 def newest_saved(run_dir: Path) -> int | None:
-    """Optimizer steps of the newest whole checkpoint, None where there is none: a folder with its name is whole."""
+    """Return the optimizer steps of the newest whole checkpoint, or None if there is none.
+
+    A checkpoint folder gets its final name only once it is whole.
+    """
     folder = run_dir / "checkpoints"
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     steps = [int(match[1]) for match in (re.fullmatch(r"step_(\d+)", name) for name in names) if match]
@@ -100,7 +103,7 @@ def newest_saved(run_dir: Path) -> int | None:
 
 
 def rank_file(attempt: Path, rank: int, suffix: str) -> Path:
-    """``suffix``: "log", "incident.json" or "stacks.txt"."""
+    """Return the path of a rank's file; ``suffix`` is "log", "incident.json", "stacks.txt" or "collectives.json"."""
     return attempt / f"rank_{rank:05d}.{suffix}"
 
 
@@ -113,7 +116,7 @@ def write_end(attempt: Path, end: AttemptEnd) -> None:
 
 
 def read_start(attempt: Path) -> AttemptStart | None:
-    """None where the attempt ended before it began, or its file is damaged."""
+    """Read ``attempt.json``; None if the attempt ended before it began, or the file is damaged."""
     fields = read_object(attempt / "attempt.json")
     try:
         start = None if fields is None else AttemptStart(**{**fields, "hosts": tuple(fields["hosts"])})
@@ -124,7 +127,7 @@ def read_start(attempt: Path) -> AttemptStart | None:
 
 
 def read_end(attempt: Path) -> AttemptEnd | None:
-    """None where no launcher saw the end."""
+    """Read ``ended.json``; None if no launcher saw the end, or the file is damaged."""
     fields = read_object(attempt / "ended.json")
     try:
         end = None if fields is None else AttemptEnd(**{**fields, "exclude": tuple(fields["exclude"])})

@@ -1,4 +1,4 @@
-"""The five ways in which a start of a run can end, and what each means for whoever started it."""
+"""The five ways in which a start of a run can end, and what each means for the caller."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Literal
 Ending = Literal["success", "target not reached", "interrupted", "failed", "bad input"]
 Action = Literal["done", "requeue", "again", "stop"]
 """done: nothing more is to be done. requeue: the run goes back to the queue, and its next start goes on from the newest
-checkpoint. again: it is started again at once and goes on from there. stop: a person has to mend something first."""
+checkpoint. again: the run is started again at once and goes on from there. stop: a person has to mend something
+first."""
 
 
 @dataclass(frozen=True)
 class Consequence:
     exit_status: int
     action: Action
-    """What a launcher does by the status alone; what it knows besides, as of a machine at fault, may change it."""
+    """The launcher's action by the status alone; other knowledge, for example of a faulty machine, may change it."""
 
 
 ENDINGS: Mapping[Ending, Consequence] = {
@@ -30,9 +31,9 @@ ENDINGS: Mapping[Ending, Consequence] = {
 
 @dataclass(frozen=True)
 class RunEnd:
-    """How the training of a run has ended; equal on all processes."""
+    """The way in which the training of a run has ended; the values are equal on all processes."""
 
     ending: Ending
     why: str
-    """A few words for people."""
+    """Reason in a few words for people."""
     reached_target: bool = False

@@ -1,7 +1,7 @@
-"""The processes of an attempt, forked from one that has imported everything: importing takes longer than a drill.
+"""Fork the processes of an attempt from one that has imported everything: importing takes longer than a drill.
 
-They end as ``srun --kill-on-bad-exit`` ends a step: a process that fails is given company after a short grace, and the
-exit status is the highest.
+The processes end as ``srun --kill-on-bad-exit`` ends a step: after one fails, the others are ended too after a short
+grace, and the exit status is the highest.
 """
 
 import multiprocessing
@@ -15,9 +15,9 @@ from typing import Any
 from stage.child_processes import reserved_port
 
 GRACE_S = 2.0
-"""From the first failure until the others are asked to end …"""
+"""Seconds from the first failure until the other processes are asked to end."""
 KILL_S = 3.0
-"""… and from there until they are killed."""
+"""Seconds from that request until they are killed."""
 POLL_S = 0.2
 PRELOADED = (
     "benchmark.training.process",
@@ -28,7 +28,7 @@ PRELOADED = (
 
 
 def fork_server() -> Any:
-    """The multiprocessing context whose processes begin with :data:`PRELOADED`."""
+    """Return the multiprocessing context whose processes begin with :data:`PRELOADED` imported."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # several processes share few cores: none may spin
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(PRELOADED))
@@ -43,9 +43,9 @@ def run_ranks(
     environment: Mapping[str, str],
     log: Path,
 ) -> int:
-    """Call ``function(*arguments)`` in every process of a new world and wait for their end; the exit status.
+    """Call ``function(*arguments)`` in every process of a new world, wait for their end and return the exit status.
 
-    ``log`` gets what they print.
+    ``log``: file for their output.
     """
     context = fork_server()
     with reserved_port() as port:
@@ -67,12 +67,13 @@ def run_ranks(
 
 
 def highest_status(codes: Sequence[int | None]) -> int:
-    """As srun has it: a process ended by a signal counts as 128 and the signal's number."""
+    """Return the highest status; like srun, count a process ended by a signal as 128 plus the signal's number."""
     return max(128 - code if code < 0 else code for code in codes if code is not None)
 
 
 def _wait(ranks: Sequence[Any]) -> None:
-    """Until all are gone; once one has failed the others have :data:`GRACE_S`, then :data:`KILL_S`."""
+    """Wait until all are gone; once one has failed, end the others after :data:`GRACE_S`, kill them after
+    :data:`KILL_S`."""
     failed_s: float | None = None
     asked = False
     while running := [rank for rank in ranks if rank.exitcode is None]:
@@ -92,7 +93,7 @@ def _wait(ranks: Sequence[Any]) -> None:
 
 
 def _variables(rank: int, processes: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """What torchrun would set."""
+    """Return the variables that torchrun would set."""
     return {
         **environment,
         "RANK": str(rank),

@@ -1,4 +1,4 @@
-"""The signs of life of one process, in memory that its watchdog sees.
+"""The signs of life of one process, in memory shared with its watchdog.
 
 A beat is a few numbers in shared memory: writing one takes microseconds, waits for nobody and touches no disk.
 """
@@ -14,9 +14,10 @@ from statistics import median
 from benchmark.launch.phases import PHASES, Phase
 
 FORMAT = struct.Struct("<qqdd")
-"""Number of the phase, LEFT at the end; steps done, -1 before the state is there; monotonic time in s; limit in s."""
+"""Format of a beat: number of the phase, LEFT at the end; steps done, -1 before the state is there; monotonic time in
+s; limit in s."""
 ASKED = FORMAT.size
-"""Offset of a byte that the watchdog sets when it wants the process to say what it waits for."""
+"""Offset of a byte that the watchdog sets to ask the process which collective it waits for."""
 SIZE = FORMAT.size + 1
 LEFT = -1
 STEP: tuple[Phase, ...] = ("data", "passes", "update")
@@ -26,16 +27,16 @@ KEPT = 101
 
 @dataclass(frozen=True)
 class HangLimits:
-    """How long a process may be silent, in seconds."""
+    """Seconds that a process may be silent."""
 
     start_s: float
-    """In what happens once, or for the first time: joining, loading, the first step, evaluation, audit, save."""
+    """Limit for work done once or for the first time: joining, loading, the first step, evaluation, audit, save."""
     floor_s: float
-    """In anything, at least; beyond it, ten times what that phase usually takes."""
+    """Least limit for any phase; the limit is ten times the phase's usual duration if that is longer."""
 
 
 class Heartbeat:
-    """Beats whenever the process enters a phase (``PhaseObserver``), and says how long that one may take."""
+    """Beat whenever the process enters a phase (``PhaseObserver``), and store how long that phase may take."""
 
     def __init__(self, limits: HangLimits) -> None:
         self._limits = limits
@@ -52,7 +53,7 @@ class Heartbeat:
         self._write(PHASES.index("start"), -1, limits.start_s)
 
     def enter(self, phase: Phase, steps: int) -> None:
-        """``steps`` below 0: not known yet."""
+        """Beat for ``phase``; ``steps`` below 0 means that the number is not known yet."""
         span = "step" if phase in STEP else phase
         if span != self._span or phase == STEP[0]:
             now = time.monotonic()
@@ -62,11 +63,11 @@ class Heartbeat:
         self._write(PHASES.index(phase), steps, self._limit_s(span))
 
     def leave(self) -> None:
-        """Say that the process ends by itself, and has told why if anything went wrong."""
+        """Say that the process ends by itself, and has reported any failure."""
         self._write(LEFT, -1, self._limits.start_s)
 
     def is_asked(self) -> bool:
-        """Whether the watchdog wants to know what this process waits for."""
+        """Return whether the watchdog asks what this process waits for."""
         return self._memory[ASKED] != 0
 
     def _limit_s(self, span: str) -> float:
@@ -81,10 +82,10 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Beat:
-    """The latest beat, as the watchdog sees it."""
+    """The latest beat of a process."""
 
     phase: Phase | None
-    """None: the process has left."""
+    """Current phase; None if the process has left."""
     steps: int | None
     silent_s: float
     """Seconds since that beat."""
@@ -92,7 +93,7 @@ class Beat:
 
 
 def ask(memory: mmap.mmap) -> None:
-    """Have the process say what it waits for."""
+    """Ask the process to say what it waits for."""
     memory[ASKED] = 1
 
 

@@ -1,7 +1,6 @@
-"""What went wrong on a process: written by it or by its watchdog, read by the launcher.
+"""Incidents: the failure of a process, written by it or by its watchdog, and read by the launcher.
 
-One fault makes every process fail, for the others lose their partner; what people and the launcher want is the first
-cause.
+One fault makes every process fail, because the others lose their partner; people and the launcher want the first cause.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from benchmark.launch.small_files import read_object, write_object
 IncidentKind = Literal[
     "exception", "out of memory", "device", "disk", "killed", "hang", "meeting", "input", "check", "lost connection"
 ]
-"""device: an error of the accelerator or its links. killed: gone without a word, as by kill -9 or for lack of the
-host's memory. hang: no sign of life for too long. meeting: not all processes came together. input: bad input that a
-person has to mend. check: a check that ran and failed, such as copies that differ. lost connection: another process
-went away."""
+"""device: an error of the accelerator or its links. killed: gone without a word, for example by kill -9 or because the
+host ran out of memory. hang: no sign of life for too long. meeting: not all processes came together. input: bad input
+that a person has to mend. check: a check that ran and failed, for example because copies differ. lost connection:
+another process went away."""
 LONGEST_MESSAGE = 400
 NATIVE = re.compile(r"\[?\S+\.(cc|cpp|cu|h|hpp):\d+\]?:? *| This is typically caused by .*| GLHF!.*")
-"""What PyTorch adds that tells nobody anything: the line of its own C++ that failed, and good wishes."""
+"""Parts of PyTorch's messages that help nobody: the line of its own C++ that failed, and good wishes."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +38,17 @@ class Incident:
     pid: int
     kind: IncidentKind
     steps: int | None
-    """Optimizer steps since the initial checkpoint that were done; None before the state was there."""
+    """Optimizer steps done since the initial checkpoint; None before the state was loaded."""
     phase: str
     message: str
-    """One line."""
+    """Message in one line."""
     waits_in: str | None = None
-    """Of a hang: the collective it waits in, None where its stack shows none."""
+    """For a hang, the collective that the process waits in; None if its stack shows none."""
     state: str | None = None
-    """Of a hang: the process's state as the kernel has it, such as "T (stopped)"."""
+    """For a hang, the process's state from the kernel, such as "T (stopped)"."""
 
     def line(self) -> str:
-        """For people."""
+        """Describe the incident for people."""
         where = f"rank {self.rank} on {self.host}"
         when = f"in {self.phase}" if self.steps is None else f"after step {self.steps}, in {self.phase}"
         state = f" ({self.state})" if self.state and not self.state.startswith(("R", "S")) else ""
@@ -58,20 +57,20 @@ class Incident:
 
 
 def own_incident(rank: int, host: str, kind: IncidentKind, *, steps: int | None, phase: str, message: str) -> Incident:
-    """One that happens in this process now."""
+    """Return an incident that happens in this process now."""
     one_line = " ".join(NATIVE.sub("", message).split())[:LONGEST_MESSAGE]
     return Incident(time.time(), rank, host, os.getpid(), kind, steps, phase, one_line)
 
 
 def write_incident(attempt: Path, incident: Incident) -> None:
-    """Leave it in the attempt's folder, unless its process left one already: the first is the cause."""
+    """Write the incident into the attempt's folder, unless its process left one already: the first is the cause."""
     path = rank_file(attempt, incident.rank, "incident.json")
     if not path.exists():
         write_object(path, incident)
 
 
 def read_incidents(attempt: Path) -> list[Incident]:
-    """All of an attempt, the first in time first; files that are not what was written are passed over."""
+    """Return all incidents of an attempt, the earliest first; damaged files are passed over."""
     read = [_checked(read_object(path)) for path in sorted(attempt.glob("rank_*.incident.json"))]
     return sorted((incident for incident in read if incident is not None), key=lambda incident: incident.time_s)
 
@@ -88,10 +87,10 @@ def _checked(fields: dict[str, Any] | None) -> Incident | None:
 
 
 def first_cause(incidents: list[Incident]) -> Incident | None:
-    """What the others follow from; None where there is nothing.
+    """Return the incident that caused the others, or None if there are no incidents.
 
-    The first in time that is no lost connection. Where processes hang, all of them do, and time says nothing: see
-    :func:`did_not_arrive`.
+    The cause is the earliest incident that is no lost connection. If processes hang, all of them do, and their times
+    say nothing: see :func:`did_not_arrive`.
     """
     causes = [incident for incident in incidents if incident.kind not in ("lost connection", "hang")]
     if causes:
@@ -103,10 +102,10 @@ def first_cause(incidents: list[Incident]) -> Incident | None:
 
 
 def did_not_arrive(hanging: list[Incident]) -> list[Incident]:
-    """Those that the other processes wait for: by the first of these criteria that singles out some of them.
+    """Return the hanging processes that the others wait for.
 
-    Stopped or stuck in the kernel; behind the others' steps; in an earlier phase of the step; in no collective. Empty
-    where no criterion does.
+    The first of these criteria that singles out some processes decides: they are stopped or stuck in the kernel; behind
+    the others' steps; in an earlier phase of the step; in no collective. Returns none if no criterion does.
     """
     for late in (_not_running, _behind_in_steps(hanging), _behind_in_phase(hanging), lambda one: one.waits_in is None):
         found = [incident for incident in hanging if late(incident)]

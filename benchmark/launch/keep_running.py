@@ -1,4 +1,4 @@
-"""Starting a run again until it has ended or cannot go on: the same on one machine and in a Slurm job."""
+"""Start a run again until it has ended or cannot go on, on one machine and in a Slurm job alike."""
 
 from __future__ import annotations
 
@@ -25,57 +25,60 @@ from benchmark.launch.next_attempt import INTERRUPTED, Decision, Ended, decide, 
 Made = TypeVar("Made")
 SHOWN_LINES = 20
 PAUSES_S = (0.0, 1.0, 5.0, 20.0)
-"""Before the next attempt, by how many attempts in a row got no further than the newest checkpoint: a disk or a network
-that is away for a while must not use them all up."""
+"""Pauses before the next attempt, by the number of attempts in a row that saved nothing new: a disk or a network that
+is away for a while must not use up all attempts."""
 DISK_S, DISK_LOOK_S = 1800.0, 5.0
-"""How long a folder that could be written until then may refuse, and how often it is tried."""
+"""Seconds that a folder that could be written before may refuse, and seconds between tries."""
 
 
 class Refused(Exception):
-    """A launch that a person has to mend: one line, exit status 2."""
+    """A launch that is refused until a person mends it: one line, exit status 2."""
 
 
 class RunPlace:
-    """Where the processes of a run are started. What is not overridden is so on one machine."""
+    """The place where the processes of a run are started. Methods that are not overridden fit a single machine."""
 
     name: str
-    """As the run folder notes who runs there: "job 45", "process 123"."""
+    """Name of the launcher's place, noted in the run folder: "job 45", "process 123"."""
     ordered: str | None = None
-    """What has told this launcher to stop, such as "SIGTERM"; None where nothing has."""
+    """The order that told this launcher to stop, such as "SIGTERM"; None if there was none."""
 
     def runs(self, other: str, *, holds_lock: bool) -> bool:
-        """Whether the place that noted this name in the folder still runs; ``holds_lock``: somebody holds its lock."""
+        """Return whether the place named in the folder still runs; ``holds_lock``: somebody holds the folder's lock."""
         return holds_lock
 
     def choose(self, exclude: tuple[str, ...]) -> Decision | None:
-        """Choose the machines of the next attempt, those not in ``exclude`` first; the decision to hand back where
-        there are not enough."""
+        """Choose the machines of the next attempt, preferring those not in ``exclude``.
+
+        Returns the decision to hand back if there are too few machines.
+        """
         return None
 
     def start(self, attempt: str, log: Path) -> int:
-        """Start all processes, their errors in ``log``, and wait for their end; the exit status."""
+        """Start all processes, with their errors in ``log``, wait for their end and return the exit status."""
         raise NotImplementedError
 
     def look(self) -> tuple[int, tuple[str, ...]]:
-        """After an attempt: hosts to spare, and those that are down."""
+        """Return, after an attempt, the number of spare hosts and the names of hosts that are down."""
         return 0, ()
 
     def may_start_again(self) -> bool:
-        """Whether there is time for another attempt."""
+        """Return whether there is time for another attempt."""
         return True
 
 
 def say(text: str) -> None:
-    """Print a line for people; a terminal that was closed stops nothing."""
+    """Print a line for people; a closed terminal does not stop the launcher."""
     with suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="backslashreplace"))  # may be called within a signal's handler
 
 
 @contextmanager
 def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
-    """Refuse a folder whose run has ended, or in which another launcher runs; hold it against others until the end.
+    """Hold the run's folder against other launchers until the end of the block.
 
-    Raises Refused. Where the file system has no locks, Slurm alone knows of the other.
+    Raises Refused if its run has ended or another launcher runs in it. On a file system without locks only Slurm knows
+    of the other launcher.
     """
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -103,7 +106,8 @@ def alone_in(run_dir: Path, place: RunPlace) -> Iterator[None]:
 
 
 def keep_running(run_dir: Path, place: RunPlace) -> Decision:
-    """Start attempts until there is nothing more to start; the last decision. Each attempt that failed is one line."""
+    """Start attempts until no more is to be started; return the last decision. Prints a line for each failed
+    attempt."""
     fruitless, saved, follows = 0, newest_saved(run_dir), False
     exclude: tuple[str, ...] = ()
     while True:
@@ -133,7 +137,10 @@ def keep_running(run_dir: Path, place: RunPlace) -> Decision:
 
 
 def _settle(run_dir: Path, ended: Ended) -> tuple[Decision, int | None]:
-    """Decide, and leave it in the attempt's folder; also the steps of the newest checkpoint. Raises OSError."""
+    """Decide, record the decision in the attempt's folder, and return it with the newest checkpoint's steps.
+
+    Raises OSError.
+    """
     decision = decide(run_dir, ended)
     end = AttemptEnd(time.time(), ended.status, decision.action, decision.reason, decision.exclude)
     write_end(attempt_path(run_dir, ended.attempt), end)
@@ -141,7 +148,8 @@ def _settle(run_dir: Path, ended: Ended) -> tuple[Decision, int | None]:
 
 
 def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
-    """What stops the next attempt before it begins: an order, or a person's file."""
+    """Return the decision to stop before the next attempt begins, because of an order or the file ``exit``; else
+    None."""
     if place.ordered:
         return Decision("requeue", INTERRUPTED, f"stopped by {place.ordered}")
     asked = run_dir / "exit"
@@ -153,9 +161,9 @@ def _asked_before(run_dir: Path, place: RunPlace) -> Decision | None:
 
 
 def patiently(act: Callable[[], Made], place: RunPlace) -> Made | None:
-    """Do what needs the run's folder, which could be written until now; wait where its disk refuses.
+    """Call ``act``, which writes to the run's folder; while the disk refuses, wait and try again.
 
-    None where an order to stop came before the disk was back. Raises the OSError after DISK_S.
+    Returns None if an order to stop came before the disk was back. Raises the OSError after DISK_S.
     """
     deadline, told = time.monotonic() + DISK_S, False
     while True:
@@ -173,7 +181,10 @@ def patiently(act: Callable[[], Made], place: RunPlace) -> Made | None:
 
 
 def _what_matters(log: Path) -> str:
-    """Of the errors of an attempt that nobody explained: the lines of bad input, each once; else the last ones."""
+    """Return the lines to show for an attempt whose failure nobody explained.
+
+    They are the errors about bad input, each once, or else the last lines of the log.
+    """
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
@@ -183,5 +194,5 @@ def _what_matters(log: Path) -> str:
 
 
 def environment_of(attempt: str, launch: str) -> dict[str, Any]:
-    """Variables by which a launcher tells the processes what they belong to."""
+    """Return the variables by which a launcher tells the processes their attempt and launch."""
     return {"ATTEMPT": attempt, "LAUNCH_ID": launch, "LAUNCHED_S": f"{time.time():.3f}"}

@@ -1,7 +1,7 @@
-"""What to do when an attempt at a run has ended: nothing more, start again, hand back to the queue, or give up.
+"""Decide what to do when an attempt at a run has ended: nothing, start again, hand back to the queue, or give up.
 
-A run is given up where starting again cannot help: bad input; the same error twice at the same step; no progress in
-several attempts. One line says why: host, rank, step and the first error.
+A run is given up when starting again cannot help: bad input; the same error twice at the same step; no progress in
+several attempts. One line gives the reason: host, rank, step and the first error.
 """
 
 from __future__ import annotations
@@ -27,45 +27,46 @@ from benchmark.launch.stop_note import StopNote, read_stop_note
 SUCCESS, BAD_INPUT = ENDINGS["success"].exit_status, ENDINGS["bad input"].exit_status
 INTERRUPTED = ENDINGS["interrupted"].exit_status
 NO_PROGRESS = 5
-"""Attempts in a row that did not get beyond the checkpoint they began at, after which a run is given up."""
+"""Attempts in a row without a newer checkpoint after which a run is given up."""
 OWN_FAULTS = ("exception", "check", "out of memory")
-"""Kinds that come again for the same reason if they come again at the same step."""
+"""Kinds of incidents that have the same cause if they occur again at the same step."""
 HARDWARE_FAULTS = ("device", "killed", "hang", "disk")
-"""Kinds for which a machine is left out where there are spare ones: at once for a device, else at the second time."""
+"""Kinds of incidents after which the machine is left out, if there are spare ones: a device's at once, others at the
+second time."""
 
 
 @dataclass(frozen=True)
 class Decision:
     action: Action
     status: int
-    """Exit status for whoever started the run."""
+    """Exit status for the caller."""
     reason: str
-    """One line for people."""
+    """Reason in one line for people."""
     exclude: tuple[str, ...] = ()
     """Hosts to leave out from now on."""
     known: bool = True
-    """Some process or watchdog said what went wrong."""
+    """True if some process or watchdog reported the cause."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What the launcher knows of an attempt that has ended."""
+    """The launcher's knowledge of an attempt that has ended."""
 
     attempt: str
     status: int
     ordered: str | None = None
-    """What told the launcher to stop, such as "SIGTERM"; None where nothing did."""
+    """The order that told the launcher to stop, such as "SIGTERM"; None if there was none."""
     follows: bool = False
-    """The same launcher has started the attempt before it, too."""
+    """True if the same launcher also started the attempt before this one."""
     spare_hosts: int = 0
-    """Allocated beyond those the run needs, ``down_hosts`` not counted; below 0: so many are missing."""
+    """Hosts allocated beyond those the run needs, without ``down_hosts``; below 0 if hosts are missing."""
     down_hosts: tuple[str, ...] = ()
     """Hosts that do not answer."""
 
 
 @dataclass(frozen=True)
 class PastAttempt:
-    """What is left of an attempt."""
+    """The records of a past attempt."""
 
     start: AttemptStart | None
     end: AttemptEnd | None
@@ -74,7 +75,7 @@ class PastAttempt:
 
     @property
     def resumed_at(self) -> int:
-        """Optimizer steps it began at; -1 for the initial checkpoint."""
+        """Optimizer steps that the attempt began at; -1 for the initial checkpoint."""
         return -1 if self.start is None or self.start.resumed_at is None else self.start.resumed_at
 
 
@@ -85,7 +86,7 @@ def past_attempt(folder: Path) -> PastAttempt:
 
 
 def decide(run_dir: Path, ended: Ended) -> Decision:
-    """Decide after an attempt, from what its processes left in its folder and in the run's."""
+    """Decide after an attempt, from the files that its processes left in its folder and in the run's."""
     if (over := finished(run_dir)) is not None:
         end = ENDINGS["success" if over in ("success", "completed") else "target not reached"]
         return Decision(end.action, end.exit_status, f"the run has ended: {over}")
@@ -116,13 +117,13 @@ def decide(run_dir: Path, ended: Ended) -> Decision:
 
 
 def finished(run_dir: Path) -> str | None:
-    """The status with which the run has ended by itself; None of a run that has not."""
+    """Return the status with which the run has ended by itself; None if it has not."""
     summary = read_object(run_dir / "summary.json")
     return None if summary is None else str(summary.get("status"))
 
 
 def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
-    """The attempt and those before it: what another job does in the same folder is no business of this one."""
+    """Return the attempt and the NO_PROGRESS ones before it; later ones belong to another job and do not count."""
     own = attempt_path(run_dir, attempt)
     folders = all_attempts(run_dir)
     before = folders[: folders.index(own)] if own in folders else []
@@ -130,7 +131,8 @@ def _until(run_dir: Path, attempt: str) -> list[PastAttempt]:
 
 
 def _interrupted(note: StopNote | None, ended: Ended) -> Decision:
-    """After an interruption: back to the queue, unless a person asked for the end or nobody asked for anything."""
+    """Decide after an interruption: back to the queue, unless a person asked for the end or nobody asked for
+    anything."""
     by = ended.ordered or ("a signal" if note is None else note.by)
     state = "stopped, and not saved" if note is not None and not note.saved else "saved and stopped"
     if note is not None and note.by == "exit trigger":
@@ -148,7 +150,7 @@ def _lost(ended: Ended) -> str:
 
 
 def _words(attempt: PastAttempt, ended: Ended) -> str:
-    """What went wrong; a node that is lost comes first, for the incidents are those of ranks that missed it."""
+    """Describe the failure. A lost node comes first: the incidents are those of ranks that lost it as their partner."""
     lost = f"{_lost(ended)}: " if ended.down_hosts else ""
     if attempt.cause is None:
         return f"{lost}the processes ended with status {ended.status} and left no word"
@@ -158,8 +160,11 @@ def _words(attempt: PastAttempt, ended: Ended) -> str:
 
 
 def _was_accepted(attempts: Sequence[PastAttempt], ended: Ended) -> bool:
-    """Whether the attempt that this launcher started before began to train: then its input was good, and what refuses
-    it now, as a folder that cannot be written for a while, may pass. It is tried once more."""
+    """Return whether the attempt that this launcher started before began to train.
+
+    If it did, its input was good, and a refusal now may pass, for example of a folder that cannot be written for a
+    while: the run is tried once more.
+    """
     if not ended.follows or len(attempts) < 2:
         return False
     before = attempts[-2]
@@ -167,7 +172,7 @@ def _was_accepted(attempts: Sequence[PastAttempt], ended: Ended) -> bool:
 
 
 def _refused_twice(attempts: Sequence[PastAttempt], status: int) -> bool:
-    """Bad input that ended two attempts before a process could leave a word, as an unknown option does."""
+    """Return whether bad input, such as an unknown option, ended two attempts before a process could report it."""
     if len(attempts) < 2 or status != BAD_INPUT or any(attempt.cause is not None for attempt in attempts[-2:]):
         return False
     before = attempts[-2].end
@@ -189,7 +194,7 @@ def _stuck(attempts: Sequence[PastAttempt], saved: int | None) -> bool:
 
 
 def _excluded(attempts: Sequence[PastAttempt], ended: Ended) -> tuple[str, ...]:
-    """Hosts left out before, those that are down, and the one that is at fault, as far as the spare ones go."""
+    """Return the hosts to leave out: earlier ones, those that are down, and a suspect while there are spare hosts."""
     before = [host for attempt in attempts[-2:] if attempt.end is not None for host in attempt.end.exclude]
     found = dict.fromkeys([*before, *ended.down_hosts])
     suspect = _suspect(attempts)
@@ -199,7 +204,7 @@ def _excluded(attempts: Sequence[PastAttempt], ended: Ended) -> tuple[str, ...]:
 
 
 def _suspect(attempts: Sequence[PastAttempt]) -> str | None:
-    """The host of the last fault, if that was a device's or the second on it in a row."""
+    """Return the host of the last fault, if that was a device's or the second in a row on that host."""
     causes = [attempt.cause for attempt in attempts[-2:] if attempt.cause is not None]
     if not causes or causes[-1].kind not in HARDWARE_FAULTS:
         return None

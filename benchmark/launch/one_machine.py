@@ -1,4 +1,4 @@
-"""The processes of a run on this machine, one for each device: what srun does in a Slurm job."""
+"""The processes of a run on this machine, one for each device, in place of srun in a Slurm job."""
 
 import os
 import signal
@@ -19,16 +19,16 @@ from stage.errors import InputError, run_command
 from stage.git import REPOSITORY
 
 TO_FOLLOW_S = 20.0
-"""From the first failure until the other processes are killed: their watchdogs end them after ten seconds."""
+"""Seconds from the first failure until the other processes are killed: their watchdogs end them after ten."""
 LOOK_S = 0.1
 ORDERS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "a closed terminal"}
 
 
 class OneMachine(RunPlace):
-    """Starts ``python -m ARGUMENTS`` in every process."""
+    """Start ``python -m ARGUMENTS`` in every process."""
 
     def __init__(self, arguments: Sequence[str], *, processes: int, port: int | None = None) -> None:
-        """``port``: where they meet; None takes a free one. Raises InputError where it is in use."""
+        """``port``: where the processes meet; None takes a free one. Raises InputError if it is in use."""
         if port is not None:
             require_free_port(port)
         self.name = f"process {os.getpid()}"
@@ -56,7 +56,7 @@ class OneMachine(RunPlace):
                 self._running = []
 
     def _wait(self) -> int:
-        """The exit status of the first process that failed, as a shell words it; 0 where all ended well."""
+        """Wait for the end; return the first failed process's exit status in a shell's form, or 0 if none failed."""
         failed, failed_s = 0, 0.0
         while True:
             codes = [process.poll() for process in self._running]
@@ -69,7 +69,7 @@ class OneMachine(RunPlace):
 
     @contextmanager
     def taking_orders(self) -> Iterator[None]:
-        """Have Ctrl-C, SIGTERM and a closed terminal save and stop; Ctrl-C once more kills."""
+        """Save and stop at Ctrl-C, SIGTERM and a closed terminal; kill at a second Ctrl-C."""
         before = {number: signal.signal(number, self._order) for number in ORDERS}
         try:
             yield
@@ -92,7 +92,7 @@ def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int
     """Run ``python -m benchmark COMMAND --run-dir RUN_DIR`` in several processes of this machine until it has ended.
 
     Returns the last decision, with status 130 after Ctrl-C. Raises InputError for a port in use, and for a folder in
-    which a run has ended or goes on.
+    which a run has ended or is running.
     """
     arguments = ["benchmark", *command, "--run-dir", str(run_dir)]
     place = OneMachine(arguments, processes=processes, port=port)
@@ -107,5 +107,5 @@ def run_here(run_dir: Path, command: Sequence[str], *, processes: int, port: int
 
 
 def run_here_and_exit(run_dir: Path, command: Sequence[str], *, processes: int, port: int | None) -> NoReturn:
-    """Leave this process with the status of :func:`run_here`, or with 2 and one line where the input is bad."""
+    """Leave this process with the status of :func:`run_here`, or with 2 and one line if the input is bad."""
     run_command(lambda: run_here(run_dir, command, processes=processes, port=port).status)

@@ -1,4 +1,4 @@
-"""What a process of a run can be doing."""
+"""The phases that a process of a run goes through."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PHASES: tuple[Phase, ...] = (
 
 
 class PhaseObserver(Protocol):
-    """Is told whenever a process of a run enters a phase: heartbeat, profiler, the drills' faults."""
+    """An observer that is told whenever a process of a run enters a phase: heartbeat, profiler, the drills' faults."""
 
     def enter(self, phase: Phase, steps: int) -> None:
-        """``steps``: optimizer steps since the initial checkpoint that are done. Must return at once."""
+        """Note the phase and return at once. ``steps``: optimizer steps done since the initial checkpoint."""
         ...
 
 
 class PhaseLog:
-    """The observers of this process, told in turn."""
+    """The observers of this process, each told of every phase in turn."""
 
     def __init__(self, *observers: PhaseObserver) -> None:
         self._observers = list(observers)

@@ -1,5 +1,7 @@
-"""Small JSON files by which processes, watchdogs and the launcher tell each other things: written whole or not at all,
-and read as data that may be damaged."""
+"""Small JSON files that processes, watchdogs and the launcher exchange.
+
+They are written whole or not at all, and read as data that may be damaged.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 1 << 24
-"""Of a file: 2,048 host names are a hundredth of it."""
+"""Most bytes of a file: 2,048 host names take a hundredth of it."""
 
 
 def write_object(path: Path, content: Any) -> None:
-    """Write a dataclass as a JSON object, and make its folder; raises OSError, and then leaves the file as it was."""
+    """Write a dataclass as a JSON object, and make its folder. Raises OSError, and then leaves the file as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -29,7 +31,7 @@ def write_object(path: Path, content: Any) -> None:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None where there is no file, or it holds no JSON object, or too much."""
+    """Return the object in a file; None if there is no file, or it holds no JSON object, or is too large."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # does not wait as for a pipe
         with os.fdopen(handle, "rb") as file:

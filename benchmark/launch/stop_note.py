@@ -1,6 +1,6 @@
-"""Why a run stopped that may be continued: left by it as ``RUN_DIR/stopped.json``, read by its launcher.
+"""The reason why a run stopped that may be continued: ``RUN_DIR/stopped.json``, written by the run for its launcher.
 
-The next start of the run removes it.
+The next start of the run removes the file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from benchmark.launch.small_files import read_object, write_object
 @dataclass(frozen=True)
 class StopNote:
     by: str
-    """One of "exit trigger", "signal SIGUSR2", "signal SIGTERM" or "time limit"."""
+    """The request that stopped it: "exit trigger", "signal SIGUSR2", "signal SIGTERM" or "time limit"."""
     steps: int
-    """Optimizer steps since the initial checkpoint that were done."""
+    """Optimizer steps done since the initial checkpoint."""
     saved: bool
-    """A checkpoint of just these steps is there; otherwise the run goes on from an older one."""
+    """True if there is a checkpoint of exactly these steps; otherwise the run goes on from an older one."""
 
 
 def stop_note_path(run_dir: Path) -> Path:
@@ -26,12 +26,12 @@ def stop_note_path(run_dir: Path) -> Path:
 
 
 def write_stop_note(run_dir: Path, note: StopNote) -> None:
-    """Raises OSError, as for a full disk."""
+    """Write the note. Raises OSError, for example for a full disk."""
     write_object(stop_note_path(run_dir), note)
 
 
 def read_stop_note(run_dir: Path) -> StopNote | None:
-    """None where there is none, or it is not what was written."""
+    """Read the note; None if there is none, or it is damaged."""
     fields = read_object(stop_note_path(run_dir))
     try:
         note = StopNote(**fields) if fields is not None else None

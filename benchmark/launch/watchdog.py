@@ -1,10 +1,10 @@
 """The watchdog beside each process of a run: a process of its own, so that nothing that blocks the run blocks it.
 
-It sees whether the process lives and beats (heartbeat.py). A process that dies without a word, by kill -9 or for lack
-of memory, gets its incident written. One that is silent for too long has its Python stacks written, by a signal whose
-handler needs neither the interpreter's lock nor an answer from the device, and is killed: then the launcher starts the
-run again. So is one that goes on for long after another process has raised the alarm: collectives whose partner is gone
-do not always fail.
+It checks whether the process lives and beats (heartbeat.py). If the process dies without a word, by kill -9 or for lack
+of memory, the watchdog writes its incident. If the process is silent for too long, the watchdog has it write its Python
+stacks, by a signal whose handler needs neither the interpreter's lock nor an answer from the device, and kills it: then
+the launcher starts the run again. It also kills a process that goes on for long after another process has raised the
+alarm: collectives whose partner is gone do not always fail.
 """
 
 import argparse
@@ -29,27 +29,27 @@ from stage.git import REPOSITORY
 from stage.json_files import UNREADABLE, read_json
 
 STACKS_SIGNAL = signal.SIGQUIT
-"""On it the process writes its stacks to its file, and goes on."""
+"""Signal at which the process writes its stacks to its file and goes on."""
 MOST_POLL_S = 5.0
-"""How often 2,048 watchdogs may look into one folder of a shared disk."""
+"""Most seconds between looks; 2,048 watchdogs look into one folder of a shared disk."""
 STACKS_S = 2.0
-"""How long writing the stacks may take; also how long the first watchdog waits for those of other processes."""
+"""Seconds that writing the stacks may take; the first watchdog waits as long for those of other processes."""
 GRACE_S = 10.0
-"""How long after another process's alarm this one may take to fail by itself and say why."""
+"""Seconds after another process's alarm in which this process may fail by itself and say why."""
 SUSPENDED_S = 5.0
-"""A watchdog that sleeps so much longer than it meant to was suspended with its process."""
+"""Seconds: a watchdog that slept longer than it meant to by so much was suspended with its process."""
 TO_FOLLOW_S = 1.0
-"""Between the death of a watchdog and the next one."""
+"""Seconds between the death of a watchdog and the start of the next one."""
 WRITING_S = 10.0
-"""A disk that takes longer to write an incident is no reason to leave a process hanging."""
+"""Most seconds that writing an incident may take: a slow disk is no reason to leave a process hanging."""
 COLLECTIVE = re.compile(r'File "[^"]*(?:torch/distributed/[^"]*|model/passes/waits\.py)", line \d+ in (\w+)')
-"""In faulthandler's listing of the stacks, the innermost frame first: a call of PyTorch's, or a wait of passes for what
-they began earlier."""
+"""Pattern of a call in faulthandler's listing of the stacks, which has the innermost frame first: a call of PyTorch's,
+or a wait of passes for an operation that they began earlier."""
 
 
 @contextmanager
 def watched(heartbeat: Heartbeat, attempt: Path, rank: int, host: str) -> Iterator[None]:
-    """Run a watchdog for this process until the block ends; one that dies is followed by another."""
+    """Run a watchdog for this process until the block ends; if the watchdog dies, start another."""
     words = [
         "--memory",
         heartbeat.handle,
@@ -94,10 +94,10 @@ class Watchdog:
         self._memory, self._process, self._attempt, self._rank, self._host = memory, process, attempt, rank, host
         self._alarm_seen_s: float | None = None
         self._awake_since_s = 0.0
-        """Where the whole job was suspended, silence before its end means nothing."""
+        """Time when a suspension of the whole job ended; silence before it means nothing."""
 
     def run(self) -> None:
-        """Returns when the process is gone."""
+        """Watch the process; return when it is gone."""
         watched = select.poll()
         try:
             watched.register(os.pidfd_open(self._process), select.POLLIN)
@@ -121,7 +121,7 @@ class Watchdog:
         return min(MOST_POLL_S, max(0.2, latest_beat(self._memory).limit_s / 20))
 
     def _alarm(self) -> str | None:
-        """What another process has raised, once there was time to follow it."""
+        """Return another process's alarm, once this process had time to fail by itself; else None."""
         try:
             text = (self._attempt / "alarm").read_text(encoding="utf-8", errors="replace")[:1000]
         except OSError:
@@ -140,7 +140,7 @@ class Watchdog:
         raise_alarm(self._attempt, f"killed: rank {self._rank}")
 
     def _end(self, why: str, kind: Literal["hang", "lost connection"]) -> None:
-        """Write what is known about the process, and kill it; killed it is in any case."""
+        """Write what is known about the process, then kill it; it is killed even if the writing fails."""
         writing = threading.Thread(target=self._tell, args=(why, kind), daemon=True)
         writing.start()
         writing.join(WRITING_S)
@@ -174,7 +174,8 @@ class Watchdog:
         )
 
     def _pending(self) -> str | None:
-        """The oldest collective that is not done, as the process tells; None where it does not."""
+        """Return the oldest unfinished collective, from the file that the process wrote; None if there is no such
+        file."""
         path = rank_file(self._attempt, self._rank, "collectives.json")
         try:
             lines = read_json(path, list)
@@ -183,7 +184,7 @@ class Watchdog:
             return None
 
     def _stacks(self) -> str:
-        """Have the process write its stacks, and read them; empty where it cannot, as when it is stopped."""
+        """Have the process write its stacks, and read them; empty if it cannot, for example because it is stopped."""
         path = rank_file(self._attempt, self._rank, "stacks.txt")
         if not path.exists():  # the process made it when its handler was ready
             return ""
@@ -196,7 +197,7 @@ class Watchdog:
 
 
 def process_state(process: int) -> str | None:
-    """The state of a process as the kernel words it: "T (stopped)"; None where it is gone."""
+    """Return the state of a process in the kernel's words, such as "T (stopped)"; None if the process is gone."""
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -205,8 +206,11 @@ def process_state(process: int) -> str | None:
 
 
 def waits_in(stacks: str) -> str | None:
-    """The call in which the main thread waits for other processes, from faulthandler's listing, which has it last.
-    A ``wait`` of PyTorch's says less than who called it."""
+    """Return the call in which the main thread waits for other processes; None if it waits in none.
+
+    ``stacks`` is faulthandler's listing, which has the main thread last. The caller of a ``wait`` of PyTorch's says
+    more than the ``wait``.
+    """
     calls = COLLECTIVE.findall(re.split("[Tt]hread 0x", stacks)[-1])
     return next((call for call in calls if call != "wait"), calls[0] if calls else None)
 

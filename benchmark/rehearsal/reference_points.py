@@ -1,4 +1,4 @@
-"""Convergence points of a benchmark: how many tokens its runs took to the target, in the official file format.
+"""Convergence points of a benchmark: the tokens that its runs took to the target, in the official file format.
 
 Mean, deviation and the smallest accepted median are written as well, under the names that the official checker gives
 them; it computes them itself, as ``review`` does.
@@ -17,12 +17,12 @@ from stage.json_files import read_json
 from stage.outputs.publish import write_text
 
 FEWEST_FOR_A_TEST = 4
-"""Runs: without the fastest and the slowest, two are left to compare with."""
+"""Fewest runs for a test: without the fastest and the slowest, two are left to compare with."""
 SAME_IN_ALL = ("name", "global_batch_size", "target_log_perplexity", "optimizer", "model")
 
 
 def rehearse_seeds(seeds: int, work_dir: Path) -> list[Path]:
-    """Run the rehearsal until ``work_dir`` has so many finished runs, each with a new seed; returns their folders.
+    """Run the rehearsal until ``work_dir`` has ``seeds`` finished runs, each with a new seed; return their folders.
 
     Raises CheckFailed when one of them does not reach its target or does not pass the review.
     """

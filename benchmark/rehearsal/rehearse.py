@@ -1,4 +1,4 @@
-"""The rehearsal: every stage of the benchmark, by the commands of the real one, at a size for this machine."""
+"""The rehearsal: every stage of the benchmark, by the same commands, at a size for this machine."""
 
 import hashlib
 import json
@@ -26,17 +26,17 @@ CORPUS_SEED = 1
 CHECKPOINT_SEED = 1
 TRAIN_SETS = ("c4_en_6_c4_spm_text_document", "c4_en_7_c4_spm_text_document")
 VALIDATION = "c4_en_validation_subset_c4_spm_text_document"
-"""The reference's names, so that run_gpt3.sh finds them in a COM_DIR."""
+"""Names of the reference, so that run_gpt3.sh finds the datasets in a COM_DIR."""
 CHECKPOINT_PAXML, CHECKPOINT_MEGATRON = "checkpoint_paxml", "checkpoint_megatron_bf16"
 MOST_SHARDS = 8
-"""Taken of C4_PATH: enough for a rehearsal."""
+"""Most shards taken from C4_PATH: enough for a rehearsal."""
 TOKENIZER_DOCUMENTS = 20_000
 EVALUATIONS_WITHOUT_TARGET = 16
-"""Length of a run on other text, for which no target is known."""
+"""Evaluations of a run on other text, for which no target is known."""
 
 
 class StageFailed(Exception):
-    """A stage ended with another exit status than 0, after saying why."""
+    """A stage ended with another exit status than 0, after printing the reason."""
 
     def __init__(self, title: str, status: int) -> None:
         super().__init__(f"stopped at {title!r}")
@@ -46,12 +46,12 @@ class StageFailed(Exception):
 def rehearse(
     work_dir: Path, *, c4_path: Path | None = None, seed: int | None = None, master_port: int | None = None
 ) -> int:
-    """Run every stage of the benchmark at its small size; returns the exit status of what ended it, 0 for a pass.
+    """Run every stage of the benchmark at its small size; return the exit status of the failed stage, or 0 for a pass.
 
-    What is already made in ``work_dir`` and valid is used again; a killed run is continued, and otherwise a new one is
-    begun. ``c4_path``: real text instead of the generated one. ``seed`` of the data order and ``master_port`` are
-    drawn unless given. Raises InputError where there is no such text, the folder is in use, or seed or port will be
-    refused by the run, before any stage.
+    Valid outputs in ``work_dir`` are used again; a killed run is continued, and otherwise a new one is begun.
+    ``c4_path``: real text instead of the generated one. ``seed`` of the data order and ``master_port`` are drawn unless
+    given. Raises InputError before any stage if there is no such text, the folder is in use, or the run would refuse
+    seed or port.
     """
     if seed is not None:
         require_seed(seed)
@@ -72,7 +72,7 @@ def rehearse(
 
 
 class _Rehearsal:
-    """One rehearsal. Each stage is a command that does nothing when its output is there and valid."""
+    """One rehearsal. Each stage is a command that does nothing when its output exists and is valid."""
 
     def __init__(
         self, work: Path, shown_work: Path, c4_path: Path | None, seed: int | None, master_port: int | None
@@ -98,7 +98,7 @@ class _Rehearsal:
         return status or (0 if verdict is None or verdict.passed else 1)
 
     def _prepare_data(self) -> list[Path]:
-        """Corpus, tokenizer, token files; returns the training prefixes."""
+        """Make corpus, tokenizer and token files; return the training prefixes."""
         if self.c4_path is None:
             corpus = self.work / "corpus"
             self._command("corpus", "data_prep", "synthetic-corpus", "--output", corpus, "--seed", CORPUS_SEED)
@@ -123,7 +123,7 @@ class _Rehearsal:
         return train_sets[:-1]
 
     def _prepare_checkpoint(self) -> Path:
-        """The initial checkpoint in PAXML's layout, converted and verified."""
+        """Make the initial checkpoint in PAXML's layout, convert it and verify the result."""
         model, paxml, megatron = REHEARSAL.model, self.work / CHECKPOINT_PAXML, self.work / CHECKPOINT_MEGATRON
         sizes = ["--layers", model.num_layers, "--hidden", model.hidden_size, "--heads", model.num_attention_heads]
         sizes += ["--vocab", model.padded_vocab_size, "--positions", model.max_position_embeddings]
@@ -136,7 +136,7 @@ class _Rehearsal:
         return megatron
 
     def _next_run(self) -> tuple[Path, int]:
-        """The first run folder without a finished run: an interrupted one is continued."""
+        """Return the first run folder without a finished run, and its number: an interrupted run is continued."""
         number = 0
         while (self.work / f"run_{number}" / "summary.json").exists():
             number += 1
@@ -165,7 +165,7 @@ class _Rehearsal:
         return decision.status
 
     def _replay(self, run_dir: Path, summary: dict[str, Any]) -> None:
-        """The last steps again, from the last checkpoint before them."""
+        """Train the last steps again, from the last checkpoint before them."""
         last = summary["trained_samples"] // REHEARSAL.global_batch_size
         start = max((steps for steps in whole_checkpoints(run_dir) if steps < last), default=0)
         self._command("replay", "benchmark", "replay", run_dir, "--steps", f"{start}:{last}")
@@ -179,7 +179,7 @@ class _Rehearsal:
             raise StageFailed(title, status)
 
     def _show(self, *words: str) -> None:
-        """Print a command, with short paths and long lists of files cut."""
+        """Print a command, with short paths and shortened lists of files."""
         shown: list[str] = []
         for word in words:
             word = word.replace(f"{self.work}/", f"{self.shown_work}/").replace(f"{REPOSITORY}/", "")
@@ -201,7 +201,7 @@ class _Rehearsal:
         self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - started
 
     def _inputs(self) -> list[str]:
-        """Folders of what the stages before the run made, in their order."""
+        """Return the folders made by the stages before the run, in their order."""
         names = ("corpus", "tokenizer", "dataset", CHECKPOINT_PAXML, CHECKPOINT_MEGATRON)
         return [name for name in names if (self.work / name).is_dir()]
 
@@ -238,7 +238,7 @@ def _words_for(verdict: Review) -> str:
 
 
 def unigram_entropy(prefix: Path) -> float:
-    """Entropy in nats of the tokens' frequencies: what a model that only counts tokens reaches."""
+    """Return the entropy in nats of the tokens' frequencies: the loss of a model that only counts tokens."""
     dataset = IndexedDataset(prefix)
     counts = np.bincount(np.concatenate([dataset.tokens(i, 0, int(size)) for i, size in enumerate(dataset.sizes[:])]))
     shares = counts[counts > 0] / counts.sum()

@@ -1,1 +1,1 @@
-"""A stretch of a run trained again from a checkpoint, and compared with the run's evidence record by record."""
+"""Train a stretch of a run again from a checkpoint, and compare it with the run's evidence record by record."""

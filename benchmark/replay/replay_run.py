@@ -1,7 +1,7 @@
-"""``benchmark replay``: a stretch of a run, perhaps a stranger's, trained again and compared with its evidence.
+"""``benchmark replay``: train a stretch of a run, perhaps a stranger's, again and compare it with its evidence.
 
-Nothing of the run's folder is executed: of its configuration only what is trained, on what, and from which files is
-read; sizes are bounded before memory is taken; checkpoints are read without their pickle.
+Nothing in the run's folder is executed. Only the model, the data and the files are read from its configuration; sizes
+are bounded before memory is taken; checkpoints are read without their pickle.
 """
 
 import re
@@ -49,7 +49,7 @@ LAYOUT = (
     *("nodes", "devices_per_node", "micro_batch_size", "tensor_parallel", "pipeline_parallel", "pipeline_chunks"),
     *("replicas", "recompute"),
 )
-"""Fields of the system on which the order of sums depends, and with it the bits."""
+"""Fields of the system that determine the order of sums, and with it the bits."""
 BOUNDS = {
     "train_samples": 200_000_000,
     "global_batch_size": 1 << 20,
@@ -57,28 +57,29 @@ BOUNDS = {
     **dict.fromkeys(("seq_length", "hidden_size", "max_position_embeddings"), 1 << 17),
     "padded_vocab_size": 1 << 22,
 }
-"""Ten times those of the benchmark and more: no memory is taken by numbers that nobody has looked at."""
+"""Largest accepted values, ten times the benchmark's and more: unchecked numbers must not decide how much memory is
+taken."""
 TOLERANCES: Mapping[str, Mapping[str, float]] = {
     "fp32": {"loss": 5e-5, "grad_norm": 0.01, "log_perplexity": 5e-5},
     "bf16": {"loss": 2e-3, "grad_norm": 0.25, "log_perplexity": 2e-3},
 }
-"""How far, relatively, a replay may be off that computes in another order; measured in docs/evidence.md."""
+"""Largest relative differences for a replay that computes in another order; measured in docs/evidence.md."""
 EXACT = {"loss": 0.0, "grad_norm": 0.0, "log_perplexity": 0.0}
 COMPARED: tuple[tuple[type[Step] | type[EvaluationRecord], tuple[str, ...]], ...] = (
     (Step, ("first_sample", "learning_rate", "loss", "grad_norm", "weights")),
     (EvaluationRecord, ("log_perplexity",)),
 )
-"""Fields of a step and of an evaluation."""
+"""Compared fields of a step and of an evaluation."""
 MOST_LINES = 40
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What the command was given; None and () keep what the run had."""
+    """Options of the command; None and () keep the run's values."""
 
     run_dir: Path
     steps: str
-    """FIRST:LAST."""
+    """Range of steps as FIRST:LAST."""
     checkpoint: Path | None = None
     train_data_path: tuple[str, ...] = ()
     valid_data_path: tuple[str, ...] = ()
@@ -88,17 +89,17 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What a replay found."""
+    """The result of a replay."""
 
     run_dir: str
     first: int
     last: int
-    """Steps that were asked for."""
+    """Range of steps that was asked for."""
     start: int | None
-    """Steps of the checkpoint that training started from; None: nothing was trained."""
+    """Steps of the checkpoint that training started from; None if nothing was trained."""
     compared_steps: int
     why_not_exact: str | None
-    """What differs from the run's machinery; None: the same bits are due."""
+    """The difference from the run's machinery; None if the same bits are due."""
     deviations: list[Fault]
     notes: list[str]
 
@@ -107,7 +108,7 @@ class ReplayResult:
         return not self.deviations
 
     def text(self) -> str:
-        """In a few lines, the links that do not hold last."""
+        """Describe the result in a few lines, with the links that do not hold last."""
         verdict = "every link holds" if self.holds else f"{len(self.deviations)} links do not hold"
         how = "nothing was trained"
         if self.start is not None:
@@ -124,7 +125,7 @@ class ReplayResult:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What a begin record has of the configuration."""
+    """The configuration in a begin record."""
 
     benchmark: Benchmark
     system: System
@@ -137,9 +138,9 @@ class _Recorded:
 
 
 def replay(options: ReplayOptions) -> ReplayResult | None:
-    """Check the chain and the log, train the steps again and compare; None on ranks other than 0.
+    """Check the chain and the log, train the steps again and compare; return None on ranks other than 0.
 
-    Raises InputError for input from which nothing can be told. What is told and does not hold is a fault.
+    Raises InputError if the input gives no result. Recorded values that do not hold are faults of the result.
     """
     environment = read_environment()
     first, last = _parse_steps(options.steps)
@@ -183,7 +184,7 @@ def replay(options: ReplayOptions) -> ReplayResult | None:
 
 
 def _log_of(options: ReplayOptions) -> Path:
-    """The run's MLPerf log. Raises InputError where there is none, or several."""
+    """Return the run's MLPerf log. Raises InputError if there is none, or more than one."""
     logs = [options.log] if options.log is not None else sorted(options.run_dir.glob("result_*.txt"))
     if len(logs) != 1 or not logs[0].is_file():
         raise InputError(f"{options.log or options.run_dir}: no MLPerf log, or several; give the run's with --log")
@@ -191,7 +192,7 @@ def _log_of(options: ReplayOptions) -> Path:
 
 
 def _parse_steps(text: str) -> tuple[int, int]:
-    """``FIRST:LAST``. Raises InputError for anything else."""
+    """Parse ``FIRST:LAST``. Raises InputError for any other text."""
     match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text)
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
     if first > last:
@@ -200,9 +201,9 @@ def _parse_steps(text: str) -> tuple[int, int]:
 
 
 def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) -> int:
-    """Steps of the newest checkpoint at or before ``first``; 0: the initial one.
+    """Return the steps of the newest checkpoint at or before ``first``; 0 stands for the initial one.
 
-    Raises InputError where the chain does not have these steps, or there is nothing to start from.
+    Raises InputError if the chain does not have these steps, or there is no checkpoint to start from.
     """
     steps = by_step(counting, Step)
     if not counting or not isinstance(counting[0].record, Begin) or (last and last not in steps):
@@ -215,13 +216,15 @@ def _start_of(run_dir: Path, counting: Sequence[Link], first: int, last: int) ->
 
 
 def _begun(counting: Sequence[Link], start: int) -> tuple[Link, Begin]:
-    """The begin record of the attempt that did the first step after ``start``."""
+    """Return the begin record of the attempt that did the first step after ``start``."""
     return [(one, one.record) for one in counting if isinstance(one.record, Begin) and one.record.step <= start][-1]
 
 
 def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
-    """The record of the checkpoint; that of the attempt that went on from it, where a full disk has lost the former.
-    None: the chain does not know it."""
+    """Return the record of the checkpoint, or, if a full disk lost it, that of the attempt that went on from it.
+
+    Returns None if the chain has neither.
+    """
     head = progress.evidence_head
     for link in chain.links:
         record = link.record
@@ -232,7 +235,10 @@ def _saved(chain: Chain, progress: Progress, start: int) -> Link | None:
 
 
 def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
-    """Raises InputError where it is not what a run writes, or describes a model beyond all bounds."""
+    """Return the recorded configuration with the options applied.
+
+    Raises InputError if no run writes such a configuration, or it describes a model beyond all bounds.
+    """
     where = options.run_dir / "evidence.jsonl"
     try:
         found = msgspec.convert(begin.config, _Recorded)
@@ -261,7 +267,7 @@ def _config(options: ReplayOptions, begin: Begin) -> RunConfig:
 
 
 def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:
-    """What the replay would read that is not what the run read."""
+    """Return the inputs of the replay that differ from those of the run, as faults."""
     now, found = input_digests(input_identities(config.data)), []
     for name, recorded in begin.inputs.items():
         if name == "checkpoint" and name not in now:
@@ -276,7 +282,7 @@ def _other_inputs(config: RunConfig, link: Link, begin: Begin) -> list[Fault]:
 
 
 def _why_not_exact(counting: Sequence[Link], start: int, last: int, found: Chain) -> str | None:
-    """What differs between the run's machinery and the replay's; None where the same bits are due."""
+    """Describe a difference between the run's machinery and the replay's; None if the same bits are due."""
     here = found.links[0].record
     assert isinstance(here, Begin)
     for place, link in enumerate(counting):
@@ -292,14 +298,16 @@ def _why_not_exact(counting: Sequence[Link], start: int, last: int, found: Chain
 
 
 def _machinery(begin: Begin) -> dict[str, Any]:
-    """What has to be the same where the same bits are due."""
+    """Return the facts that must be equal for the same bits."""
     system = begin.config.get("system")
     return {name: system.get(name) if isinstance(system, dict) else None for name in LAYOUT} | begin.kernels
 
 
 def _differences(saved: Link, counting: Sequence[Link], found: Chain, allowed: Mapping[str, float]) -> list[Fault]:
-    """Between records of the run and of its replay; first between what was ``saved`` and what was loaded, which no
-    topology changes."""
+    """Compare the records of the run with those of its replay, and the ``saved`` fingerprints with the loaded ones.
+
+    No topology changes those fingerprints.
+    """
     faults: list[Fault] = []
     loaded = found.links[0].record
     assert isinstance(loaded, Begin)
@@ -325,5 +333,5 @@ def _same(one: Any, other: Any, allowed: float) -> bool:
 
 
 def result_fields(result: ReplayResult) -> dict[str, Any]:
-    """For --json."""
+    """Return the result as JSON values for --json."""
     return {**asdict(result), "exact": result.start is not None and result.why_not_exact is None, "holds": result.holds}

@@ -1,4 +1,5 @@
-"""The processes of a replay: the run's steps again, by the code that trains, written down as the run's were."""
+"""The processes of a replay: they do the run's steps again with the code that trains, and record them as the run
+did."""
 
 import os
 import sys
@@ -38,31 +39,31 @@ from model.flops import num_parameters
 from stage.errors import InputError
 
 BYTES_PER_PARAMETER = 16
-"""FP32 weights, gradients and two moments."""
+"""Bytes of FP32 weights, gradients and two moments."""
 ATTEMPT = "replay"
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What is to be trained again."""
+    """The stretch of a run to train again."""
 
     config: RunConfig
-    """Its run folder is the replay's own."""
+    """Configuration whose run folder is the replay's own."""
     start: Path | None
-    """The run's checkpoint to start from; None: the initial one."""
+    """The run's checkpoint to start from; None for the initial one."""
     progress: str
-    """Where the run was then, as JSON."""
+    """The run's progress at that checkpoint, as JSON."""
     last: int
-    """Steps after which it ends."""
+    """Steps after which the stretch ends."""
     evaluations: Collection[int]
     """Steps after which the run evaluated."""
 
 
 def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) -> Chain | None:
-    """Train it and return the chain that it writes into ``folder``; None on ranks other than 0.
+    """Train the stretch and return the chain that it writes into ``folder``; None on ranks other than 0.
 
-    The processes are those that a launcher started, else new ones on this machine. Raises InputError for what these
-    devices cannot do, and where a process fails.
+    The processes are those that a launcher started, else new ones on this machine. Raises InputError if the devices do
+    not suffice or a process fails.
     """
     stretch = replace(stretch, config=replace(stretch.config, run_dir=folder))
     if environment.world_size > 1:
@@ -80,7 +81,7 @@ def replay_on_ranks(stretch: Stretch, environment: Environment, folder: Path) ->
 
 
 def require_room(config: RunConfig) -> None:
-    """Raise InputError where this machine has not the devices, or not the memory."""
+    """Raise InputError if this machine does not have the devices or the memory."""
     system, parameters = config.system, num_parameters(config.benchmark.model)
     mend = "start replay on each device, as train is started, or choose another layout with --system"
     on_gpus = system.device == "cuda"
@@ -99,7 +100,7 @@ def require_room(config: RunConfig) -> None:
 
 
 def _rank(stretch: Stretch) -> None:
-    """One process of several; what is wrong with the input is told in one line."""
+    """Run one process of several; report bad input in one line."""
     status = 0
     try:
         _train(stretch, read_environment())

@@ -1,1 +1,1 @@
-"""Whether a run is as fast as it was: slow ranks, drops of throughput, the health of devices."""
+"""Watch whether a run keeps its speed: slow ranks, drops of throughput, the health of devices."""

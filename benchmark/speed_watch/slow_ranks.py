@@ -1,13 +1,13 @@
-"""Which ranks compute slower than those that do the same work.
+"""Find ranks that compute slower than others with the same work.
 
-A sample is the time each rank took for one block of the model. A rank is slow when over the last :data:`WINDOW` samples
-the median of its excess over its peers is above the threshold and above :data:`CERTAIN` standard errors of that median,
-and :data:`NEEDED` of the samples are above the threshold, too: neither single outliers nor noise make one.
+A sample is the time each rank took for one block of the model. A rank is slow when (a) over the last :data:`WINDOW`
+samples the median of its excess over its peers is above the threshold, (b) that median is above :data:`CERTAIN` of its
+standard errors, and (c) :data:`NEEDED` of the samples are above the threshold. So neither single outliers nor noise
+make a rank slow.
 
-How often it cries wolf, in windows of one rank, where samples scatter independently around the same time: none of
-200,000 by 2 % (a GPU), 1 of 70,000 by 7 %, 1 of 6,000 by 11 % (two ranks on two cores that six other programs share;
-none was named there in 500 samples). A rank that is 30 % slower is named with the twelfth sample in 100, 99 and 72 of
-100 cases.
+False alarms, in windows of one rank, where samples scatter independently around the same time: none of 200,000 by 2 %
+(a GPU), 1 of 70,000 by 7 %, 1 of 6,000 by 11 % (two ranks on two cores that six other programs share; none was reported
+there in 500 samples). A rank that is 30 % slower is reported with the twelfth sample in 100, 99 and 72 of 100 cases.
 """
 
 from collections import deque
@@ -20,40 +20,40 @@ import numpy.typing as npt
 from benchmark.speed_watch.outliers import Floats, error_of_median, stands_out
 
 THRESHOLD = 0.10
-"""Excess over the median of the peers. A thermal slowdown takes a third and more; ranks differ by 1 to 3 %."""
+"""Least excess over the median of the peers. A thermal slowdown takes a third and more; ranks differ by 1 to 3 %."""
 ALONE_THRESHOLD = 0.15
-"""For a rank that is alone with its part of the model and is compared with the others."""
+"""Threshold for a rank that is alone with its part of the model and is compared with all others."""
 WINDOW = 12
-"""Samples."""
+"""Number of samples that are judged together."""
 NEEDED = 9
 CERTAIN = 4.0
 RECOVERED = 0.5
-"""A slow rank is as fast as the others again when its excess is below this part of the threshold."""
+"""Part of the threshold below which a slow rank is as fast as the others again."""
 
 
 @dataclass(frozen=True)
 class SlowRank:
-    """``seconds`` and ``peers_s`` are for one block: this rank's, and the median of its peers'."""
+    """A slow rank; ``seconds`` and ``peers_s`` are its own time for one block and the median of its peers' times."""
 
     rank: int
     excess: float
-    """0.3: it takes 30 % longer."""
+    """Relative excess: 0.3 if the rank takes 30 % longer."""
     seconds: float
     peers_s: float
 
 
 @dataclass(frozen=True)
 class SpeedVerdict:
-    """What a sample has changed."""
+    """The changes by a sample."""
 
     slow: Sequence[SlowRank] = ()
-    """Named for the first time, the slowest first."""
+    """Ranks reported for the first time, the slowest first."""
     recovered: Sequence[int] = ()
-    """Slow so far, and as fast as the others again."""
+    """Ranks that were slow so far and are as fast as the others again."""
 
 
 class SlowRankDetector:
-    """``parts``: by rank, what tells which part of the model it has; ranks with the same one are peers."""
+    """Find slow ranks; ``parts``: by rank, a key of its part of the model. Ranks with the same key are peers."""
 
     def __init__(self, parts: Sequence[Hashable]) -> None:
         together: dict[Hashable, list[int]] = {}
@@ -64,12 +64,12 @@ class SlowRankDetector:
         self._thresholds = np.full(len(parts), THRESHOLD)
         self._thresholds[self._alone] = ALONE_THRESHOLD
         self._excesses: deque[Floats] = deque(maxlen=WINDOW)
-        """Logarithms of the ranks' times over the medians of their peers; NaN where a rank has none."""
+        """Logarithms of the ranks' times divided by the medians of their peers; NaN where a rank has no time."""
         self.slow: dict[int, SlowRank] = {}
-        """By rank, as they stand."""
+        """Currently slow ranks."""
 
     def add(self, seconds: Sequence[float]) -> SpeedVerdict:
-        """A sample; zero and NaN: a rank has none. Takes a millisecond for 2,048 ranks."""
+        """Add a sample; zero and NaN mean that a rank has no time. Takes a millisecond for 2,048 ranks."""
         own = np.array(seconds, dtype=np.float64)
         own[~(own > 0)] = np.nan
         peers_s = self._medians_of_peers(own)
@@ -90,11 +90,11 @@ class SlowRankDetector:
         return SpeedVerdict(sorted((self.slow[rank] for rank in named), key=lambda one: -one.excess), recovered)
 
     def slowest(self) -> SlowRank | None:
-        """Of the slow ones."""
+        """Return the slowest of the slow ranks; None if there is none."""
         return max(self.slow.values(), key=lambda one: one.excess, default=None)
 
     def _certain(self, window: Floats, middle: Floats) -> npt.NDArray[np.bool_]:
-        """Ranks of which a window [samples, ranks] with these medians says for certain that they are slow."""
+        """Return whether each rank is slow for certain, by a window [samples, ranks] and its medians."""
         threshold = np.log1p(self._thresholds)
         often: npt.NDArray[np.bool_] = (window > threshold).sum(axis=0) >= NEEDED
         if often.any():
@@ -102,7 +102,7 @@ class SlowRankDetector:
         return often
 
     def _medians_of_peers(self, own: Floats) -> Floats:
-        """By rank, the median of its peers without itself; NaN where it has no time or no peer has one."""
+        """Return by rank the median of its peers without itself; NaN if the rank has no time or no peer has one."""
         medians = np.full(len(own), np.nan)
         if self._alone:
             everyone = _medians_of_others(own)
@@ -113,7 +113,7 @@ class SlowRankDetector:
 
 
 def _medians_of_others(own: Floats) -> Floats:
-    """For each value the median of all others; values that are NaN do not count, and have none."""
+    """Return for each value the median of all others; values that are NaN do not count, and get NaN."""
     medians = np.full(len(own), np.nan)
     known = np.flatnonzero(~np.isnan(own))
     others = len(known) - 1

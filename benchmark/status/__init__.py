@@ -1,1 +1,1 @@
-"""How a run is doing: its state, speed and attempts, and where its time went."""
+"""The status of a run: its state, speed and attempts, and where its time went."""

@@ -1,4 +1,4 @@
-"""How a run is doing, from its folder alone: data, which may be damaged or still growing."""
+"""Read the status of a run from its folder alone, whose files may be damaged or still growing."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,18 @@ from benchmark.status.wall_time import Attempt, attempts_of, wall_time
 from stage.errors import InputError
 
 SILENT_S = 1800.0
-"""A run without an end of which nothing was heard for longer is not said to be running."""
+"""Seconds without an event after which a run without an end is no longer said to be running."""
 TOLD_MS = 1000.0
-"""Jumps of a clock of a second and more are worth a word."""
+"""Least jump of a clock, in milliseconds, that is reported."""
 AT_ONCE: Mapping[str, str] = {"requeue": "waiting", "stop": "given up", "again": "starting again"}
-"""The state of a run after an attempt, by what its launcher decided."""
+"""State of a run after an attempt, by its launcher's decision."""
 
 
 class Span(NamedTuple):
-    """A stretch of time of one kind; the time before an attempt is its own."""
+    """A stretch of time of one kind; the time before an attempt counts as that attempt's."""
 
     attempt: int
-    """Its place among the attempts."""
+    """Index of the attempt."""
     kind: Kind
     begin_ms: float
     end_ms: float
@@ -42,25 +42,26 @@ class AttemptRow:
 
     name: str
     begun_ms: float | None
-    """Since the epoch: its first trace; None of an attempt that took no time."""
+    """Time of the attempt's first trace since the epoch; None if the attempt took no time."""
     ended_ms: float | None
-    """Its last."""
+    """Time of its last trace since the epoch."""
     kind: str
-    """How it ended: "finished"; "interrupted" and saved; the kind of its first incident; "failed" where that is not
-    known; "unknown" where nobody saw it end; "running" of the last one then."""
+    """End of the attempt: "finished"; "interrupted" if it was saved and stopped; the kind of its first incident;
+    "failed" if that is not known; "unknown" if nobody recorded the end; "running" if that attempt is the last."""
     where: str
     """Rank, host and phase of the first incident."""
     said: str
-    """The launcher's line, or the first incident's."""
+    """Text of the launcher's line, or of the first incident."""
     action: str
-    """What the launcher decided; empty where it did not."""
+    """The launcher's decision; empty if it made none."""
     steps: int
     steps_lost: int
-    """Of these, those done again later, or left nowhere."""
+    """Steps among them that were done again later, or are in no checkpoint."""
     by_kind: Mapping[Kind, float]
-    """Its time, and the time before it since the attempt before."""
+    """Milliseconds of the attempt, and of the time since the attempt before, by kind."""
     cost_ms: float
-    """What its end cost: its own lost time, hang and stop, and all until the next attempt was ready but its queue."""
+    """Cost of the attempt's end: its own lost time, hang and stop, and all time until the next attempt was ready,
+    without its queue."""
 
     @property
     def failed(self) -> bool:
@@ -69,38 +70,38 @@ class AttemptRow:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """Of a run. Fields of which its files tell nothing are None."""
+    """The status of a run. Fields that its files do not tell are None."""
 
     run_dir: Path
     state: str
-    """running, silent, starting again, waiting (in the queue), given up, stopped (by a person), or the status with
-    which it has ended, such as success."""
+    """One of: running, silent, starting again, waiting (in the queue), given up, stopped (by a person), or the status
+    with which the run has ended, such as success."""
     step: int | None
     """Optimizer steps since the initial checkpoint."""
     steps: int | None
-    """Of how many: those after which the run itself expects the target, else all that there may be."""
+    """Steps at which the run expects the target, or else the most steps that there may be."""
     loss: float | None
     log_perplexity: float | None
-    """Of the last evaluation."""
+    """Log perplexity of the last evaluation."""
     step_s: float | None
-    """Median of the last steps."""
+    """Median seconds of the last steps."""
     tokens_per_s: float | None
     mfu: float | None
     checkpoint: int | None
     """Steps of the newest whole checkpoint."""
     expected_end_s: float | None
-    """Seconds since the epoch at which the target is expected, by the run itself."""
+    """Seconds since the epoch at which the run expects the target."""
     heard_s: float | None
     """Seconds since the epoch of the last event."""
     attempts: Sequence[AttemptRow]
     devices: int | None
     spans: Sequence[Span]
-    """End to end from the first trace of the run to the last."""
+    """Spans without gaps from the first trace of the run to the last."""
     steps_kept: int
     steps_lost: int
     steps_skipped: int
     remarks: Sequence[str]
-    """What a reader has to know to believe it."""
+    """Remarks that a reader has to know to judge the figures."""
 
     @property
     def by_kind(self) -> dict[Kind, float]:
@@ -113,7 +114,7 @@ class RunStatus:
 
     @property
     def goodput(self) -> float | None:
-        """Productive / whole; None of no time at all."""
+        """Productive time divided by the whole; None if there is no time at all."""
         return self.by_kind["productive"] / self.whole_ms if self.whole_ms else None
 
     @property
@@ -123,7 +124,7 @@ class RunStatus:
 
     @property
     def device_hours_lost(self) -> float | None:
-        """What the ends of all attempts cost, times the devices that stood still."""
+        """Hours that the ends of all attempts cost, times the devices that stood still."""
         return device_hours(sum(row.cost_ms for row in self.attempts), self.devices)
 
 
@@ -132,12 +133,12 @@ def device_hours(ms: float, devices: int | None) -> float | None:
 
 
 def as_utc(time_ms: float) -> str:
-    """For people: "2026-03-01 12:00:07Z"."""
+    """Return a time for people: "2026-03-01 12:00:07Z"."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def read_status(run_dir: Path, events: Sequence[RecordedEvent] | None = None) -> RunStatus:
-    """The status of the run in a folder. ``events``: those of its events.jsonl, if they have been read already.
+    """Return the status of the run in a folder. ``events``: the contents of its events.jsonl, if they are read already.
 
     Raises InputError for a folder that holds neither events nor attempts, and for files too large to read.
     """
@@ -199,7 +200,7 @@ def _state(attempts: Sequence[Attempt], summary: Mapping[str, Any] | None, heard
 
 
 def _beyond_checkpoint(events: Sequence[RecordedEvent], marks: pd.DataFrame) -> "pd.Series[bool]":
-    """Steps and evaluations beyond the newest checkpoint that is known to be whole."""
+    """Mark steps and evaluations after the newest checkpoint that is known to be whole."""
     saved, tokens, copied = 0.0, 0.0, dict[float, float]()
     for event in events:
         if event.key == "step":
@@ -258,7 +259,7 @@ def _how_ended(attempt: Attempt, *, is_last: bool) -> str:
 
 
 def _spans(marks: pd.DataFrame) -> list[Span]:
-    """Neighbours of one attempt and one kind as one span."""
+    """Join neighbours of one attempt and one kind into one span."""
     kept = marks[marks["ms"] > 0]
     same = (kept["attempt"] == kept["attempt"].shift()) & (kept["kind"] == kept["kind"].shift())
     parts = kept.assign(begin_ms=kept["time_ms"] - kept["ms"]).groupby((~same).cumsum())
@@ -305,7 +306,7 @@ def _steps_done(step: RecordedEvent, config: Mapping[str, Any]) -> int | None:
 
 
 def _start_iteration(config: Mapping[str, Any]) -> float | None:
-    """Steps of the initial checkpoint, counted at the run's own batch size."""
+    """Return the steps of the initial checkpoint, counted at the run's own batch size."""
     batch = _number(config, "benchmark", "global_batch_size")
     begun = [_number(config, "benchmark", name) for name in ("start_iterations", "start_global_batch_size")]
     return begun[0] * begun[1] // batch if batch and begun[0] is not None and begun[1] is not None else None
@@ -318,7 +319,7 @@ def _most_steps(config: Mapping[str, Any]) -> int | None:
 
 
 def _devices(attempts: Sequence[Attempt], config: Mapping[str, Any]) -> int | None:
-    """World size: by the hosts of an attempt, else by the run's configuration."""
+    """Return the world size from the hosts of an attempt, else from the run's configuration."""
     sizes = [len(attempt.start.hosts) for attempt in attempts if attempt.start is not None and attempt.start.hosts]
     nodes, per_node = (_number(config, "system", name) for name in ("nodes", "devices_per_node"))
     return sizes[-1] if sizes else int(nodes * per_node) if nodes and per_node else None

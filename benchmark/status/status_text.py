@@ -1,4 +1,4 @@
-"""``status``: one run for people, several as a table, or either as JSON."""
+"""``status``: describe one run for people, several as a table, or either as JSON."""
 
 import json
 import time
@@ -14,15 +14,15 @@ from stage.sizes import duration
 
 NOTHING = "-"
 MOST_LETTERS = 200
-"""Of what is said about an attempt."""
+"""Most characters of the text about an attempt."""
 FOLLOW_S = 5.0
 COLUMNS = ("run", "state", "step", "loss", "s/step", "MFU", "checkpoint", "attempts", "goodput", "expected end")
 
 
 def status(paths: Sequence[Path], *, as_json: bool, follow: bool) -> None:
-    """Print the status of the runs; with ``follow`` again every few seconds, until none of them goes on any more.
+    """Print the status of the runs; with ``follow``, again every few seconds until no run goes on any more.
 
-    Raises InputError where there is no run to tell of.
+    Raises InputError if there is no run.
     """
     folders = run_folders(paths)
     while True:
@@ -34,7 +34,7 @@ def status(paths: Sequence[Path], *, as_json: bool, follow: bool) -> None:
 
 
 def run_folders(paths: Sequence[Path]) -> list[Path]:
-    """The runs themselves, and those one level below other folders. Raises InputError where there is none."""
+    """Return the given run folders, and those one level below other folders. Raises InputError if there is none."""
     found = []
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() and not _is_run(path) else [path]
@@ -53,13 +53,13 @@ def share(part: float | None) -> str:
 
 
 def headline(run: RunStatus) -> str:
-    """The run's goodput in a sentence."""
+    """Describe the run's goodput in a sentence."""
     queue = "" if not run.by_kind["queue"] else f", {share(run.goodput_without_queue)} without the queue"
     return f"goodput {share(run.goodput)} of {duration(run.whole_ms / 1000)}{queue}"
 
 
 def totals(run: RunStatus) -> str:
-    """What was lost in all, in a sentence."""
+    """Describe all losses of the run in a sentence."""
     attempts, hours = len(run.attempts), run.device_hours_lost
     skipped = f", {run.steps_skipped:,} skipped" if run.steps_skipped else ""
     lost = "" if not hours else f"; {hours:,.3g} device hours lost on {run.devices:,} devices"
@@ -68,7 +68,7 @@ def totals(run: RunStatus) -> str:
 
 
 def words(row: AttemptRow) -> str:
-    """What is said about the end of an attempt."""
+    """Return the text about the end of an attempt."""
     return shortened(row.said, MOST_LETTERS)
 
 
@@ -130,13 +130,13 @@ def _one(run: RunStatus) -> Iterator[str]:
 
 
 def _as_json(found: Sequence[RunStatus]) -> Any:
-    """Of one run an object, of several a list."""
+    """Return an object for one run, a list for several."""
     rows = [_run_as_json(run) for run in found]
     return rows[0] if len(rows) == 1 else rows
 
 
 def _run_as_json(run: RunStatus) -> dict[str, Any]:
-    """``seconds`` holds every kind, and adds up to ``whole_s``."""
+    """Return the status as JSON values; ``seconds`` holds every kind, and adds up to ``whole_s``."""
     plain = ("state", "step", "loss", "log_perplexity", "step_s", "tokens_per_s", "mfu", "checkpoint", "devices")
     return {
         "run_dir": str(run.run_dir),

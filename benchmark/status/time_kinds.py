@@ -1,4 +1,4 @@
-"""The kinds of time that a run's wall time is divided into: every millisecond is of exactly one."""
+"""The kinds of time that a run's wall time is divided into: every millisecond belongs to exactly one."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -25,8 +25,8 @@ MEANINGS: Mapping[Kind, str] = {
 }
 
 GAPS: tuple[Kind, ...] = ("queue", "idle", "unknown")
-"""Between attempts."""
+"""Kinds of time between attempts."""
 OWN: tuple[Kind, ...] = ("lost", "hang", "stop")
 AFTER: tuple[Kind, ...] = ("idle", "unknown", "start", "init")
-"""What the end of an attempt costs: of its own time, and of the next attempt's. The queue is told apart, for no device
-stands still in it."""
+"""Kinds of time that the end of an attempt costs: of its own time (OWN), and of the next attempt's (AFTER). The queue
+is counted separately, because no device stands still in it."""

@@ -1,4 +1,4 @@
-"""The wall time of a run as a frame of marks: rows in their order, each of which says what the time before it was.
+"""The wall time of a run as a frame of marks: each row gives a time and the kind of the time before it.
 
 Nothing counts twice and nothing is left out: the time of a kind is the sum of the differences between neighbours. Where
 two marks are out of order, the later row takes no time.
@@ -29,17 +29,17 @@ DURATIONS: dict[str, tuple[str, Kind]] = {
     "audit": ("seconds", "audit"),
     "checkpoint": ("seconds", "checkpoint"),
 }
-"""Events that come at the end of something, the field that says how long it took, and what it was."""
+"""Events that come at the end of an activity, each with the field of its duration and its kind of time."""
 TRAINING = ("ready", "run_start", "restart", "step")
-"""Events after which an attempt is no longer beginning."""
+"""Events after which an attempt is no longer in its initial phase."""
 FIRST_MS, LAST_MS = 10**12, 4 * 10**12
-"""2001 and 2096, milliseconds since the epoch. A time beyond them is not one, but a damaged file."""
+"""Years 2001 and 2096 in milliseconds since the epoch. A time beyond them comes from a damaged file."""
 COLUMNS = ["time_ms", "kind", "attempt", "key", "tokens", "skipped", "back_ms"]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is left of one start of all processes."""
+    """The records of one start of all processes."""
 
     name: str
     events: Sequence[RecordedEvent]
@@ -50,16 +50,16 @@ class Attempt:
 
     @property
     def begun_ms(self) -> float:
-        """For their order; damaged times count as none."""
+        """Time to sort by; damaged times count as none."""
         told = (self.start.launched_s or self.start.started_s) if self.start else self.end.ended_s if self.end else 0
         return float(self.events[0].time_ms) if self.events else 1000.0 * told
 
 
 def attempts_of(run_dir: Path, events: Sequence[RecordedEvent]) -> list[Attempt]:
-    """The attempts at a run in their order: by its events, each start of which notes its environment, and its folders.
+    """Return the attempts at a run in their order, from its events and its attempt folders.
 
-    One may have a folder alone, if it ended before it opened the run's log, or events alone, if no launcher kept
-    folders.
+    Each start notes its environment in the events. An attempt may have a folder alone, if it ended before it opened the
+    run's log, or events alone, if no launcher kept folders.
     """
     dated = [event for event in events if FIRST_MS <= event.time_ms <= LAST_MS]
     begun = [place for place, event in enumerate(dated) if event.key == "environment"] or [0] * bool(dated)
@@ -82,9 +82,9 @@ def _attempt(run_dir: Path, name: str, events: Sequence[RecordedEvent]) -> Attem
 
 
 def wall_time(attempts: Sequence[Attempt]) -> pd.DataFrame:
-    """The marks of a run; ``ms``: the time before each; ``back_ms``: by how much a clock that was set back lags behind.
+    """Return the marks of a run. ``ms``: the time before each; ``back_ms``: the lag of a clock that was set back.
 
-    A machine whose clock is set back counts no time there; what follows is later by as much.
+    While a machine's clock is set back no time is counted; the times after that are shifted by the lag.
     """
     rows = [row for place in range(len(attempts)) for row in _marks(attempts, place)]
     marks = pd.DataFrame(rows, columns=COLUMNS).astype({"time_ms": "float64", "tokens": "float64"})
@@ -98,11 +98,12 @@ def wall_time(attempts: Sequence[Attempt]) -> pd.DataFrame:
 
 
 def _lost(marks: pd.DataFrame) -> "pd.Series[bool]":
-    """Steps and evaluations that a later row goes back behind: a restart from fewer tokens, or the same step again."""
+    """Mark steps and evaluations that were done again: a later restart has fewer tokens, or a later step the same
+    number."""
     back = marks["tokens"].where(marks["key"].isin(["restart", "run_start", "end"]))
     again = marks["tokens"].where(marks["key"] == "step")
     to_back, to_again = (each.iloc[::-1].cummin().ffill().iloc[::-1].shift(-1) for each in (back, again))
-    skipped = marks["skipped"].fillna(False).astype(bool)
+    skipped = marks["skipped"].eq(True)
     return skipped | (to_back < marks["tokens"]) | (to_again <= marks["tokens"])
 
 
@@ -155,8 +156,10 @@ def _marks(attempts: Sequence[Attempt], place: int) -> Iterator[dict[str, Any]]:
 def _leaving(
     attempt: Attempt, doing: Kind, seen_ms: float | None, after_ms: float | None, mark: Any
 ) -> Iterator[dict[str, Any]]:
-    """From the last event of an attempt to its end, as far as that is known; no later than the next one's first event,
-    ``after_ms``."""
+    """Yield the marks from the last event of an attempt to its end, as far as that is known.
+
+    No mark is later than the next attempt's first event, ``after_ms``.
+    """
     cause, ended = attempt.cause, attempt.end
     cut_off: Kind = "lost" if doing == "other" else doing
     if cause is None:
@@ -172,5 +175,5 @@ def _leaving(
 
 
 def _within(seconds: float, latest_ms: float | None) -> float:
-    """A time of another clock in milliseconds, no later than an event."""
+    """Return a time of another clock in milliseconds, no later than an event."""
     return 1000 * seconds if latest_ms is None else min(1000 * seconds, latest_ms)

@@ -1,1 +1,1 @@
-"""The timed run: what happens between run_start and run_stop, and what is saved of it."""
+"""The timed run: everything between run_start and run_stop, and what the run saves."""

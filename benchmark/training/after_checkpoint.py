@@ -1,7 +1,7 @@
-"""A command of the user's after each checkpoint: it submits an evaluation, or exports the weights.
+"""Run a command of the user's after each checkpoint, for example to submit an evaluation or export the weights.
 
-It runs beside training, in a session of its own, with low priority and its output in a file. Whatever becomes of it,
-the run goes on; it is noted (``after_checkpoint`` in events.jsonl).
+The command runs beside training, in a session of its own, with low priority and its output in a file. Training goes on
+whether the command succeeds or fails; its outcome is noted (``after_checkpoint`` in events.jsonl).
 """
 
 import subprocess
@@ -16,33 +16,36 @@ from benchmark.events.event import Event
 from benchmark.training.checkpoints.checkpoint_folder import checkpoint_path
 
 CLOSE_S = 5.0
-"""How long the end of a run waits for the command: long enough for an sbatch."""
+"""Seconds that the end of a run waits for the command: long enough for an sbatch."""
 NICENESS = 10
 NOT_ITS_OWN = (
     "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_NAME ROLE_WORLD_SIZE "
     "MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS "
     "TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE ATTEMPT LAUNCH_ID LAUNCHED_S SUBMITTED_S"
 ).split()
-"""Variables that tell a process which rank of the run it is. The command is none: a program of PyTorch's that it starts
-would wait for the others."""
+"""Variables that tell a process its rank in the run. They are unset for the command, which has no rank: a PyTorch
+program started by it would wait for the other ranks."""
 SLURM_OF_THE_STEP = (
     "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_STEP_ID "
     "SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE "
     "SLURM_CPU_BIND SLURM_CPU_BIND_LIST SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_VERBOSE SLURM_MEM_PER_NODE "
     "SLURM_MEM_PER_CPU SLURM_GPUS_PER_NODE SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_DISTRIBUTION SLURM_HINT"
 ).split()
-"""What srun set for this step; an sbatch from here would take it over."""
+"""Variables that srun set for this job step. They are unset, because an sbatch started by the command would inherit
+them."""
 
 
 class Notes(Protocol):
-    """Where it says what became of the command: the run's events."""
+    """The log in which the outcome of the command is noted: the run's events."""
 
     def note(self, key: str, value: Any = None, **metadata: Any) -> None: ...
 
 
 class AfterCheckpoint:
-    """A sink that starts ``command`` (program and words) whenever a checkpoint has been written: one at a time, and
-    behind a running one that of the newest checkpoint."""
+    """A sink that starts ``command`` (program and words) whenever a checkpoint has been written.
+
+    One command runs at a time. When it ends, the command is started for the newest checkpoint written meanwhile.
+    """
 
     name = "command after a checkpoint"
 
@@ -51,12 +54,13 @@ class AfterCheckpoint:
         self.notes: Notes | None = None
         self._changed = threading.Condition()
         self._running: int | None = None
-        """Steps of the checkpoint it was started for."""
+        """Steps of the checkpoint that the running command was started for."""
         self._waiting: int | None = None
         self._closed = False
 
     def write(self, event: Event) -> None:
-        """Raises OSError where it cannot be started."""
+        """Start the command, or queue the checkpoint behind a running one. Raises OSError if the command cannot be
+        started."""
         if event.key != "checkpoint_written":
             return
         steps = event.metadata["steps"]
@@ -69,7 +73,7 @@ class AfterCheckpoint:
             self._note(passed_over, "passed over: the one before it still ran when the next checkpoint came")
 
     def close(self) -> None:
-        """Wait a little; one that takes longer is left to itself."""
+        """Wait ``close_s`` seconds for the running command; leave it running if it takes longer."""
         with self._changed:
             self._changed.wait_for(lambda: self._running is None, self._close_s)
             self._closed = True
@@ -80,7 +84,8 @@ class AfterCheckpoint:
             self._note(waiting, "not started: the run was at its end")
 
     def output(self, steps: int) -> Path:
-        """What the command printed; that of a checkpoint that was written twice stands one below the other."""
+        """Return the file with the command's output; if a checkpoint is written twice, the second output is
+        appended."""
         return self._config.run_dir / "after_checkpoint" / f"step_{steps:08d}.log"
 
     def _start(self, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""``evaluate``: the log perplexity of a converted checkpoint or of a run's own."""
+"""``evaluate``: compute the log perplexity of a converted checkpoint or of a run's own."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class CheckpointQuality:
     """Nats per scored token."""
     scored_tokens: int
     expected: float | None
-    """What the benchmark's initial checkpoint must give; None for a run's own checkpoint."""
+    """Log perplexity that the benchmark's initial checkpoint must give; None for a run's own checkpoint."""
     distance_in_sd: float | None
     """(log perplexity - expected) / standard deviation over runs."""
 
@@ -32,7 +32,7 @@ class CheckpointQuality:
 def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
     """Evaluate ``config.data.checkpoint`` on the whole validation set; None on ranks other than 0.
 
-    Of its values only the weights are read, a third of them.
+    Only the weights are read, a third of the checkpoint's values.
     """
     environment = read_environment()
     if environment.rank == 0:
@@ -65,7 +65,7 @@ def evaluate_checkpoint(config: RunConfig) -> CheckpointQuality | None:
 
 
 def format_quality(quality: CheckpointQuality) -> str:
-    """In one line, or two where it is known what it must be."""
+    """Describe the quality in one line, or in two where the expected value is known."""
     line = f"{quality.checkpoint}: log perplexity {quality.log_perplexity:.5f}, {quality.scored_tokens:,} tokens scored"
     if quality.expected is None:
         return line

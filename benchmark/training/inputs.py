@@ -1,4 +1,4 @@
-"""The files a run reads: checked before anything is started, opened, and named in its log."""
+"""The files that a run reads: check them before anything is started, open them, and name them in the run's log."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,15 @@ class Data:
     training: TokenWindows
     validation: TokenWindows
     validation_tokens: int
-    """Tokens of the validation set, before it is cut into windows."""
+    """Tokens of the validation set before it is cut into windows."""
 
 
 def require_inputs(data: DataOptions, vocab_size: int, *, training: bool = True, checkpoint: bool = True) -> None:
-    """Raise InputError for inputs that are not given, not whole, made for another vocabulary, or both trained on and
+    """Raise InputError for inputs that are missing, incomplete, made for another vocabulary, or both trained on and
     evaluated on.
 
-    ``vocab_size``: of the model. ``training``, ``checkpoint``: whether training data and an initial checkpoint are
-    needed.
+    ``vocab_size`` is the model's. ``training`` and ``checkpoint`` say whether training data and an initial checkpoint
+    are needed.
     """
     for name, data_path in (("train", data.train_data_path), ("valid", data.valid_data_path)):
         if name == "train" and not training:
@@ -54,7 +54,10 @@ def require_inputs(data: DataOptions, vocab_size: int, *, training: bool = True,
 
 
 def _require_apart(data: DataOptions) -> None:
-    """Whoever trains on the validation set reaches any target. A blend of all datasets of a folder may have it, too."""
+    """Raise InputError if training data contain the validation set: a run trained on it reaches any target.
+
+    A blend of all datasets of a folder may include the validation set by mistake.
+    """
     validation = {md5_samples(bin_path(prefix)): prefix for prefix in _prefixes(data.valid_data_path)}
     sizes = {bin_path(prefix).stat().st_size for prefix in validation.values()}
     for prefix in _prefixes(data.train_data_path):
@@ -67,7 +70,7 @@ def _require_apart(data: DataOptions) -> None:
 
 
 def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
-    """Order of all samples. Reads document lengths, no token."""
+    """Open both sets and compute the order of all samples. This reads document lengths, but no token."""
     training = open_token_windows(
         data.train_data_path,
         sequence_length=benchmark.model.seq_length,
@@ -78,22 +81,19 @@ def open_data(data: DataOptions, benchmark: Benchmark, seed: int) -> Data:
 
 
 def count_validation_tokens(data: DataOptions) -> int:
-    """Tokens of the validation set, before it is cut into windows. Reads the index."""
+    """Count the tokens of the validation set before it is cut into windows. Reads the index only."""
     return sum(IndexedDataset(prefix).num_tokens for prefix in _prefixes(data.valid_data_path))
 
 
 def open_validation(data: DataOptions, benchmark: Benchmark, seed: int) -> TokenWindows:
-    """The whole validation set in windows; the seed changes their order, not the result."""
+    """Open the whole validation set in windows; the seed changes their order, not the result."""
     return open_token_windows(
         data.valid_data_path, sequence_length=benchmark.model.seq_length, num_samples=-1, seed=seed
     )
 
 
 def provenance(data: DataOptions) -> dict[str, Any]:
-    """For the log: each input with the digests its manifest gives, or null where it has no manifest.
-
-    No file is looked at again: :func:`require_inputs` has compared what the run reads with its manifests.
-    """
+    """Return, for the log, each input with the digests in its manifest, or null where it has no manifest."""
     found: dict[str, Any] = {}
     for path in input_paths(data):
         manifest = read_manifest(path)
@@ -105,7 +105,7 @@ def provenance(data: DataOptions) -> dict[str, Any]:
 
 
 def input_paths(data: DataOptions) -> list[Path]:
-    """What was named: training and validation prefixes, and the initial checkpoint."""
+    """Return the inputs named by the options: training and validation prefixes, and the initial checkpoint."""
     given = filter(None, (data.train_data_path, data.valid_data_path))
     paths = [prefix for data_path in given for prefix in _prefixes(data_path)]
     return paths if data.checkpoint is None else [*paths, data.checkpoint]

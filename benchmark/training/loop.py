@@ -19,7 +19,7 @@ from data_prep.sample_order.token_windows import TokenWindows
 
 @dataclass(frozen=True)
 class Run:
-    """All that the loop works on."""
+    """Everything that the loop works on."""
 
     benchmark: Benchmark
     state: TrainState
@@ -39,8 +39,8 @@ class Run:
 def run_loop(run: Run, observers: Sequence[Observer]) -> RunEnd:
     """Train until the target, the end of training, a request to stop or an observer's veto. Collective.
 
-    Evaluations come every ``eval_interval`` steps since the start, and at the very end; the target is met at or below
-    it, as the rules' checker has it (docs/facts/reference.md j.31).
+    Evaluations come every ``eval_interval`` steps since the start, and at the very end. The target is met by a log
+    perplexity at or below it, as in the rules' checker (docs/facts/reference.md j.31).
     """
     end = _train(run, observers)
     for observer in observers:
@@ -76,7 +76,7 @@ def _train(run: Run, observers: Sequence[Observer]) -> RunEnd:
 
 
 def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
-    """One step, counted and told."""
+    """Do one step, count it and tell the observers."""
     began, first_sample = time.perf_counter(), run.progress.consumed_samples
     run.enter("data")
     flags = any_of([asked for observer in observers if (asked := observer.before_step()) is not None])
@@ -90,7 +90,7 @@ def _step(run: Run, observers: Sequence[Observer]) -> StepDone:
 
 
 def _evaluate(run: Run) -> EvaluationResult:
-    """Evaluate, count and log it."""
+    """Evaluate the validation set, count the evaluation and log it."""
     progress, events, benchmark = run.progress, run.events, run.benchmark
     tokens = progress.trained_tokens
     steps_before = (progress.steps - 1) // benchmark.eval_interval * benchmark.eval_interval
@@ -116,13 +116,14 @@ def _evaluate(run: Run) -> EvaluationResult:
 
 
 def _start_block(run: Run) -> None:
-    """A block is what is trained between evaluations; the log's epochs are tokens since the checkpoint."""
+    """Log the start of a block: the steps between two evaluations. The log's epochs are tokens since the checkpoint."""
     tokens = run.benchmark.eval_interval * run.benchmark.tokens_per_step
     run.events.start("block_start", first_epoch_num=run.progress.trained_tokens, epoch_count=tokens)
 
 
 def _log_block(run: Run, loss: float, step_seconds: list[float]) -> None:
-    """Log what the log keeps of the steps since the last evaluation, and forget their times. ``loss``: of the last."""
+    """Log the statistics of the steps since the last evaluation, then clear ``step_seconds``. ``loss``: the last
+    step's."""
     mean_s = sum(step_seconds) / len(step_seconds)
     step_seconds.clear()
     stats = {

@@ -1,4 +1,5 @@
-"""What stands beside a run and is told of its events. The loop knows nothing else of saves, guards or evidence."""
+"""The interface of observers, which are told of the events of a run. The loop knows nothing else of saves, guards or
+evidence."""
 
 import time
 from dataclasses import dataclass
@@ -14,41 +15,41 @@ class StepDone:
 
     result: StepResult
     first_sample: int
-    """Where in the order of samples it began to read, since step 0."""
+    """Index, in the order of samples since step 0, of the first sample that the step read."""
     began: float
-    """When it began, by time.perf_counter."""
+    """Time when the step began, by time.perf_counter."""
 
     def seconds(self) -> float:
-        """Since it began, until now."""
+        """Return the seconds from the step's beginning until now."""
         return time.perf_counter() - self.began
 
 
 class Observer:
-    """Does nothing. An observer overrides the events that it needs.
+    """An observer that does nothing; subclasses override the methods for the events that they need.
 
-    On every process all observers are told of all events in the same order, so that a method may talk with the other
-    processes. One that does says "Collective".
+    All processes tell all observers of all events in the same order, so a method may communicate with the other
+    processes. A method that does so says "Collective".
     """
 
     def begin(self) -> None:
         """The state is loaded, and the clock is about to start."""
 
     def before_step(self) -> StepFlags | None:
-        """A step begins. Returns what this process asks of all."""
+        """A step begins. Returns what this process requests of all processes."""
         return None
 
     def step_done(self, step: StepDone) -> None:
-        """A step is done and counted; its evaluation, if it has one, comes next."""
+        """A step is done and counted; if an evaluation is due after it, that comes next."""
 
     def evaluated(self, result: EvaluationResult) -> None:
         """The validation set was evaluated after this step."""
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
-        """The step and its evaluation are done, and the run goes on. Returns how it ends if it must not."""
+        """The step and its evaluation are done, and the run goes on. Returns how the run ends if it must not go on."""
         return None
 
     def about_to_save(self) -> RunEnd | None:
-        """A checkpoint is about to be begun. Returns how the run ends if its state must not be saved."""
+        """A checkpoint is about to be started. Returns how the run ends if its state must not be saved."""
         return None
 
     def end(self, end: RunEnd) -> None:

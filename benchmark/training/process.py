@@ -1,4 +1,4 @@
-"""One process of a run as the command starts it: watched, with a log of its own, and gone at once when it fails."""
+"""Run one training process: it is watched, has a log of its own, and leaves at once when it fails."""
 
 import contextlib
 import errno
@@ -28,29 +28,29 @@ from benchmark.training.train import train
 from stage.errors import CheckFailed, InputError
 
 TELLING_S = 10.0
-"""How long writing down what went wrong may take."""
+"""Seconds that writing down a failure may take."""
 OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
 LOST = re.compile(
     "connection (closed|reset|refused)|broken pipe|socket closed|peer closed|timed out|timeout|remote process exited"
     "|communicator was aborted|ncclRemoteError|unhandled system error|waiting for (recv|send)|application timeout",
     re.IGNORECASE,
 )
-"""How gloo, NCCL and the store word it that another process is gone."""
+"""Words by which gloo, NCCL and the store report that another process is gone."""
 DEVICE = re.compile("CUDA error|cuBLAS|cuDNN|NCCL error|uncorrectable|Xid|launch failure", re.IGNORECASE)
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ESTALE)
-"""With or without the name of a file."""
+"""Error numbers that mean a failing disk, whether or not the error names a file."""
 WRONG_FILE = (
     *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
     *(errno.ENAMETOOLONG, errno.EINVAL, errno.EMFILE, errno.ENODEV, errno.ENXIO),
 )
-"""What a person has to mend. All else that a file meets is the disk's or the network's before it, and may pass: a
-parallel file system that has put a client out says ENOTCONN, ESHUTDOWN or ETIMEDOUT."""
+"""Error numbers of a file that a person has to mend. Any other error about a file comes from the disk or the network
+and may pass: a parallel file system that has disconnected a client reports ENOTCONN, ESHUTDOWN or ETIMEDOUT."""
 
 
 def run_process(config: RunConfig) -> NoReturn:
-    """Train as this process's rank, and leave with the exit status; what goes wrong is left in the attempt's folder.
+    """Train as this process's rank, and exit with its status; failures are recorded in the attempt's folder.
 
-    The one line that says why goes to the terminal from the process that failed first; tracebacks go to the logs.
+    The process that fails first prints one line with the reason to the terminal; tracebacks go to the logs.
     """
     environment = read_environment()
     try:
@@ -66,7 +66,7 @@ def run_process(config: RunConfig) -> NoReturn:
 
 
 def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
-    """Raises OSError where what watches the process cannot be written."""
+    """Train under the watchdog. Raises OSError if the files that watch the process cannot be written."""
     attempt = attempt_path(config.run_dir, environment.attempt)
     attempt.mkdir(parents=True, exist_ok=True)
     terminal = os.dup(sys.stderr.fileno())
@@ -99,7 +99,7 @@ def _train_watched(config: RunConfig, environment: Environment) -> NoReturn:
 
 
 def incident_of(error: BaseException, rank: int, host: str, heartbeat: Heartbeat) -> Incident:
-    """What an exception is, for the launcher: its kind decides whether the run is started again."""
+    """Describe an exception as an incident for the launcher: its kind decides whether the run is started again."""
     message = str(error) if isinstance(error, InputError | CheckFailed) else f"{type(error).__name__}: {error}"
     kind = _kind(error)
     if kind not in ("input", "check", "meeting"):
@@ -130,7 +130,10 @@ def _kind(error: BaseException) -> IncidentKind:
 
 
 def _tell(attempt: Path, incident: Incident) -> bool:
-    """Leave the incident and raise the alarm; whether this is the first. A disk that fails must not hold up leaving."""
+    """Record the incident and raise the alarm; return whether it is the first.
+
+    A thread does this, so that a failing disk does not keep the process from leaving.
+    """
     told: list[bool] = []
 
     def tell() -> None:
@@ -145,13 +148,14 @@ def _tell(attempt: Path, incident: Incident) -> bool:
 
 
 def _words(incident: Incident, environment: Environment) -> str:
-    """Bad input is said as it is: it is not about a rank."""
+    """Return the error line for people, with the rank unless it is the only one or the failure concerns all ranks."""
     alone = environment.world_size == 1
     return incident.message if incident.kind in ("input", "check") or alone else incident.line()
 
 
 def _log_to(path: Path) -> None:
-    """Send what this process prints to a file, and what libraries print that write to the descriptors themselves."""
+    """Send the output of this process to a file, including that of libraries that write to the descriptors
+    themselves."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -162,7 +166,7 @@ def _log_to(path: Path) -> None:
 
 @contextlib.contextmanager
 def _stacks_on_signal(path: Path) -> Iterator[None]:
-    """Write the stacks of all threads to ``path`` whenever the watchdog asks for it; kill -QUIT does, too."""
+    """Write the stacks of all threads to ``path`` whenever the watchdog, or kill -QUIT, asks for it."""
     with path.open("w") as file:
         faulthandler.register(STACKS_SIGNAL, file=file, all_threads=True, chain=False)
         try:

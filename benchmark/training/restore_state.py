@@ -1,4 +1,4 @@
-"""The state that a run starts or continues with: of its newest checkpoint that is sound, or the initial one."""
+"""Load the state that a run starts with: the newest sound checkpoint of its own, or the initial one."""
 
 import torch.distributed as dist
 
@@ -22,10 +22,11 @@ from stage.errors import InputError
 def restore_state(
     config: RunConfig, world: World, folder: RunFolder, launch: str | None, phases: PhaseLog
 ) -> TrainState:
-    """The same on all processes. Collective.
+    """Return the state, the same on all processes. Collective.
 
-    A checkpoint that is damaged is set aside, and an older one taken; nothing of a damaged one is loaded. Raises
-    DamagedCheckpoint where just that one was asked for, InputError where none is left and no initial one was named.
+    A damaged checkpoint is set aside and an older one is taken; nothing of a damaged one is loaded. Raises
+    DamagedCheckpoint if the damaged one was requested by ``--resume-from``, InputError if none is left and no initial
+    one was named.
     """
     state: TrainState | None = None
     while True:
@@ -54,7 +55,8 @@ def restore_state(
 
 
 def _share(folder: RunFolder, world: World) -> None:
-    """Rank 0's choice, on all processes: 2,048 that each read the list of files would be a burden for a shared disk."""
+    """Send rank 0's choice to all processes: 2,048 that each read the list of files would be a burden for a shared
+    disk."""
     shared = [(folder.resumed_at, folder.asked_for, progress_as_json(folder.progress))]
     dist.broadcast_object_list(shared, src=0)
     if world.rank != 0:

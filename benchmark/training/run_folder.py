@@ -1,9 +1,9 @@
-"""The folder of a run: its resolved configuration, its logs, its summary, and whether it continues an earlier one.
+"""The folder of a run: its resolved configuration, its logs, its summary, and the run's state when it continues.
 
 config.json     the resolved configuration          result_N.txt   the MLPerf log
 events.jsonl    every event                         summary.json   how it ended; its presence means finished
-inputs.json     what it reads (same_inputs.py)
-checkpoints/    (checkpoints/checkpoint_folder.py)
+inputs.json     the identities of its inputs (same_inputs.py)
+checkpoints/    its checkpoints (checkpoints/checkpoint_folder.py)
 """
 
 import dataclasses
@@ -48,22 +48,23 @@ from stage.outputs.lock import only_one_in
 from stage.outputs.publish import write_text
 
 MUST_NOT_CHANGE = ("benchmark", "precision")
-"""Fields of the configuration that a continued run has in common with its beginning."""
+"""Fields of the configuration that must be the same when a run is continued."""
 
 
 @dataclass
 class RunFolder(Observer):
-    """What rank 0 has; the other ranks have a silent event log and learn of a restart from rank 0."""
+    """Rank 0's access to the run's folder; other ranks have a silent event log and learn of a restart from rank 0."""
 
     progress: Progress
     resumed_at: int | None = None
-    """Steps of the run's own checkpoint that it continues from; None: it begins at the initial one."""
+    """Steps of the run's own checkpoint that it continues from; None if it begins at the initial one."""
     asked_for: bool = False
-    """That checkpoint, by ``--resume-from``: no other will do."""
+    """True if ``--resume-from`` asked for that checkpoint, so that no other is used."""
     events: EventLog = field(default_factory=EventLog)
     mlperf_log: MlperfLog | None = None
     begun_again: LogMark | None = None
-    """All checkpoints were damaged: where in the log the clock had started, which goes on with the initial one."""
+    """Set if all checkpoints were damaged: the place in the log where the clock started, from which the log goes on
+    while the run begins again at the initial checkpoint."""
     _run_is_open: bool = False
 
     @property
@@ -71,13 +72,13 @@ class RunFolder(Observer):
         return self.resumed_at is not None
 
     def begin_init(self, config: RunConfig) -> None:
-        """The first events of a run; a continued run has them in its log already."""
+        """Log the first events of a run; the log of a continued run has them already."""
         if not self.resumed and self.begun_again is None:
             self.events.point("cache_clear", config.logging.cache_cleared)
             self.events.start("init_start")
 
     def note_attempt(self, config: RunConfig, environment: Environment, hosts: list[str]) -> None:
-        """Leave in the attempt's folder, and in the events, when and where it began."""
+        """Record when and where the attempt began, in its folder and in the events."""
         if environment.rank != 0:
             return
         started_s = time.time() - seconds_since_process_start()
@@ -94,7 +95,8 @@ class RunFolder(Observer):
         self.events.note("attempt", **dataclasses.asdict(start))
 
     def note_last_incident(self, config: RunConfig, environment: Environment) -> None:
-        """Leave in the events how the attempt before this one ended, as its launcher put it; nothing without one."""
+        """Note in the events how the attempt before this one ended, according to its launcher; nothing if it left no
+        record."""
         if environment.rank != 0:
             return
         before = [folder for folder in all_attempts(config.run_dir) if folder.name != environment.attempt]
@@ -123,7 +125,7 @@ class RunFolder(Observer):
             self.end(RunEnd("failed", ""))  # does nothing if the run has ended by itself
 
     def end(self, end: RunEnd) -> None:
-        """Log run_stop, and what published logs say after it; nothing if the run is not open."""
+        """Log run_stop and the entries that follow it in published logs; do nothing if the run is not open."""
         if not self._run_is_open:
             return
         self._run_is_open = False
@@ -135,15 +137,18 @@ class RunFolder(Observer):
         self.events.note("message", f"{end.ending} after {tokens:,} tokens")
 
     def fall_back(self, config: RunConfig, damage: DamagedCheckpoint) -> None:
-        """Set the damaged checkpoint aside and take the next older one, or the initial one; on rank 0."""
+        """Set the damaged checkpoint aside and take the next older one, or the initial one. Called on rank 0."""
         assert self.resumed_at is not None
         self.events.warn(set_aside_damaged(config.run_dir, self.resumed_at, damage))
         self._take(config, newest_readable(config.run_dir), self.progress.seed, damaged=True)
         self.begin_init(config)
 
     def _take(self, config: RunConfig, choice: CheckpointChoice, seed: int, *, damaged: bool) -> None:
-        """Continue from the chosen checkpoint. ``seed`` of the data order where there is none; ``damaged``: there was
-        one, and it was set aside."""
+        """Continue from the chosen checkpoint.
+
+        ``seed`` of the data order is used if there is no checkpoint. ``damaged``: a checkpoint existed and was set
+        aside.
+        """
         self.resumed_at, self.asked_for = choice.steps, choice.asked_for
         self.progress = choice.progress or starting_progress(config.benchmark, seed)
         self.progress.restarts += choice.progress is not None
@@ -159,7 +164,7 @@ class RunFolder(Observer):
             self.events.warn(line)
 
     def _go_on_with_log(self, mark: LogMark) -> None:
-        """What the MLPerf log has beyond the checkpoint never happened."""
+        """Truncate the MLPerf log to the checkpoint, so that later lines count as never written."""
         if self.mlperf_log is None:
             return
         lost = self.mlperf_log.go_on(mark)
@@ -168,7 +173,7 @@ class RunFolder(Observer):
             self.events.warn(f"{self.mlperf_log.name} {text}")
 
     def about_to_save(self) -> None:
-        """Remember where the MLPerf log is, and its clock, for the checkpoint about to be written."""
+        """Store the MLPerf log's position and clock in the checkpoint about to be written."""
         if self.mlperf_log is not None:
             mark = self.mlperf_log.mark(self.events.pending(self.mlperf_log))
             self.progress.mlperf_log_bytes, self.progress.mlperf_log_rest = mark.size, list(mark.rest)
@@ -179,10 +184,11 @@ class RunFolder(Observer):
 def open_run_folder(
     config: RunConfig, rank: int, launch: str | None = None, inputs: InputIdentities | None = None
 ) -> Iterator[RunFolder]:
-    """Open the run's folder; only rank 0 writes to it. ``launch``: of the environment. ``inputs``: what the run reads.
+    """Open the run's folder; only rank 0 writes to it. ``launch``: the environment's launch. ``inputs``: identities of
+    the run's inputs.
 
-    Raises InputError when it holds a finished run, is in use by another one, or was begun with another configuration or
-    other data.
+    Raises InputError when the folder holds a finished run, is in use by another one, or was begun with another
+    configuration or other data.
     """
     if rank != 0:
         yield RunFolder(starting_progress(config.benchmark, config.data.seed or 0))
@@ -232,9 +238,9 @@ def result_path(config: RunConfig) -> Path:
 
 
 def started_clock(log: Path) -> tuple[LogMark, int] | None:
-    """Where in an MLPerf log of ours the run's clock had started, and how often the run was continued since.
+    """Return the place in an MLPerf log of ours where the run's clock started, and the number of restarts since.
 
-    None where it never started, or the log cannot be read.
+    Returns None if the clock never started or the log cannot be read.
     """
     size, restarts, started = 0, 0, None
     try:
@@ -259,7 +265,7 @@ def _write_config(folder: Path, config: RunConfig) -> None:
 
 
 def _begun_with(folder: Path) -> dict[str, Any] | None:
-    """Return what must not change of the configuration that an earlier, unfinished run in this folder began with."""
+    """Return the fixed part of the configuration that an earlier, unfinished run in this folder began with."""
     path = folder / "config.json"
     try:
         begun = read_json(path, dict)
@@ -271,7 +277,7 @@ def _begun_with(folder: Path) -> dict[str, Any] | None:
 
 
 def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
-    """The given seed, that of the run that was killed here before its first checkpoint, or a new one.
+    """Return the given seed, else that of the run that was killed here before its first checkpoint, else a new one.
 
     Seeds must come from the clock or the system's randomness (the rules: docs/facts/mlperf_review.md 7.10).
     """
@@ -283,7 +289,7 @@ def _choose_seed(config: RunConfig, begun: dict[str, Any] | None) -> int:
 
 
 def _require_same(config: RunConfig, begun: dict[str, Any] | None, folder: Path) -> None:
-    """Raise InputError where ``config`` would not continue the run that began with ``begun``."""
+    """Raise InputError if ``config`` would not continue the run that began with ``begun``."""
     if begun is None:
         return
     now = as_json(config)

@@ -1,4 +1,4 @@
-"""Where the events of a run go, by its options."""
+"""Choose the sinks that a run's events go to, by its options."""
 
 import shlex
 from pathlib import Path
@@ -20,7 +20,7 @@ from benchmark.training.engine.run_progress import Progress
 
 
 def open_event_log(config: RunConfig, progress: Progress, log: MlperfLog) -> EventLog:
-    """The run's events, for rank 0. ``progress``: where it begins or goes on."""
+    """Open the run's events, on rank 0. ``progress``: where the run begins or goes on."""
     folder = config.run_dir
     command, logging = shlex.split(config.checkpoints.after_checkpoint), config.logging
     hook = AfterCheckpoint(command, config) if command else None

@@ -1,10 +1,11 @@
-"""Whether a continued run reads the data and the initial checkpoint that it began with, wherever they lie by now.
+"""Check that a continued run reads the data and the initial checkpoint that it began with, even if they have moved.
 
-    RUN_DIR/inputs.json     what they are, by their contents, as the run began
+    RUN_DIR/inputs.json     identities of the inputs, by their contents, as the run began
 
-Of a dataset: the lengths of all documents, which decide on the order of the samples; size and type of its tokens; the
-MD5 of 1,024 places of them; and the MD5 of the whole file, where a manifest beside it tells. Of a checkpoint: the
-names of its files, sizes and first bytes of 256 of them, and likewise. Paths are written down for messages only.
+The identity of a dataset consists of: the lengths of all documents, which decide on the order of the samples; size and
+type of its tokens; the MD5 of 1,024 places of them; and the MD5 of the whole file, if a manifest beside it gives one.
+The identity of a checkpoint consists of: the names of its files; sizes and first bytes of 256 of them; and the MD5 of
+the whole, if a manifest gives one. Paths are stored for messages only.
 """
 
 import hashlib
@@ -28,39 +29,42 @@ from stage.outputs.manifest import read_manifest
 from stage.outputs.publish import write_text
 
 SAMPLED_FILES = 256
-"""Of a checkpoint, which has 123,520."""
+"""Most files of a checkpoint that are read; the checkpoint has 123,520."""
 NAME = "inputs.json"
 
 
 @dataclass(frozen=True)
 class ContentIdentity:
-    """One dataset or checkpoint."""
+    """The identity of one dataset or checkpoint."""
 
     path: str
-    """Where it lay."""
+    """Path at which it lay."""
     facts: Mapping[str, Any]
-    """What must be the same."""
+    """Facts that must be the same."""
     md5: str | None
-    """Of all of it, by its manifest; None where nobody has told."""
+    """MD5 of the whole, from its manifest; None if no manifest gives it."""
 
 
 @dataclass(frozen=True)
 class InputIdentities:
-    """What a run reads. Weights, and whether there is one prefix alone, decide on the order of samples, too."""
+    """The identities of a run's inputs.
+
+    The weights, and whether a single prefix was given, also decide on the order of samples.
+    """
 
     train: Sequence[ContentIdentity]
     train_weights: Sequence[float] | None
-    """That sum to 1; None for one prefix alone, which is read without the blend's margin."""
+    """Weights that sum to 1; None for a single prefix, which is read without the blend's margin."""
     valid: Sequence[ContentIdentity]
     valid_weights: Sequence[float] | None
     checkpoint: ContentIdentity | None
-    """None where the initial checkpoint was not given, or is no longer there."""
+    """None if the initial checkpoint was not given or no longer exists."""
 
 
 def input_identities(data: DataOptions) -> InputIdentities:
-    """Reads document lengths, 16 MiB of each dataset's tokens and 4 MiB of the checkpoint: seconds at full size.
+    """Compute the identities of a run's inputs. Raises InputError for a dataset that cannot be opened.
 
-    Raises InputError for a dataset that cannot be opened.
+    This reads document lengths, 16 MiB of each dataset's tokens and 4 MiB of the checkpoint: seconds at full size.
     """
     checkpoint = data.checkpoint
     return InputIdentities(
@@ -120,7 +124,8 @@ def write_identities(run_dir: Path, found: InputIdentities) -> None:
 
 
 def read_identities(run_dir: Path) -> InputIdentities | None:
-    """Return what the run began with; None where it is not there. Raises InputError where it is damaged."""
+    """Return the identities that the run began with; None if there are none. Raises InputError if the file is
+    damaged."""
     try:
         return read_json(run_dir / NAME, InputIdentities, mend="not what a run writes; choose another --run-dir")
     except FileNotFoundError:
@@ -128,7 +133,7 @@ def read_identities(run_dir: Path) -> InputIdentities | None:
 
 
 def require_same_inputs(run_dir: Path, begun: InputIdentities, now: InputIdentities) -> None:
-    """Raise InputError, naming what differs, where a run would go on with other contents."""
+    """Raise InputError, naming the first difference, if a run would go on with other contents."""
     mend = "give what it began with, or choose another --run-dir"
     for name, option in (("train", "--train-data-path"), ("valid", "--valid-data-path")):
         before, given = getattr(begun, name), getattr(now, name)

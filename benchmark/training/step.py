@@ -20,20 +20,20 @@ from data_prep.sample_order.token_windows import TokenWindows
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step logs; equal on all processes."""
+    """The figures that a step logs; they are equal on all processes."""
 
     loss: float
-    """Mean over the global batch, nats per scored token."""
+    """Mean loss over the global batch, in nats per scored token."""
     grad_norm: float
     """L2 norm of the whole gradient, before clipping."""
     learning_rate: float
-    """The rate of this update, 0 or more."""
+    """Learning rate of this update, 0 or more."""
     skipped: bool
-    """The gradient was not finite, so nothing was updated."""
+    """True if the gradient was not finite, so that nothing was updated."""
     flags: StepFlags = NO_FLAGS
-    """What any of the processes was asked for."""
+    """Requests made by any of the processes."""
     nonfinite: NonFiniteStep | None = None
-    """Of a skipped step: what was not finite, and where."""
+    """For a skipped step, the values that were not finite and their places."""
 
 
 def train_step(
@@ -43,9 +43,10 @@ def train_step(
     *,
     flags: StepFlags = NO_FLAGS,
 ) -> StepResult:
-    """Accumulate the gradient over ``batches`` and update; ``enter`` is told the phases. ``flags``: of this process.
+    """Accumulate the gradient over ``batches`` and update.
 
-    The host waits for the device once, for the loss and the norm that are logged and decide about the update.
+    ``enter`` is told each phase. ``flags`` are this process's. The host waits for the device once, for the loss and the
+    norm, which are logged and decide about the update.
     """
     enter("passes")
     square_sum, loss, *sums = accumulate(state, batches, flags).tolist()
@@ -63,9 +64,11 @@ def train_step(
 def accumulate(
     state: TrainState, batches: Sequence[MicroBatch], flags: StepFlags = NO_FLAGS, *, number: int | None = None
 ) -> Tensor:
-    """Forward and backward passes; [2 + flags], float64, equal on all processes: the sum of squares of the whole
-    gradient, the loss, and for each flag how many processes have set it. ``number`` of micro-batches, a step's unless
-    given."""
+    """Run the forward and backward passes and return their totals: [2 + flags], float64, equal on all processes.
+
+    The totals are the sum of squares of the whole gradient, the loss, and for each flag the number of processes that
+    have set it. ``number``: micro-batches, a step's unless given.
+    """
     loss = state.pipeline.train(batches, number or state.config.num_microbatches)
     state.tied_table.add_gradients(state.parameters)
     square_sum = state.optimizer.gradient_square_sum()
@@ -87,13 +90,13 @@ def update(state: TrainState, norm: float, rate: float) -> None:
 @dataclass(frozen=True)
 class EvaluationResult:
     log_perplexity: float
-    """Sum of the losses / scored tokens, in nats."""
+    """Sum of the losses divided by the scored tokens, in nats."""
     scored_tokens: int
 
 
 def evaluate(state: TrainState, world: World, validation: TokenWindows) -> EvaluationResult:
-    """Log perplexity of the whole validation set: token-weighted, sums in float64
-    (docs/facts/reference.md c.3)."""
+    """Return the log perplexity of the whole validation set: token-weighted, sums in float64 (docs/facts/reference.md
+    c.3)."""
     ids = evaluation_sample_ids(
         len(validation),
         micro_batch_size=state.config.system.micro_batch_size,

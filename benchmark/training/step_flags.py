@@ -1,4 +1,4 @@
-"""What the processes of a run tell each other at every step, in the all-reduce that the step makes anyway."""
+"""Flags that the processes of a run exchange at every step, in the all-reduce that the step makes anyway."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -9,26 +9,26 @@ StopReason = Literal["exit trigger", "signal SIGUSR2", "signal SIGTERM", "time l
 
 @dataclass(frozen=True)
 class StepFlags:
-    """Of one process; after the step, of all: what is set on any of them."""
+    """Requests of one process; after the step, the requests of all processes together."""
 
     save: bool = False
-    """A checkpoint is wanted: it is time (rank 0's clock), or somebody asked."""
+    """Save a checkpoint: it is time (by rank 0's clock), or somebody asked."""
     exit_trigger: bool = False
     """Stop: the file ``exit`` is in the run folder."""
     sigusr2: bool = False
-    """Stop: the signal came, which saves and stops."""
+    """Stop: SIGUSR2 came, which saves and stops."""
     sigterm: bool = False
-    """Stop: the signal came, as Slurm and torchrun send it; or that of Ctrl-C, or of a terminal that was closed."""
+    """Stop: SIGTERM came, which Slurm and torchrun send; or SIGINT (Ctrl-C), or SIGHUP (a terminal was closed)."""
     time_limit: bool = False
-    """Stop: the time is up."""
+    """Stop: the time limit is reached."""
     writer_busy: bool = False
     """A checkpoint is still being written in the background."""
     writer_broken: bool = False
-    """The background's messages failed; its group has to be made anew before it writes again."""
+    """The background's messages failed; its process group must be renewed before it writes again."""
 
     @property
     def stop_by(self) -> StopReason | None:
-        """What asked for the end, a person first; None: nothing did."""
+        """The reason to stop, a person's request first; None if there is none."""
         if self.exit_trigger:
             return "exit trigger"
         if self.sigusr2:
@@ -38,7 +38,7 @@ class StepFlags:
         return "time limit" if self.time_limit else None
 
     def numbers(self) -> list[float]:
-        """1 for what is set; summed over all processes, :meth:`of_all` reads them."""
+        """Return 1 for each flag that is set, else 0; :meth:`of_all` reads their sums over all processes."""
         return [float(value) for value in astuple(self)]
 
     @staticmethod
@@ -50,5 +50,5 @@ NO_FLAGS = StepFlags()
 
 
 def any_of(several: Sequence[StepFlags]) -> StepFlags:
-    """What is set in any of them."""
+    """Return the flags that are set in any of ``several``."""
     return StepFlags(*map(any, zip(*map(astuple, several), strict=True))) if several else NO_FLAGS

@@ -1,9 +1,9 @@
 """A timed run, from its configuration to its summary.
 
-The clock of the benchmark runs from run_start to run_stop. Before it, untimed: joining the processes, loading the
-checkpoint, the order of the samples, which depends on document lengths alone, and steps on made-up tokens; no token of
-the data is read before run_start (the rules: docs/facts/mlperf_review.md 7.1, 7.4). All else is timed, evaluations
-and checkpoints too.
+The clock of the benchmark runs from run_start to run_stop. Untimed before it are: joining the processes, loading the
+checkpoint, computing the order of the samples, which depends on document lengths alone, and steps on made-up tokens. No
+token of the data is read before run_start (the rules: docs/facts/mlperf_review.md 7.1, 7.4). Everything else is timed,
+evaluations and checkpoints too.
 """
 
 from benchmark.config.run_config import RunConfig
@@ -33,8 +33,8 @@ from stage.errors import CheckFailed
 def train(config: RunConfig, environment: Environment | None = None, phases: PhaseLog | None = None) -> Ending:
     """Run the benchmark on this process's part of the system; logs, checkpoints and summary go to ``run_dir``.
 
-    ``phases`` is told what this process is doing. Raises CheckFailed where the run must not go on with
-    its weights, as where copies of them differ.
+    ``phases`` is told what this process is doing. Raises CheckFailed if the run must not go on with its weights, for
+    example if copies of them differ.
     """
     environment, phases = environment or read_environment(), phases or PhaseLog()
     if environment.world_size > 1:

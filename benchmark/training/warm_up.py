@@ -1,9 +1,9 @@
-"""What is slow the first time is done before the clock starts: steps on made-up tokens that leave no trace.
+"""Warm up before the clock starts: run steps on made-up tokens that leave no trace.
 
-The first collective of a group makes its connections, the first matrix product of a shape loads or tunes its kernel.
-The rules leave steps on synthetic data untimed (docs/facts/mlperf_review.md 7.4), and no
-token of the data is read. Weights and moments are only read: the gradients of the made-up tokens are dropped, and Adam
-runs on a tensor of its own. So nothing has to be put back, and no second copy of the state is needed.
+Operations are slow the first time: the first collective of a group makes its connections, the first matrix product of a
+shape loads or tunes its kernel. The rules leave steps on synthetic data untimed (docs/facts/mlperf_review.md 7.4), and
+no token of the data is read. Weights and moments are only read: the gradients of the made-up tokens are dropped, and
+Adam runs on a tensor of its own. So nothing has to be restored, and no second copy of the state is needed.
 """
 
 import time
@@ -23,27 +23,27 @@ from benchmark.training.engine.train_state import TrainState
 from benchmark.training.step import accumulate
 
 STRIDE = 997
-"""Between neighbouring made-up tokens: a prime, so that they lie all over the vocabulary."""
+"""Distance between neighbouring made-up tokens: a prime, so that they spread over the whole vocabulary."""
 SCRATCH_VALUES = 4096
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What was done before the clock, and how long it took."""
+    """The steps that were run before the clock started, and how long they took."""
 
     steps: int
     seconds: float
 
     def line(self) -> str:
-        """For people."""
+        """Describe the warm-up for people."""
         return f"warmed up in {self.seconds:.1f} s: {self.steps} steps and an evaluation on made-up tokens"
 
 
 def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
-    """Run ``warm_up_steps`` of the system's, and an evaluation; None where there are none to run. Collective.
+    """Run the system's ``warm_up_steps`` and an evaluation; return None if there are no steps to run. Collective.
 
-    Afterwards weights, moments, Adam's counter and progress are what they were, to the bit, there are no gradients,
-    and the peak of the device's memory counts from here.
+    Afterwards weights, moments, Adam's counter and progress are what they were, to the bit, there are no gradients, and
+    the peak of the device's memory counts from here.
     """
     steps = state.config.system.warm_up_steps
     if not steps:
@@ -65,12 +65,14 @@ def warm_up(state: TrainState, world: World, phases: PhaseLog) -> WarmUp | None:
 
 
 def training_micro_batches(config: RunConfig) -> int:
-    """Of a warm-up step: one whose gradient is added to, and the last; as many as fill a pipeline."""
+    """Return the micro-batches of a warm-up step: at least two, so that a gradient is added to, and enough to fill the
+    pipeline twice."""
     return min(2 * config.system.pipeline_parallel, config.num_microbatches)
 
 
 def made_up_batches(config: RunConfig, count: int) -> list[MicroBatch]:
-    """``count`` times the same tokens, all of the vocabulary: where a batch lies in memory as a real one does."""
+    """Return ``count`` micro-batches of the same tokens from all over the vocabulary, in the kind of memory that real
+    ones use."""
     model = config.benchmark.model
     tokens = np.arange(config.system.micro_batch_size * model.seq_length, dtype=np.int64) * STRIDE % model.vocab_size
     windows = tokens.reshape(config.system.micro_batch_size, model.seq_length)
@@ -79,7 +81,7 @@ def made_up_batches(config: RunConfig, count: int) -> list[MicroBatch]:
 
 
 def _update_scratch(state: TrainState, world: World) -> None:
-    """A step of Adam with the kernels of the run's, on a tensor that nobody keeps."""
+    """Take a step of Adam with the run's kernels, on a tensor that is thrown away."""
     values = torch.zeros(SCRATCH_VALUES, device=world.device)
     scratch = DTensor.from_local(values, world.mesh["shard"], [Replicate()], run_check=False)
     scratch.grad = torch.zeros_like(scratch)

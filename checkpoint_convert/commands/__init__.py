@@ -1,4 +1,4 @@
-"""What ``python -m checkpoint_convert`` can be told: each command's options, and what it prints.
+"""The commands of ``python -m checkpoint_convert``: their options, and what they print.
 
-Commands that need PyTorch import their code when they run: it takes longer to load than a small conversion.
+Commands that need PyTorch import their code when they run, because that takes longer than a small conversion.
 """

@@ -46,24 +46,24 @@ class PaxmlToMegatronCommand:
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
     plan: bool = False
-    """Print files, bytes, blocks, memory and time, and do nothing; only the shapes of the input are read."""
+    """Print files, bytes, blocks, memory and time, and convert nothing; only the shapes of the input are read."""
     disk_mb_per_s: float = 1000.0
     """Speed of the disk that --plan assumes."""
     shard: str | None = None
-    """K/N, with K from 0 or 1 on: convert this share of the files only, as one of N tasks on any machines; the same
-    command without it converts what is missing and publishes all."""
+    """K/N, with K from 0 or 1 on: convert this share of the files only, as one of N tasks on any machines. The same
+    command without --shard converts the missing files and publishes all."""
     missing_chunks_are_zeros: bool = False
-    """Take an input chunk that never had a file as zeros, as zarr has it, instead of as lost."""
+    """Read an input chunk without a file as zeros, as zarr does, instead of reporting it as lost."""
     verify_input: bool = False
-    """First compare all of a local input with the MD5 of its manifest: reads it once more."""
+    """First compare all of a local input with the MD5 of its manifest, which reads the input once more."""
     md5_list: Path | None = None
-    """MD5 sums, as md5sum writes them, that all that is read from an address must have: compared as it comes."""
+    """List of MD5 sums, in the form of md5sum, to check everything that is read from an address while it arrives."""
     endpoint_url: str | None = None
     """Address of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
     bandwidth_limit: str | None = None
-    """Most bytes read from an address per second: a size such as 500MB."""
+    """Most bytes per second to read from an address: a size such as 500MB."""
     force: bool = False
-    """Replace what is there, if this command made it, and what was begun for another output; not with --shard."""
+    """Replace the output if this command made it, and unfinished work of another output; not with --shard."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -109,8 +109,8 @@ class PaxmlToMegatronCommand:
 
 
 def sums_by_name(md5_list: Path, address: Address) -> dict[str, str]:
-    """Read a list of MD5 sums whose paths begin in the checkpoint's folder, or with its name. Raises InputError where
-    it is of something else."""
+    """Read a list of MD5 sums whose paths begin in the checkpoint's folder, or with its name. Raises InputError if the
+    list is not that of a checkpoint."""
     sums, folder = read_list(md5_list), f"{address.name}/"
     found = {name.removeprefix("./").removeprefix(folder): digest for name, digest in sums.items()}
     if not any(name.endswith(f"/{METADATA_FILE}") for name in found):
@@ -119,7 +119,7 @@ def sums_by_name(md5_list: Path, address: Address) -> dict[str, str]:
 
 
 def print_converted(output: Path, converted: Converted | None, as_json: bool, shard: Shard | None = None) -> None:
-    """Print what a conversion, or a shard of one, has made; None: it was there already."""
+    """Print the result of a conversion, or of a shard of one; None stands for an output that already existed."""
     if as_json:
         print(json.dumps({"already_made": converted is None, **(asdict(converted) if converted else {})}))
         return
@@ -152,8 +152,10 @@ def print_plan(
     nodes: Sequence[int],
     as_json: bool,
 ) -> None:
-    """Plan the conversion of ``source`` (None: of the benchmark's own checkpoint) and print the plan, with the times on
-    each of ``nodes`` machines; warn where this machine lacks the memory."""
+    """Plan the conversion of ``source`` and print the plan; None stands for the benchmark's own checkpoint.
+
+    ``nodes``: numbers of machines to give times for. Warns if this machine lacks the memory.
+    """
     require_workers(workers)
     require_between(rates.disk, 1e-3, 1e9, "--disk-mb-per-s")
     limit = parse_bytes(memory_limit, "--memory-limit")
@@ -165,10 +167,10 @@ def print_plan(
 
 @dataclass(frozen=True)
 class ConversionPlanCommand:
-    """Print what converting the benchmark's own checkpoint will take, without having it, on several machines, too.
+    """Plan the conversion of the benchmark's own checkpoint, without having it, for one machine or several.
 
-    Its chunks are taken to be shards of a mesh of 1 x 64 x 24 devices; paxml-to-megatron --plan reads them from a
-    checkpoint. Example: python -m checkpoint_convert plan --dtype bf16 --memory-limit 2GiB --workers 1
+    The plan assumes that its chunks are shards of a mesh of 1 x 64 x 24 devices; paxml-to-megatron --plan reads the
+    chunks of a real checkpoint. Example: python -m checkpoint_convert plan --dtype bf16 --memory-limit 2GiB --workers 1
     """
 
     dtype: Literal["fp32", "bf16"] = "bf16"
@@ -181,7 +183,7 @@ class ConversionPlanCommand:
     network_mb_per_s: float = 1000.0
     """Speed at which each machine reads from a bucket."""
     nodes: tuple[int, ...] = (1, 8)
-    """Numbers of machines that share the work (--shard) to tell the time for."""
+    """Numbers of machines that share the work (--shard), for which times are printed."""
     json: bool = False
     """Print the plan as JSON."""
 
@@ -201,17 +203,17 @@ class MegatronToPaxmlCommand:
     """
 
     input: Path
-    """Folder with one zarr array per parameter and moment; of BF16 checkpoints the master weights are taken."""
+    """Folder with one zarr array per parameter and moment; the master weights of a BF16 checkpoint are used."""
     output: Path
-    """Folder to write. The position table has the 2,048 rows that are kept."""
+    """Folder to write. The position table has the 2,048 rows that the conversion kept."""
     heads: int | None = None
-    """Attention heads; only needed where no manifest tells."""
+    """Attention heads; only needed if no manifest gives them."""
     workers: int = len(os.sched_getaffinity(0))
     """Blocks converted at the same time."""
     memory_limit: str = "8GiB"
     """Bound on the blocks in memory."""
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace the output if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -238,10 +240,10 @@ class RandomPaxmlCommand:
     output: Path
     """Folder to write."""
     seed: int
-    """Same seed and sizes, same bytes."""
+    """Seed of the values; the same seed and sizes give the same bytes."""
     sizes: tyro.conf.OmitArgPrefixes[ModelSizes]
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace the output if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 

@@ -20,15 +20,15 @@ class ToHuggingfaceCommand:
     output: Path
     """Folder to write: config.json and safetensors shards. A list of MD5 sums and a manifest are written beside it."""
     dtype: Literal["fp32", "bf16"] = "fp32"
-    """Dtype of the weights that are written."""
+    """Dtype of the written weights."""
     tokenizer: Path | None = None
-    """SentencePiece model of kind BPE: written too, so that AutoTokenizer reads it."""
+    """SentencePiece model of kind BPE to write as well, in the form that AutoTokenizer reads."""
     heads: int | None = None
-    """Attention heads; only needed where no manifest or config.json beside the input tells."""
+    """Attention heads; only needed if no manifest or config.json beside the input gives them."""
     workers: int = len(os.sched_getaffinity(0))
-    """Threads that write; each holds a tensor or two."""
+    """Number of threads that write; each holds a tensor or two."""
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace the output if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -49,7 +49,7 @@ class ToHuggingfaceCommand:
 
 @dataclass(frozen=True)
 class ToTorchDistCommand:
-    """Export weights and moments to Megatron-Core's torch_dist, which its runs --load.
+    """Export weights and moments to Megatron-Core's torch_dist, which its runs read with --load.
 
     Example: python -m checkpoint_convert to-torch-dist --input ckpt4000_bf16 --output ckpt4000_torch_dist
     """
@@ -65,7 +65,7 @@ class ToTorchDistCommand:
     workers: int = len(os.sched_getaffinity(0))
     """Threads that write; each holds two layers of an array."""
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace the output if this command made it."""
     json: bool = False
     """Print the result as JSON."""
 
@@ -79,7 +79,7 @@ class ToTorchDistCommand:
 
 
 def print_exported(output: Path, written: int | None, as_json: bool) -> None:
-    """Print how many bytes an export has written; None: it was there already."""
+    """Print the bytes that an export has written; None stands for an output that already existed."""
     if as_json:
         print(json.dumps({"already_made": written is None, **({} if written is None else {"bytes": written})}))
     elif written is None:

@@ -19,7 +19,7 @@ class InspectCheckpointCommand:
     checkpoint: Annotated[Path, tyro.conf.Positional]
     """PAXML zarr, Megatron zarr, PyTorch distributed checkpoint, or safetensors: a folder, or one .safetensors file."""
     array: str = ""
-    """Only arrays with this in their name, a shell pattern."""
+    """Show only arrays whose name contains this shell pattern."""
     md5: bool = False
     """Add the MD5 of each array's values in C order, little-endian."""
     workers: int = len(os.sched_getaffinity(0))
@@ -43,14 +43,14 @@ class InspectCheckpointCommand:
 class CompareCheckpointsCommand:
     """Compare two checkpoints value by value; a PAXML one with a Megatron one as the conversion maps them.
 
-    Exit status 0: the same; 1: something differs, and what. Example: python -m checkpoint_convert compare
+    Exit status 0: the same; 1: they differ, and the output says where. Example: python -m checkpoint_convert compare
     checkpoint_00004000 ckpt4000_bf16
     """
 
     one: Annotated[Path, tyro.conf.Positional]
-    """Formats as for inspect."""
+    """First checkpoint; the formats are those of inspect."""
     other: Annotated[Path, tyro.conf.Positional]
-    """The other; of the same format, or one PAXML and one Megatron."""
+    """Second checkpoint; of the same format, or one PAXML and one Megatron."""
     tolerance: float = 0.0
     """Largest difference that still counts as the same, absolute; 0 asks for the same bits."""
     workers: int = len(os.sched_getaffinity(0))

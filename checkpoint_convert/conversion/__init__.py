@@ -1,1 +1,1 @@
-"""PAXML to the Megatron zarr layout and back, in bounded memory."""
+"""Convert PAXML to the Megatron zarr layout and back, in bounded memory."""

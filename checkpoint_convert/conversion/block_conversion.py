@@ -1,7 +1,7 @@
-"""Converting arrays block by block: read, check, reorder, round, write every output chunk with its MD5.
+"""Convert arrays block by block: read, check, reorder, round, write every output chunk with its MD5.
 
-Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a piece of the resumable output, and is not
-written again once it is noted there.
+Output chunks are uncompressed, so that a chunk's file is its bytes. Each is a piece of the resumable output; a chunk
+that the output has noted is not written again.
 """
 
 import ctypes
@@ -36,9 +36,9 @@ class Job:
     source: ZarrArray
     axes: ArrayAxes
     targets: Mapping[str, np.dtype[Any]]
-    """The dtype of each output array, by its folder's name."""
+    """Dtype of each output array, by its folder's name."""
     non_negative: bool
-    """Second moments."""
+    """True for second moments."""
 
     def names(self, unit: Box) -> list[str]:
         """Return the pieces made of a box of whole output chunks, in all output arrays."""
@@ -70,9 +70,9 @@ def tasks_of(jobs: Sequence[Job], choice: BlockChoice) -> list[BlockTask]:
 
 
 def run_tasks(tasks: Sequence[BlockTask], choice: BlockChoice, work: ResumableOutput) -> None:
-    """Write the output chunks of ``tasks`` as pieces of ``work``, those excepted that it has already.
+    """Write the output chunks of ``tasks`` as pieces of ``work``, except those that it already has.
 
-    Raises InputError for an input chunk that cannot be read or holds a value that cannot be.
+    Raises InputError for an input chunk that cannot be read or holds an impossible value.
     """
     give_freed_memory_back()
     left, workspace = iter(tasks), Workspace(choice.workspace_bytes, choice.at_once)
@@ -92,8 +92,10 @@ def run_tasks(tasks: Sequence[BlockTask], choice: BlockChoice, work: ResumableOu
 
 
 def give_freed_memory_back() -> None:
-    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing. Its heaps would
-    keep what several threads have freed, a tenth of all memory that a conversion takes."""
+    """Have glibc return every large array to the system when it is freed; elsewhere this does nothing.
+
+    Otherwise its heaps would keep memory freed by several threads, a tenth of all memory that a conversion takes.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, 1 << 20)
@@ -138,8 +140,8 @@ def _write(piece: NewPiece, data: npt.NDArray[np.uint8], work: ResumableOutput) 
 
 
 def _read(job: Job, block: Box, memory: Values) -> Values:
-    """Read a block, in the input's order. Raises InputError for NaN, infinity or a negative second moment, naming the
-    chunk it is in."""
+    """Read a block, in the input's order. Raises InputError for NaN, infinity or a negative second moment, with the
+    name of its chunk."""
     box = job.axes.merged(block, job.axes.source)
     values = job.source.read(box, memory[: items_in(block)].reshape(shape_of(box)))
     with np.errstate(all="ignore"):

@@ -1,12 +1,12 @@
 """Arrays are cut into blocks that fit in memory and cover whole output files.
 
-Both sides of a conversion hold the same axes (``array_table.py``), in another order, some of them merged: a *side* is
+Both sides of a conversion have the same axes (``array_table.py``), in different orders and partly merged: a *side* is
 the groups of axes that make up an array's own axes, and the array's chunks. A *unit* is the smallest part that is made
-of whole output chunks and can be merged; a *block* is units that are read at once. A block that covers whole input
-chunks too reads nothing twice; where memory does not allow that, some chunks are read in several blocks.
+of whole output chunks and can be merged; a *block* is units that are read at once. A block that also covers whole input
+chunks reads nothing twice; if memory does not allow that, some chunks are read for several blocks.
 
 Many small blocks keep many workers busy, but read input chunks several times; few large ones read each chunk once. The
-input is read more than once only where the memory leaves no choice.
+input is read more than once only if the memory leaves no choice.
 """
 
 import math
@@ -22,19 +22,19 @@ from stage.errors import InputError
 ITEM = 4
 """Bytes of an FP32 value."""
 COMFORTABLE_ITEMS = 1 << 22
-"""Blocks are not made larger than 16 MB without need."""
+"""Items beyond which a block is not enlarged without need: 16 MB."""
 ONCE = 1.05
-"""Reading one chunk in twenty twice still counts as reading the input once."""
+"""Reads per input byte that still count as reading the input once: one chunk in twenty may be read twice."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two arrays."""
+    """One of the two arrays of a conversion."""
 
     layout: str
-    """As in the table: axes in parentheses are merged to one of the array's own."""
+    """Layout in the table's notation: axes in parentheses are merged into one of the array's own."""
     chunks: tuple[int, ...]
-    """Along the array's own axes."""
+    """Chunk sizes along the array's own axes."""
 
     @cached_property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -65,11 +65,11 @@ class ArrayAxes:
 
     @property
     def decoding_bytes(self) -> int:
-        """Return the memory that reading a block takes besides: one chunk packed and unpacked."""
+        """Return the extra memory for reading a block: one chunk, packed and unpacked."""
         return 2 * ITEM * math.prod(self.source.chunks)
 
     def merged(self, box: Box, side: Side) -> Box:
-        """Return a box along the target's unmerged axes as a box along the own, merged axes of one side."""
+        """Convert a box along the target's unmerged axes to a box along the own, merged axes of one side."""
         by_axis = dict(zip(self.target.axes, box, strict=True))
         found = []
         for group in side.groups:
@@ -78,7 +78,7 @@ class ArrayAxes:
         return tuple(found)
 
     def files(self, box: Box) -> Iterator[tuple[str, Box]]:
-        """Yield the output chunks within a box that is made of whole ones: key, and place in the box."""
+        """Yield key and place in the box for each output chunk within a box that is made of whole chunks."""
         for chunk in chunk_parts(self.merged(box, self.target), self.target.chunks):
             yield ".".join(map(str, chunk.numbers)), chunk.in_box
 
@@ -122,14 +122,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class BlockChoice:
-    """How all arrays of a conversion are cut, and how many blocks are in memory at the same time."""
+    """The division of all arrays of a conversion into blocks, and the number of blocks in memory at the same time."""
 
     cuts: tuple[Cut, ...]
     at_once: int
 
     @property
     def workspace_bytes(self) -> int:
-        """Return the memory for the blocks: of no array there are more at once than it has."""
+        """Return the memory for the blocks; an array with fewer blocks than ``at_once`` takes less."""
         return max(min(self.at_once, cut.count) * workspace_bytes(cut.peak_items) for cut in self.cuts)
 
     @property
@@ -145,10 +145,10 @@ class BlockChoice:
 
 
 def choose_blocks(memory_limit: int, workers: int, arrays: Sequence[ArrayAxes]) -> BlockChoice:
-    """Return the choice that takes the least time within ``memory_limit`` bytes and at most ``workers`` workers: as
-    many as possible of those that need not read the input twice.
+    """Return the choice that takes the least time within ``memory_limit`` bytes and at most ``workers`` workers.
 
-    Raises InputError where not even one block of the smallest fits.
+    It has as many workers as possible among the choices that need not read the input twice. Raises InputError if not
+    even one block of the smallest size fits.
     """
     least = max(cut_array(array, most_items=0).memory_bytes for array in arrays)
     if least > memory_limit:
@@ -182,8 +182,8 @@ def _fitting(array: ArrayAxes, memory: int) -> Cut:
 def cut_array(array: ArrayAxes, *, most_items: int, comfortable_items: int = COMFORTABLE_ITEMS) -> Cut:
     """Cut an array into blocks of at most ``most_items``, if units allow it.
 
-    They are grown to whole input chunks as far as they fit, and further up to ``comfortable_items``, so that small
-    arrays are read at once.
+    The blocks are enlarged to whole input chunks as far as they fit, and further up to ``comfortable_items``, so that
+    small arrays are read at once.
     """
     shape, axes = array.shape, array.target.axes
     inner = {axis for group in array.source.groups for axis in group[1:]}

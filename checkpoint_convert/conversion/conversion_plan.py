@@ -1,4 +1,4 @@
-"""The plan of a conversion: files, bytes, how often the input is read, memory, and time on one machine or several."""
+"""Plan a conversion: files, bytes, reads of the input, memory, and time on one machine or several."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from stage.tables import table_text
 
 BENCHMARK_SIZES = {"L": 96, "C": 3, "N": 96, "D": 128, "H": 12288, "F": 49152, "V": 51200, "P": 16384}
 MESH = {"H": 64, "F": 24, "N": 24, "V": 24}
-"""Parts along each axis of a matrix, assumed: the checkpoint was trained on a mesh of 1 x 64 x 24 devices
+"""Assumed parts along each axis of a matrix: the checkpoint was trained on a mesh of 1 x 64 x 24 devices
 (docs/facts/reference.md i)."""
 WORKER_BYTES_PER_S = 0.25e9
 """Assumed speed of one worker, reading and writing; tests/speed/convert.py measures it on a machine."""
@@ -22,59 +22,59 @@ class MachineRates:
     """The speed of each machine, in 10^6 bytes per second; several machines do not slow each other down."""
 
     disk: float
-    """Reading and writing together."""
+    """Speed of the disk, reading and writing together."""
     network: float
-    """Bytes that arrive from a bucket."""
+    """Speed at which data arrive from a bucket."""
 
 
 @dataclass(frozen=True)
 class ArrayPlan:
-    """One input array."""
+    """The plan of one input array."""
 
     paxml: str
     output_files: int
     input_bytes: int
-    """As numbers; compressed chunks are smaller."""
+    """Bytes of the values as numbers; compressed chunks are smaller."""
     output_bytes: int
     blocks: int
     passes: float
-    """How often an input byte is read."""
+    """Average number of times that an input byte is read."""
     block_bytes: int
 
 
 @dataclass(frozen=True)
 class PlannedTime:
-    """How long a conversion takes."""
+    """The planned duration of a conversion."""
 
     source: str
-    """disk or bucket."""
+    """Place of the input: disk or bucket."""
     nodes: int
     minutes: float
     limited_by: str
-    """disk, network or workers."""
+    """Limit of the speed: disk, network or workers."""
 
 
 @dataclass(frozen=True)
 class ConversionPlan:
-    """The whole conversion."""
+    """The plan of the whole conversion."""
 
     files: int
-    """Number of files of the output, the two small ones included."""
+    """Number of output files, including the two small ones."""
     bytes_written: int
     bytes_read: float
     passes: float
-    """How often the input is read."""
+    """Average number of times that the input is read."""
     at_once: int
-    """Blocks in memory at the same time."""
+    """Number of blocks in memory at the same time."""
     peak_bytes: int
-    """Memory of all blocks at once, chunks that are being decoded included."""
+    """Bytes of all blocks in memory, including chunks that are being decoded."""
     bytes_to_read_once: int
-    """The memory in which one block at a time reads no byte twice."""
+    """Memory in which one block at a time reads no byte twice."""
     disk_mb_per_s: float
     minutes: float
-    """On one machine, from its disk."""
+    """Minutes on one machine, from its disk."""
     limited_by: str
-    """disk or workers."""
+    """Limit of the speed: disk or workers."""
     arrays: Sequence[ArrayPlan]
     times: Sequence[PlannedTime]
 
@@ -88,8 +88,10 @@ def plan_paxml_to_megatron(
     rates: MachineRates,
     nodes: Sequence[int] = (),
 ) -> ConversionPlan:
-    """Return the plan for ``source``, None for the benchmark's own checkpoint, with the times on each of ``nodes``
-    machines. Raises InputError for a memory limit that is too small."""
+    """Return the plan for ``source``, or for the benchmark's own checkpoint if it is None.
+
+    ``nodes``: numbers of machines to give times for. Raises InputError for a memory limit that is too small.
+    """
     sizes = BENCHMARK_SIZES if source is None else source.sizes
     rows = [(group, array) for group in groups(dtype) for array in ARRAYS]
     chunks = [
@@ -117,10 +119,10 @@ def plan_paxml_to_megatron(
     written, read = sum(one.output_bytes for one in arrays), sum(one.input_bytes * one.passes for one in arrays)
 
     def time(source: str, count: int) -> PlannedTime:
-        """Return the time on so many machines that share the bytes evenly.
+        """Return the time on ``count`` machines that share the bytes evenly.
 
-        From disk all bytes go through it; from a bucket only those that are written do, while the rest arrives.
-        Requests and unpacking are not counted, and the join moves no bytes.
+        From disk, all bytes go through the disk; from a bucket, only the written bytes do, while the input arrives by
+        network. Requests and unpacking are not counted, and the join moves no bytes.
         """
         seconds = {"workers": (read + written) / (choice.at_once * WORKER_BYTES_PER_S)}
         if source == "disk":

@@ -1,4 +1,4 @@
-"""How much memory a process may take: that of the machine, or less where its control group is limited."""
+"""Find how much memory a process may take: the machine's, or less if its control group is limited."""
 
 import os
 from contextlib import suppress
@@ -7,12 +7,14 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 SHARE = 0.9
-"""The rest is for Python, its packages and chunks that are being written."""
+"""Share of the memory for blocks. The rest is for Python, its packages and chunks that are being written."""
 
 
 def memory_problem(blocks: int) -> str | None:
-    """Return in words that ``blocks`` bytes are more than this process may take, so that the kernel would kill it
-    without a word; None where they are not."""
+    """Return an error text if ``blocks`` bytes are more than this process may take; None if they fit.
+
+    The kernel would kill such a process without a message.
+    """
     there = memory_of_this_process()
     if blocks <= SHARE * there:
         return None
@@ -23,7 +25,7 @@ def memory_problem(blocks: int) -> str | None:
 
 
 def memory_of_this_process() -> int:
-    """Return the bytes that the machine has, or that the process's control group, or one above it, allows."""
+    """Return the bytes of the machine, or the lower limit of the process's control group or one above it."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # another system, or a container that hides it
         for line in OWN_CGROUPS.read_text().splitlines():

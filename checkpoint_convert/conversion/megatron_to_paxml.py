@@ -1,8 +1,8 @@
-"""The Megatron zarr layout back to PAXML's, bit by bit in FP32.
+"""Convert the Megatron zarr layout back to PAXML's, bit by bit in FP32.
 
-The FP32 weights are taken, which in a BF16 checkpoint are the master copy. Two things differ from the checkpoint that
-PAXML wrote: the position table has only the 2,048 rows that were kept, and chunks are uncompressed, one layer each.
-Its counters say Adam's step, where the checkpoint knows it.
+The FP32 weights are converted; in a BF16 checkpoint they are the master copy. Two things differ from the checkpoint
+that PAXML wrote: the position table has only the 2,048 rows that were kept, and chunks are uncompressed, one layer
+each. The counters hold Adam's step, if the checkpoint has it.
 """
 
 from pathlib import Path
@@ -25,11 +25,11 @@ from stage.outputs.manifest import require_intact
 def megatron_to_paxml(
     source: Path, output: Path, *, heads: int | None, workers: int, memory_limit: int, force: bool = False
 ) -> Converted | None:
-    """Convert ``source`` to ``output``; None where it was already made from this source.
+    """Convert ``source`` to ``output``; return None if it was already made from this source.
 
-    ``heads`` may be None where the manifest or the width tells it. Raises InputError for a missing array or chunk, a
-    damaged common.pt, a wrong shape or dtype, a value that training cannot leave, or another output under the name, and
-    as :func:`run_conversion` does.
+    ``heads`` may be None if the manifest or the width gives the number. Raises InputError for a missing array or chunk,
+    a damaged common.pt, a wrong shape or dtype, a value that training cannot leave, or another output under the name,
+    and in the cases of :func:`run_conversion`.
     """
     weights = fp32_weights_prefix(source)
     require_intact(source)

@@ -1,6 +1,6 @@
-"""PAXML's checkpoint to the Megatron zarr layout, byte by byte what the reference's converter writes.
+"""Convert PAXML's checkpoint to the Megatron zarr layout, to the same bytes as the reference's converter.
 
-Both layouts: docs/facts/reference.md f. A checkpoint at an address is converted where it lies: nothing of it is kept.
+Both layouts are in docs/facts/reference.md f. A checkpoint at an address is converted from there, without a local copy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,24 +38,24 @@ NUMPY_DTYPES = {"float32": FP32, "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 @dataclass(frozen=True)
 class PaxmlCheckpoint:
-    """A PAXML checkpoint whose metadata and counters are read."""
+    """A PAXML checkpoint whose metadata and counters have been read."""
 
     files: SourceFiles
     arrays: Mapping[tuple[str, str], ZarrArray]
-    """By the prefix of their group's stacked arrays, and their own name."""
+    """Arrays by the prefix of their group's stacked arrays, and their own name."""
     sizes: Mapping[str, int]
-    """Size of each axis, position rows that are not kept included."""
+    """Size of each axis, including position rows that are not kept."""
     adam_step: int | None
-    """None where the checkpoint has no counter of steps."""
+    """Adam's step; None if the checkpoint has no counter of steps."""
 
     def array(self, group: ArrayGroup, array: Array) -> ZarrArray:
         return self.arrays[group.paxml_stacked, array.paxml]
 
 
 def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
-    """Open a checkpoint; of its values only the counters are read.
+    """Open a checkpoint; only the values of its counters are read.
 
-    Raises InputError where an array is missing, shapes are no model's, or the counters contradict each other.
+    Raises InputError if an array is missing, the shapes are not a model's, or the counters contradict each other.
     """
     if isinstance(files.folder, Path) and not files.folder.is_dir():
         raise InputError(f"{files.folder}: no such folder")
@@ -78,7 +78,7 @@ def open_paxml(files: SourceFiles) -> PaxmlCheckpoint:
 
 
 def _small_files(layers: int) -> Iterator[str]:
-    """Yield the names of the metadata of every array that a checkpoint may have, and of the whole of its counters."""
+    """Yield the names of the metadata of every array that a checkpoint may have, and of its counters' values."""
     for group in groups("fp32"):
         for array in ARRAYS:
             yield f"{group.paxml_name(array, layers)}/{METADATA_FILE}"
@@ -87,13 +87,13 @@ def _small_files(layers: int) -> Iterator[str]:
 
 
 def paxml_axes(array: Array, sizes: Mapping[str, int], chunks: tuple[int, ...]) -> ArrayAxes:
-    """Return both layouts of an array whose chunks in PAXML's are ``chunks``."""
+    """Return both layouts of an array whose PAXML chunks are ``chunks``."""
     target = Side(array.megatron_axes, chunk_shape(array.megatron_shape(sizes)))
     return ArrayAxes(array.kept_sizes(sizes), Side(array.paxml_axes, chunks), target)
 
 
 def paxml_job(checkpoint: PaxmlCheckpoint, group: ArrayGroup, array: Array, dtype: str) -> Job:
-    """Return the job of one input array, of which a chunk that had no file in the beginning is zeros."""
+    """Return the job of one input array; chunks that had no file at the beginning are read as zeros."""
     source = replace(checkpoint.array(group, array), absent_are_zeros=True)
     targets = {prefix + array.megatron: NUMPY_DTYPES[array_dtype(prefix, dtype)] for prefix in group.megatron}
     axes = paxml_axes(array, checkpoint.sizes, source.chunks)
@@ -112,11 +112,11 @@ def paxml_to_megatron(
     force: bool = False,
     shard: Shard | None = None,
 ) -> Converted | None:
-    """Convert a checkpoint to ``output`` (``dtype`` fp32 or bf16); None where it is there already.
+    """Convert a checkpoint to ``output`` (``dtype`` fp32 or bf16); return None if it is already there.
 
     ``md5_list``: MD5 of the list of sums that its files must have; every shard and the join must have the same list.
     Raises InputError for a missing array or chunk, a wrong shape or dtype, a value that training cannot leave, or
-    another output under the name, and as :func:`run_conversion` does.
+    another output under the name, and in the cases of :func:`run_conversion`.
     """
     files = LocalFiles(source) if isinstance(source, Path) else source
     if isinstance(files.folder, Path):

@@ -1,7 +1,7 @@
-"""A random checkpoint in PAXML's layout, "step 4000" of a small model: the rehearsal starts from it.
+"""Make a random checkpoint in PAXML's layout, "step 4000" of a small model, from which the rehearsal starts.
 
-The values depend on the seed and the sizes alone: integers of NumPy's frozen legacy generator, scaled by powers of
-two, so that no rounding and no math library has a say.
+The values depend on the seed and the sizes alone: they are integers of NumPy's frozen legacy generator, scaled by
+powers of two, so that neither rounding nor a math library affects them.
 """
 
 from dataclasses import asdict, dataclass
@@ -28,26 +28,26 @@ LARGEST_SIZE = 1 << 20
 LARGEST_SEED = (1 << 32) - 1
 GZIP = {"id": "gzip", "level": 1}
 MATRIX_RANGE = 2.0**-5
-"""Weights are uniform in +-1/32, a standard deviation of 0.018."""
+"""Range of weights: they are uniform in +-1/32, a standard deviation of 0.018."""
 VECTOR_RANGE = 2.0**-8
-"""Biases and LayerNorm gains minus one."""
+"""Range of biases and of LayerNorm gains minus one."""
 EXP_AVG_RANGE = 2.0**-16
 EXP_AVG_SQ_RANGE = 2.0**-24
 
 
 @dataclass(frozen=True)
 class ModelSizes:
-    """Sizes of the model."""
+    """The sizes of the model."""
 
     layers: int
     hidden: int
     heads: int
     vocab: int
-    """Rows of the word embedding, padding included."""
+    """Rows of the word embedding, including padding."""
     positions: int = 2048
 
     def by_axis(self) -> dict[str, int]:
-        """Return sizes by axis (``array_table.py``). Raises InputError for sizes out of range, or when the heads do not
+        """Return sizes by axis (``array_table.py``). Raises InputError if a size is out of range or the heads do not
         divide the width."""
         for name, value in asdict(self).items():
             require_between(value, 1, LARGEST_SIZE, f"--{name}")
@@ -67,8 +67,10 @@ def write_random_paxml(
     layers_together: bool = True,
     force: bool = False,
 ) -> bool:
-    """Write the checkpoint; return False if it is there already. Raises InputError where the folder holds something
-    else. ``layers_together``: chunks hold all layers, else one each."""
+    """Write the checkpoint; return False if it is already there.
+
+    ``layers_together``: chunks hold all layers, else one each. Raises InputError if the folder holds something else.
+    """
     require_between(seed, 0, LARGEST_SEED, "--seed")
     by_axis = sizes.by_axis()
     options = {"seed": seed, **asdict(sizes), "compress": compress, "layers_together": layers_together}

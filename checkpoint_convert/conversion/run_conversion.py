@@ -27,10 +27,10 @@ from stage.sizes import require_workers
 
 @dataclass(frozen=True)
 class Conversion:
-    """One conversion: all that is known before a value is read."""
+    """One conversion: everything that is known before a value is read."""
 
     stage: str
-    """The command."""
+    """Name of the command."""
     options: Mapping[str, Any]
     """Every option that changes a byte."""
     source: SourceFiles
@@ -38,9 +38,10 @@ class Conversion:
     """Packages that write bytes of the output."""
     jobs: Sequence[Job]
     small_files: Callable[[], Mapping[str, bytes]]
-    """Makes, by name, the arrays' metadata and what is no array; it is called beside the conversion."""
+    """Function that makes, by name, the arrays' metadata and the files that are no arrays; called beside the
+    conversion."""
     facts: Mapping[str, Any]
-    """For the manifest; ``zero_chunks`` is the number of input chunks without a file, which are taken as zeros."""
+    """Facts for the manifest; ``zero_chunks`` is the number of input chunks without a file, which are read as zeros."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,12 @@ class Converted:
     bytes: int
     """Bytes of the output's files, or of the shard's share of them."""
     files: int
-    """Number of these files."""
+    """Number of the output's files, or of the shard's share of them."""
     resumed_files: int
-    """Files that were there already, made by earlier calls or by the shards that are joined."""
+    """Files that existed already, made by earlier calls or by the shards that are joined."""
     wall_s: float
     facts: Mapping[str, Any]
-    """As in the manifest."""
+    """Facts in the manifest."""
 
 
 def run_conversion(
@@ -67,11 +68,11 @@ def run_conversion(
     shard: Shard | None = None,
     force: bool = False,
 ) -> Converted | None:
-    """Make ``output``; None where it is there already.
+    """Make ``output``; return None if it is already there.
 
     ``workers`` and ``memory_limit`` bound the blocks that are converted at the same time, and their bytes; ``shard`` is
-    the share of the pieces that is made, for a later call to join. Raises InputError for a source that is damaged or
-    changes meanwhile, another output under the name, and a disk or memory that is too small.
+    the share of the pieces to make, for a later call to join. Raises InputError for a source that is damaged or changes
+    meanwhile, another output under the name, and a disk or memory that is too small.
     """
     started = time.monotonic()
     require_workers(workers)
@@ -106,7 +107,7 @@ def run_conversion(
 
 
 def _require_space(tasks: Sequence[BlockTask], work: ResumableOutput) -> None:
-    """Raise InputError where the disk has less room than the pieces that are missing need, of all shards together."""
+    """Raise InputError if the disk has less room than the missing pieces of all shards together need."""
     needed = sum(task.bytes for task in tasks if work.missing(task.names))
     disk = os.statvfs(work.folder)
     free = disk.f_bavail * disk.f_frsize

@@ -1,4 +1,4 @@
-"""The arrays of a conversion's source and target: what has to be there, and the metadata that is written."""
+"""The arrays of a conversion's source and target: check the required ones, and make the metadata to write."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ FP32 = np.dtype(np.float32)
 
 
 class Expected(NamedTuple):
-    """An array of the source, and the shape that it has to have."""
+    """An array of the source, and the shape that it must have."""
 
     stored: ZarrArray
     shape: tuple[int, ...]
@@ -25,8 +25,8 @@ class Expected(NamedTuple):
 def require_arrays(files: SourceFiles, arrays: Sequence[Expected], *, absent_are_zeros: bool, mend: str) -> int:
     """Look for all chunks that are read, and return how many have no file.
 
-    Raises InputError for another shape or dtype, and for a chunk without a file, ending with ``mend``, unless
-    ``absent_are_zeros`` and the array's fill value does not say that they stand for something else.
+    Raises InputError for another shape or dtype. A chunk without a file raises InputError ending with ``mend``, unless
+    ``absent_are_zeros`` is set and the array's fill value is zero or not given.
     """
     for stored, shape, _ in arrays:
         if (stored.shape, stored.dtype) != (shape, FP32):

@@ -1,7 +1,7 @@
-"""Memory that blocks are converted in, and writing output chunks out of it.
+"""The memory in which blocks are converted, and writing output chunks from it.
 
 Chunks are written past the page cache, which takes a tenth less of the processors' time
-(docs/notes/conversion_speed.md). The memory begins at a page for that, and is kept from one block to the next.
+(docs/notes/conversion_speed.md). For that the memory begins at a page, and is kept from one block to the next.
 """
 
 import errno
@@ -23,24 +23,26 @@ CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def workspace_bytes(counts: Sequence[int]) -> int:
-    """Return what FP32 arrays of so many items take, each in pages of its own."""
+    """Return the bytes of FP32 arrays with ``counts`` items, each in pages of its own."""
     return sum(-(-4 * count // PAGE) * PAGE for count in counts)
 
 
 class Workspace:
-    """Memory that the blocks share which are converted at the same time."""
+    """The memory shared by the blocks that are converted at the same time."""
 
     def __init__(self, size: int, at_once: int) -> None:
         self._at_once = at_once
         self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._taken: dict[int, int] = {}
-        """Bytes of each place that is taken, by its first byte."""
+        """Bytes of each taken place, by its first byte."""
         self._turn, self._changed = Lock(), Condition()
 
     @contextmanager
     def arrays(self, counts: Sequence[int]) -> Iterator[list[npt.NDArray[np.float32]]]:
-        """Yield FP32 arrays of so many items each, in pages of their own, with whatever was there before. Whoever asks
-        first is served first, once there is room."""
+        """Yield FP32 arrays of ``counts`` items, in pages of their own, with undefined contents.
+
+        Waits until there is room; threads are served in the order of their calls.
+        """
         size = workspace_bytes(counts)
         with self._turn, self._changed:
             while (place := self._room_for(size)) is None:
@@ -66,7 +68,7 @@ class Workspace:
 
 
 def write_chunk(path: Path, data: npt.NDArray[np.uint8]) -> None:
-    """Write a new file, past the page cache where size, place in memory and file system allow it."""
+    """Write a new file, past the page cache if size, place in memory and file system allow it."""
     if len(data) % PAGE == 0 and data.ctypes.data % PAGE == 0:
         try:
             return _write_with(path, data.data, CREATE | os.O_DIRECT)

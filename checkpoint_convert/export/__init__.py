@@ -1,1 +1,1 @@
-"""Checkpoints for other programs: Hugging Face and PyTorch DCP."""
+"""Export checkpoints for other programs: Hugging Face and PyTorch DCP."""

@@ -29,14 +29,14 @@ class TensorBox:
     file: str
     box: Box
     names: tuple[str, ...]
-    """Of the tensors."""
+    """Names of the tensors."""
     shape: tuple[int, ...]
-    """Of each whole tensor."""
+    """Shape of each whole tensor."""
     dtype: torch.dtype
 
 
 def dcp_file_name(number: int) -> str:
-    """Return the name of a file as PyTorch gives it, of one process."""
+    """Return the name that PyTorch gives to a file of one process."""
     return f"__0_{number}.distcp"
 
 

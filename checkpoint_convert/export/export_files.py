@@ -26,14 +26,15 @@ class ExportFile:
     name: str
     """Path below the output."""
     write: Callable[[IO[bytes]], None]
-    """Writes it; raises InputError where the source cannot be read. Several threads write at the same time."""
+    """Function that writes the file; raises InputError if the source cannot be read. Several threads call it at the
+    same time."""
     size: int
     """Bytes of its values."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """An output and everything that it depends on."""
+    """An output and its dependencies."""
 
     stage: str
     options: Mapping[str, Any]
@@ -42,16 +43,16 @@ class Export:
     read: Sequence[str]
     """Names of the source's files that are read."""
     others: Sequence[Path]
-    """Other files whose content counts."""
+    """Other files whose content affects the output."""
     packages: Sequence[str]
-    """Packages that change bytes."""
+    """Packages whose version affects the bytes."""
     files: Sequence[ExportFile]
     small_files: Callable[[Mapping[str, int]], Mapping[str, bytes]]
-    """Returns the contents of all other files, by name, from the bytes of ``files``."""
+    """Function that returns the contents of all other files, by name, from the bytes of ``files``."""
 
 
 class HashingFile(io.BufferedWriter):
-    """A file that is written from its beginning to its end, and its MD5."""
+    """A file that is written from its beginning to its end, with its MD5."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path, "w"))
@@ -63,10 +64,10 @@ class HashingFile(io.BufferedWriter):
 
 
 def run_export(export: Export, output: Path, *, workers: int, force: bool) -> int | None:
-    """Make ``output``; return the bytes written, None where it is there already.
+    """Make ``output``; return the bytes written, None if it is already there.
 
     Raises InputError for a source that is damaged or changes meanwhile, and for other work under the output's name;
-    OSError where the disk is full. After either the same command goes on with what is finished.
+    OSError for a full disk. After either error the same command goes on with the finished files.
     """
     require_workers(workers)
     source = LocalFiles(export.source)
@@ -101,7 +102,7 @@ def run_export(export: Export, output: Path, *, workers: int, force: bool) -> in
 
 
 def _written(file: ExportFile, path: Path) -> NewPiece:
-    """Write one file. Raises OSError, which names the file, as where the disk is full."""
+    """Write one file. Raises OSError with the file's name, for example for a full disk."""
     try:
         with HashingFile(path) as writer:
             file.write(writer)

@@ -1,7 +1,7 @@
-"""The arrays of a checkpoint that is exported, by the table of the model: FP32 weights and moments, all layers in one.
+"""The arrays of a checkpoint to export, by the table of the model: FP32 weights and moments, all layers in one array.
 
-Two formats: the Megatron zarr layout, and PyTorch's distributed checkpoint (DCP) that a run saves, with a tensor for
-each layer under ``model/``, ``exp_avg/`` and ``exp_avg_sq/`` (train_state.py).
+There are two formats: the Megatron zarr layout, and PyTorch's distributed checkpoint (DCP) that a run saves, with a
+tensor for each layer under ``model/``, ``exp_avg/`` and ``exp_avg_sq/`` (train_state.py).
 """
 
 import sys
@@ -17,15 +17,15 @@ from stage.outputs.manifest import files_below, require_intact
 
 MODEL = "model"
 GROUPS = {MODEL: WEIGHTS, "exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
-"""Groups of arrays as a run calls them, and Megatron's prefix; the master weights of a BF16 checkpoint are the model's
-FP32 ones."""
+"""Megatron's prefix for each group of a run's arrays; the master weights of a BF16 checkpoint are the model's FP32
+ones."""
 Exported = dict[Array, StoredArray]
 
 
 def open_source(folder: Path) -> Checkpoint:
-    """Open a checkpoint that can be exported, and name the arrays in it that no export has.
+    """Open a checkpoint to export, and print the names of arrays in it that no export has.
 
-    Raises InputError for another format, and where it is not as its manifest says.
+    Raises InputError for another format, and if the checkpoint differs from its manifest.
     """
     checkpoint = open_checkpoint(folder)
     if checkpoint.format not in (MEGATRON, DCP):
@@ -45,7 +45,7 @@ def open_source(folder: Path) -> Checkpoint:
 def exported_arrays(checkpoint: Checkpoint, group: str) -> Exported:
     """Return the arrays of ``group``, one of GROUPS.
 
-    Raises InputError for one that is missing, lacks chunks or is not FP32, and for layers of several shapes.
+    Raises InputError for an array that is missing, lacks chunks or is not FP32, and for layers of several shapes.
     """
     found: Exported = {}
     for array, names in _names(checkpoint, group).items():
@@ -74,7 +74,8 @@ def exported_files(checkpoint: Checkpoint, *groups: str) -> list[str]:
 
 
 def _names(checkpoint: Checkpoint, group: str) -> dict[Array, list[str]]:
-    """Return the names of the stored arrays that make up each array of the model: of a run's, one for each layer."""
+    """Return the names of the stored arrays that make up each array of the model: in a run's checkpoint, one per
+    layer."""
     if checkpoint.format == MEGATRON:
         prefix = fp32_weights_prefix(checkpoint.path) if group == MODEL else GROUPS[group]
         return {array: [prefix + array.megatron] for array in ARRAYS}

@@ -1,13 +1,13 @@
-"""The files by which ``transformers.AutoTokenizer`` tokenises as a SentencePiece model of kind BPE does.
+"""Write the files that make ``transformers.AutoTokenizer`` tokenise like a SentencePiece model of kind BPE.
 
     tokenizer.json            the model, in the form of the library ``tokenizers``
     tokenizer_config.json     which class reads it, and the special tokens
     sentencepiece.model       the model itself
 
-SentencePiece merges by the order of its vocabulary; here the merges are written out: a pair of pieces is merged where
-the two together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are
-recognised where they stand in a text, as Hugging Face's tokenizers do and SentencePiece does not; and where several
-combining marks follow one character, the library normalises them as one cluster.
+SentencePiece merges by the order of its vocabulary; here the merges are listed: a pair of pieces is merged if the two
+together are a piece, the pair of the best score first. Two things differ: special tokens (``</s>``) are recognised in a
+text, as in Hugging Face's tokenizers but not in SentencePiece; and if several combining marks follow one character, the
+library normalises them as one cluster.
 """
 
 import base64
@@ -27,7 +27,7 @@ ADDED = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": F
 def tokenizer_files(model_path: Path) -> dict[str, bytes]:
     """Return the contents of the files of NAMES.
 
-    Raises InputError where the model is none, or one that cannot be written in this form.
+    Raises InputError if the file is no such model, or the model cannot be written in this form.
     """
     model, content = read_model(model_path)
     trainer = model.trainer_spec
@@ -79,7 +79,7 @@ def tokenizer_files(model_path: Path) -> dict[str, bytes]:
 def read_model(path: Path) -> tuple[Any, bytes]:
     """Return the model's own description, and the file's content.
 
-    Raises InputError where it is no SentencePiece model of kind BPE, or one that has no such form.
+    Raises InputError if it is no SentencePiece model of kind BPE, or the model cannot be written in this form.
     """
     from google.protobuf.message import DecodeError
     from sentencepiece import sentencepiece_model_pb2

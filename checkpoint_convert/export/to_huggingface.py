@@ -1,8 +1,8 @@
-"""To Hugging Face's GPT-2: ``config.json`` and safetensors files that ``GPT2LMHeadModel.from_pretrained`` reads.
+"""Export to Hugging Face's GPT-2: ``config.json`` and safetensors files that ``GPT2LMHeadModel.from_pretrained`` reads.
 
-The model is GPT-2 with a padded vocabulary, so nothing but names and layouts changes (docs/facts/reference.md d): the
-table GPT2 has both. BF16 weights are the FP32 ones, rounded as the converter rounds them. Each worker holds one tensor,
-and its copy while it is reordered (2.5 GB each at 175B in FP32).
+The model is GPT-2 with a padded vocabulary, so only names and layouts change (docs/facts/reference.md d): the table
+GPT2 has both. BF16 weights are the FP32 ones, rounded as the converter rounds them. Each worker holds one tensor, and
+its copy while it is reordered (2.5 GB each at 175B in FP32).
 """
 
 import json
@@ -65,7 +65,7 @@ class GPT2Tensor:
     is_gain: bool
     array: Array
     layer: int
-    """0 where no layer owns it."""
+    """Layer of the array; 0 if no layer owns the tensor."""
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return _shape(self.axes, sizes)
@@ -132,9 +132,9 @@ def to_huggingface(
 ) -> int | None:
     """Export a Megatron zarr checkpoint or a run's own; return the bytes written, None if they are there already.
 
-    ``heads`` is needed where nothing beside the checkpoint tells it (:func:`attention_heads`); ``dtype`` is fp32 or
-    bf16; ``tokenizer`` a SentencePiece model. Raises InputError for a source that is incomplete or damaged, a tokenizer
-    that has more pieces than the model has rows, and for other work under the output's name.
+    ``heads`` is needed if nothing beside the checkpoint gives it (:func:`attention_heads`); ``dtype`` is fp32 or bf16;
+    ``tokenizer`` a SentencePiece model. Raises InputError for a source that is incomplete or damaged, a tokenizer with
+    more pieces than the model has rows, and for other work under the output's name.
     """
     checkpoint = open_source(folder)
     arrays = exported_arrays(checkpoint, MODEL)
@@ -177,7 +177,7 @@ def to_huggingface(
 
 
 def _require_pieces(tokenizer: Path, rows: int) -> None:
-    """Raise InputError where the model has no row for each of the tokenizer's pieces."""
+    """Raise InputError if the model has fewer rows than the tokenizer has pieces."""
     pieces = len(read_model(tokenizer)[0].pieces)
     if pieces > rows:
         raise InputError(
@@ -186,7 +186,8 @@ def _require_pieces(tokenizer: Path, rows: int) -> None:
 
 
 def file_parts(tensors: Iterable[GPT2Tensor], sizes: Mapping[str, int], most_items: int) -> Iterator[list[GPT2Tensor]]:
-    """Cut the tensors, in their order, so that a file has ``most_items`` values at most, or is one larger tensor."""
+    """Divide the tensors, in their order, into files of at most ``most_items`` values; a larger tensor is a file of its
+    own."""
     part: list[GPT2Tensor] = []
     filled = 0
     for tensor in tensors:

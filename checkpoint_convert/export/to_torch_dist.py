@@ -1,14 +1,14 @@
-"""To Megatron-Core's ``torch_dist``, for runs that start with ``--load OUTPUT``.
+"""Export to Megatron-Core's ``torch_dist``, for runs that start with ``--load OUTPUT``.
 
     OUTPUT/latest_checkpointed_iteration.txt    the iteration
     OUTPUT/iter_0004000/metadata.json           {"sharded_backend": "torch_dist", …}
     OUTPUT/iter_0004000/.metadata, *.distcp     the tensors; all layers of a parameter are one array [L, …]
     OUTPUT/iter_0004000/common.pt               iteration and Adam's step
 
-Weights have the names of the table CORE, Adam's moments have them behind ``optimizer.state.exp_avg.`` and the like. The
-FP32 weights are found under the names of the plain optimizer (``optimizer.state.fp32_param.``) and of the distributed
-one (``fully_reshardable``, ``optimizer.state.param.``); with ``--dtype fp32`` they are the weights, too: the same
-bytes, three names. The names are those of Megatron-Core 0.16 (core/models/gpt, core/optimizer,
+Weights have the names of the table CORE; Adam's moments have the same names after ``optimizer.state.exp_avg.`` and the
+like. The FP32 weights are found under the names of the plain optimizer (``optimizer.state.fp32_param.``) and of the
+distributed one (``fully_reshardable``, ``optimizer.state.param.``); with ``--dtype fp32`` they are the weights, too:
+the same bytes, three names. The names are those of Megatron-Core 0.16 (core/models/gpt, core/optimizer,
 training/checkpointing.py); the attention's rows lie [head][q, k, v][dimension] there as they do here.
 
 A file holds as many layers of an array as fit into 256 MB, or one. Memory: twice a layer of the largest array (2.4 GB
@@ -50,7 +50,7 @@ from stage.sizes import require_between
 EXP_AVG, EXP_AVG_SQ = "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq."
 MASTERS = ("optimizer.state.fp32_param.", "optimizer.state.param.")
 LARGEST_FILE_BYTES = 1 << 28
-"""Bytes of the layers of an array that are written together."""
+"""Most bytes of an array's layers that are written together."""
 
 # Megatron's name (array_table.py) and Megatron-Core's
 CORE = dict(
@@ -80,7 +80,7 @@ MODULES_WITH_STATE = (
     "mlp.linear_fc1",
     "mlp.linear_fc2",
 )
-"""Modules of a layer that ask for an ``_extra_state``, which without FP8 is empty."""
+"""Modules of a layer that require an ``_extra_state``, which is empty without FP8."""
 BACKENDS = {
     "sharded_backend": "torch_dist",
     "sharded_backend_version": 1,
@@ -93,7 +93,7 @@ CONTENT = {
     "singleton_local_shards": False,
     "chained_optim_avoid_prefix": True,
 }
-"""Says how Megatron-Core is to look for the optimizer's state (training/checkpointing.py)."""
+"""Settings that tell Megatron-Core how to look for the optimizer's state (training/checkpointing.py)."""
 
 
 def to_torch_dist(
@@ -107,7 +107,7 @@ def to_torch_dist(
 ) -> int | None:
     """Export a Megatron zarr checkpoint or a run's own; return the bytes written, None if they are there already.
 
-    ``dtype`` of the weights is fp32 or bf16; ``step`` is Adam's, where the checkpoint's files do not tell it. Raises
+    ``dtype`` of the weights is fp32 or bf16; ``step`` is Adam's, if the checkpoint's files do not give it. Raises
     InputError for a source that is incomplete or damaged, and for other work under the output's name.
     """
     checkpoint = open_source(folder)
@@ -149,10 +149,9 @@ def to_torch_dist(
 
 
 def _told_steps(checkpoint: Checkpoint, given: int | None) -> tuple[int, int]:
-    """Return the iteration and Adam's step of a checkpoint; ``given`` (``--step``) where its files do not tell them.
+    """Return the iteration and Adam's step of a checkpoint; ``given`` (``--step``) is used if its files have no step.
 
-    Raises InputError where nobody tells them, or the files tell something else than ``given``: Adam's step is never
-    assumed.
+    Raises InputError if neither gives the step, or the files contradict ``given``: Adam's step is never assumed.
     """
     if given is not None:
         require_between(given, 0, LARGEST_STEP, "--step")
@@ -175,8 +174,10 @@ def write_box(stored: StoredArray, box: TensorBox, file: IO[bytes]) -> None:
 
 
 def _boxes(arrays: Mapping[str, Exported], dtype: str) -> Iterator[tuple[TensorBox, StoredArray]]:
-    """Yield the boxes, each of a file of its own, and what they are read from: as many layers of an array together as a
-    file may hold, an array that no layer owns as one box."""
+    """Yield the boxes, each for a file of its own, with the array that each is read from.
+
+    A box holds as many layers of an array as a file may; an array that no layer owns is one box.
+    """
     weights: list[tuple[str, tuple[str, ...], torch.dtype]] = [(MODEL, ("", *MASTERS), torch.float32)]
     if dtype == "bf16":
         weights = [(MODEL, ("",), torch.bfloat16), (MODEL, MASTERS, torch.float32)]
@@ -193,7 +194,7 @@ def _boxes(arrays: Mapping[str, Exported], dtype: str) -> Iterator[tuple[TensorB
 
 
 def _empty_states(layers: int) -> list[str]:
-    """Return the names of the empty objects, as ShardedObject makes them of its key and its place among several."""
+    """Return the names of the empty objects, which ShardedObject makes from its key and its place among several."""
     of_layers = [
         f"decoder.layers.{module}._extra_state/shard_{layer}_{layers}"
         for module in MODULES_WITH_STATE
@@ -203,7 +204,7 @@ def _empty_states(layers: int) -> list[str]:
 
 
 def _common(iteration: int, step: int) -> bytes:
-    """Return the content of common.pt. Megatron keeps its command line there, too, and there is none of it."""
+    """Return the content of common.pt, without the command line that Megatron also keeps there."""
     group = {**PARAM_GROUP, "step": step, "is_expert_parallel": False, "is_decoupled_lr": False}
     optimizer = {"optimizer": {"param_groups": [group]}, "param_state_sharding_type": "fully_reshardable"}
     content: dict[str, Any] = {

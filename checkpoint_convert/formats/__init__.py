@@ -1,1 +1,1 @@
-"""How checkpoints lie on disk, read in part: Megatron zarr, PAXML, DCP, safetensors."""
+"""Formats of checkpoints on disk, read in part: Megatron zarr, PAXML, DCP, safetensors."""

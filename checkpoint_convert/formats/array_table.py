@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 KEPT_POSITIONS = 2048
 LAYERS = "encoder.layers."
-"""Beginning of Megatron's names of stacked arrays."""
+"""Prefix of Megatron's names of stacked arrays."""
 X = "transformer.repeat.sub.x_layers_0."
-"""Beginning of PAXML's names of stacked arrays."""
+"""Prefix of PAXML's names of stacked arrays."""
 
 # Megatron's name, after the group's prefix "language_model."    PAXML's name, after "params.lm."
 GPT3 = f"""
@@ -72,7 +72,7 @@ class Array:
         return tuple(sizes[axis] for axis in self.paxml_axes.split())
 
     def megatron_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Return the shape with merged axes; position rows beyond those kept are gone."""
+        """Return the shape with merged axes, without the position rows that are not kept."""
         kept = self.kept_sizes(sizes)
         return tuple(math.prod(kept[axis] for axis in axes) for axes in axis_groups(self.megatron_axes))
 
@@ -81,8 +81,10 @@ class Array:
         return {**sizes, "P": min(sizes["P"], KEPT_POSITIONS)}
 
     def parameter(self, layer: int) -> str:
-        """Return the parameter's name in the model: 'encoder.layers.mlp.x', 7 -> 'encoder.layers.7.mlp.x'. One that is
-        not stacked has the array's name."""
+        """Return the parameter's name in the model: 'encoder.layers.mlp.x', 7 -> 'encoder.layers.7.mlp.x'.
+
+        A parameter that is not stacked has the array's name.
+        """
         return f"{LAYERS}{layer}.{self.megatron.removeprefix(LAYERS)}" if self.stacked else self.megatron
 
     def permutation(self) -> list[int]:
@@ -92,7 +94,7 @@ class Array:
 
 
 REPEATS = 96
-"""Layers that names of stacked moments tell, true or not."""
+"""Number of layers in the names of stacked moments, whatever the model's number is."""
 ARRAYS = tuple(Array(*row) for row in table_rows(GPT3))
 
 
@@ -112,7 +114,7 @@ class ArrayGroup:
     """The arrays of one kind: the weights themselves, or one of Adam's moments."""
 
     megatron: tuple[str, ...]
-    """Prefixes of the arrays written from it; the weights are written twice in a BF16 checkpoint."""
+    """Prefixes of the arrays written from the group; a BF16 checkpoint has the weights twice."""
     paxml: str
     """Prefix of arrays that are not stacked."""
     paxml_stacked: str

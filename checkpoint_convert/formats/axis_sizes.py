@@ -1,7 +1,7 @@
-"""Sizes of the model's axes (``array_table.py``), read off the shapes of its arrays.
+"""Derive the sizes of the model's axes (``array_table.py``) from the shapes of its arrays.
 
-PAXML's arrays have every axis alone. Megatron's merge heads and their dimensions, so that N and D are not to be seen:
-the number of heads comes from elsewhere.
+PAXML's arrays keep every axis separate. Megatron's merge heads with their dimensions, so that their shapes do not show
+N and D: the number of heads comes from elsewhere.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +13,9 @@ Shapes = Mapping[Array, tuple[int, ...]]
 
 
 def paxml_axis_sizes(where: object, shapes: Shapes) -> dict[str, int]:
-    """Return all sizes, read off the shapes of a PAXML checkpoint's weights.
+    """Return all sizes, derived from the shapes of a PAXML checkpoint's weights.
 
-    Raises InputError, beginning with ``where``, where they contradict each other or are not those of a GPT-3 model.
+    Raises InputError, beginning with ``where``, if they contradict each other or are not those of a GPT-3 model.
     """
     sizes = _single_axes(where, {(array.paxml, array.paxml_axes): shape for array, shape in shapes.items()})
     if sizes["C"] != 3 or sizes["N"] * sizes["D"] != sizes["H"]:
@@ -24,8 +24,11 @@ def paxml_axis_sizes(where: object, shapes: Shapes) -> dict[str, int]:
 
 
 def megatron_axis_sizes(where: object, shapes: Shapes, heads: Callable[[int], int]) -> dict[str, int]:
-    """Return all sizes, read off the shapes of Megatron's arrays; ``heads`` tells the attention heads of a model by its
-    hidden size. Raises InputError, beginning with ``where``, where the shapes contradict each other."""
+    """Return all sizes, derived from the shapes of Megatron's arrays.
+
+    ``heads`` returns the attention heads of a model by its hidden size. Raises InputError, beginning with ``where``, if
+    the shapes contradict each other.
+    """
     sizes = _single_axes(where, {(array.megatron, array.megatron_axes): shape for array, shape in shapes.items()})
     number = heads(sizes["H"])
     sizes.update(C=3, N=number, D=sizes["H"] // number)
@@ -36,7 +39,7 @@ def megatron_axis_sizes(where: object, shapes: Shapes, heads: Callable[[int], in
 
 
 def _single_axes(where: object, shapes: Mapping[tuple[str, str], tuple[int, ...]]) -> dict[str, int]:
-    """Return the sizes of the axes that are not merged with others somewhere, from shapes by name and layout."""
+    """Return the sizes of the axes that occur unmerged somewhere, from shapes by name and layout."""
     sizes: dict[str, int] = {}
     for (name, layout), shape in shapes.items():
         groups = axis_groups(layout)

@@ -1,4 +1,5 @@
-"""Boxes, parts of an array: how they lie in one another, and where they meet the chunks of a regular grid."""
+"""Boxes, which are parts of an array: their places in one another, and their overlap with the chunks of a regular
+grid."""
 
 import itertools
 import math
@@ -6,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 Box = tuple[slice, ...]
-"""One slice with a start and a stop per axis, in bounds, step 1."""
+"""A slice with a start and a stop for each axis, in bounds, step 1."""
 
 
 class ChunkPart(NamedTuple):
-    """The part that a box and one chunk of a grid have in common."""
+    """The common part of a box and one chunk of a grid."""
 
     numbers: tuple[int, ...]
     """The chunk's number along each axis."""
@@ -45,7 +46,7 @@ def relative(box: Box, to: Box) -> Box:
 
 
 def overlap(one: Box, other: Box) -> Box | None:
-    """Return the box of values that both hold, None where there are none."""
+    """Return the box of values that are in both boxes, or None if there are none."""
     common = tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
     return None if any(part.start >= part.stop for part in common) else common
 
@@ -53,12 +54,12 @@ def overlap(one: Box, other: Box) -> Box | None:
 def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
     """Yield the chunks that a box touches, in C order.
 
-    The box (3:10, 0:4) and chunks of 5 x 4 that begin at 0 have in common
+    The box (3:10, 0:4) and chunks of 5 x 4 that begin at 0 have these parts in common:
 
         chunk 0,0 rows 3 and 4       in the box (0:2, 0:4), in the chunk (3:5, 0:4)
         chunk 1,0 rows 5 to 9        in the box (2:7, 0:4), in the chunk (0:5, 0:4)
 
-    An empty box touches none; a box without axes is the only chunk of such an array.
+    An empty box touches no chunk; a box without axes is the only chunk of such an array.
     """
     if not items_in(box):
         return
@@ -72,8 +73,8 @@ def chunk_parts(box: Box, chunks: Sequence[int]) -> Iterator[ChunkPart]:
 def divided(box: Box, extents: Sequence[int]) -> Iterator[Box]:
     """Cut a box, in C order, into boxes of ``extents``; those at its ends may be smaller.
 
-    A box without values gives none. They come one at a time: a damaged file's array may have more of them than there is
-    memory for.
+    A box without values yields none. The boxes are yielded one at a time: a damaged file's array may have more of them
+    than fit in memory.
     """
     if not items_in(box):  # [10**15, 0] would be cut 10**15 times along its first axis
         return

@@ -1,4 +1,4 @@
-"""A checkpoint of any of the formats met here, as named arrays, recognised by the contents of its folder."""
+"""Open a checkpoint of any known format as named arrays; the format is recognised by the contents of its folder."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,26 +20,28 @@ PAXML, MEGATRON, ZARR = "PAXML zarr", "Megatron zarr", "zarr"
 DCP, SAFETENSORS = "PyTorch distributed checkpoint", "safetensors"
 DCP_INDEX = ".metadata"
 TRACKER = "latest_checkpointed_iteration.txt"
-"""Names the iteration of Megatron-Core's torch_dist, which lies in a folder of its own below."""
+"""File that names the iteration of Megatron-Core's torch_dist, which lies in a folder of its own below."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Arrays by name."""
+    """A checkpoint: its arrays by name."""
 
     path: Path
     format: str
     arrays: Mapping[str, StoredArray]
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Arrays beside the model's that cannot be read, and why."""
+    """Reasons why arrays beside the model's cannot be read, by name."""
 
     @property
     def has_master_weights(self) -> bool:
         return any(name.startswith(MASTER_WEIGHTS) for name in self.arrays)
 
     def steps(self) -> tuple[int | None, int | None]:
-        """Return the steps since step 0, in the batch size of whoever made the last ones, and Adam's step; None where
-        the checkpoint's files do not tell them. Raises InputError where they are damaged."""
+        """Return the steps since step 0, at the batch size of the latest steps, and Adam's step.
+
+        Either is None if the checkpoint's files do not give it. Raises InputError if the files are damaged.
+        """
         if self.format == PAXML:
             step = paxml_adam_step(self.path, self.arrays)
         elif self.format == MEGATRON:
@@ -58,7 +60,7 @@ class Checkpoint:
 def open_checkpoint(path: Path) -> Checkpoint:
     """Recognise and open a checkpoint; values are read later.
 
-    Raises InputError where ``path`` holds no format known here, or a damaged one.
+    Raises InputError if ``path`` holds no known format, or a damaged checkpoint.
     """
     if path.suffix == ".safetensors" and path.is_file():
         return Checkpoint(path, SAFETENSORS, safetensors_arrays(path))
@@ -92,7 +94,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _iteration_folder(path: Path) -> Path:
-    """Return ``path``, or the folder below that its tracker file names."""
+    """Return ``path``, or the folder below it that its tracker file names."""
     tracker = path / TRACKER
     if not tracker.is_file():
         return path
@@ -103,6 +105,6 @@ def _iteration_folder(path: Path) -> Path:
 
 
 def _is_known(name: str) -> bool:
-    """Whether an array is one of the model's, or a counter."""
+    """Return whether an array is one of the model's, or a counter."""
     ends = tuple(end for array in ARRAYS for end in (f"{WEIGHTS}{array.megatron}", f"params.lm.{array.paxml}"))
     return name.endswith(ends) or is_counter(name)

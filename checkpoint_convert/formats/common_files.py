@@ -1,4 +1,5 @@
-"""The two small files beside the arrays: ``metadata.json`` and ``common.pt`` (docs/facts/reference.md f.3)."""
+"""Read and write the two small files beside the arrays, ``metadata.json`` and ``common.pt`` (docs/facts/reference.md
+f.3)."""
 
 import io
 from pathlib import Path
@@ -10,7 +11,7 @@ from stage.sizes import require_between
 
 CONTENT = '{"sharded_backend": "zarr"}'
 BENCHMARK_STEP: int = PARAM_GROUP["step"]
-"""Adam's step that the reference's converter writes, whatever it converts."""
+"""Adam's step that the reference's converter writes for every checkpoint."""
 LARGEST_STEP = (1 << 31) - 1
 
 
@@ -24,9 +25,9 @@ def common_files(dtype: str, step: int = BENCHMARK_STEP) -> dict[str, bytes]:
 
 
 def fp32_weights_prefix(folder: Path) -> str:
-    """Return the prefix of the FP32 weights' arrays of a Megatron zarr checkpoint: in a BF16 one, of the master copy.
+    """Return the prefix of the FP32 weights' arrays of a Megatron zarr checkpoint: the master copy of a BF16 one.
 
-    Raises InputError where ``folder`` is no such checkpoint.
+    Raises InputError if ``folder`` is no such checkpoint.
     """
     if not (folder / METADATA).is_file():
         raise InputError(f"{folder}: not a Megatron zarr checkpoint (no metadata.json in it)")
@@ -34,9 +35,9 @@ def fp32_weights_prefix(folder: Path) -> str:
 
 
 def adam_step(folder: Path) -> int | None:
-    """Return Adam's step in ``common.pt``; None where there is no such file, as in the published BF16 tarball.
+    """Return Adam's step in ``common.pt``; None if there is no such file, as in the published BF16 tarball.
 
-    Raises InputError where the file is damaged, or holds more than plain values. Megatron-Core's files hold the same.
+    Raises InputError if the file is damaged, or holds more than plain values. Megatron-Core's files have the same form.
     """
     path = folder / COMMON
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""PyTorch's distributed checkpoints (DCP), read without running anything that a stranger may have put into them.
+"""PyTorch's distributed checkpoints (DCP), read without running any code in them, because they may be a stranger's.
 
 ``.metadata`` is a pickle, of which only PyTorch's own classes for it are built. The values lie in ``.distcp`` files as
 ``torch.save`` archives, whose own small pickle PyTorch reads with ``weights_only``; a box of them is read in place.
@@ -27,7 +27,7 @@ from stage.safe_pickle import load_pickle
 
 METADATA = ".metadata"
 LARGEST_METADATA = 1 << 30
-"""Bytes; a box of an array takes about 150."""
+"""Most bytes of the metadata; a box of an array takes about 150."""
 MOST_AXES = 64
 DTYPES: Mapping[torch.dtype, np.dtype[Any]] = {
     torch.bfloat16: np.dtype(ml_dtypes.bfloat16),
@@ -59,7 +59,7 @@ KNOWN: Mapping[tuple[str, str], Any] = {
     (_MEGATRON, "MCoreMetadata"): metadata.Metadata,  # Megatron-Core notes who wrote what, too
     (_MEGATRON, "MCoreSavePlan"): planner.SavePlan,
 }
-"""All that a pickle of DCP's metadata may name, and the class or function that is used in its place."""
+"""All names that a pickle of DCP's metadata may contain, and the class or function that is used for each."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class FilePart:
     path: Path
     offset: int
     length: int
-    """In bytes, of the archive that holds the values."""
+    """Bytes of the archive that holds the values."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class DCPArray(StoredArray):
 
     parts: Sequence[FilePart]
     _starts: dict[tuple[Path, int], int] = field(default_factory=dict, init=False)
-    """The byte at which the values of a part begin, once it is known."""
+    """First byte of the values of each part that has been read."""
 
     def read(self, box: Box) -> Values:
         values = np.empty(shape_of(box), self.dtype)
@@ -107,8 +107,8 @@ class DCPArray(StoredArray):
 def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
     """Return the tensors of a distributed checkpoint; everything else in it is left alone.
 
-    Raises InputError where ``.metadata`` is damaged, names anything but DCP's own classes, or describes boxes that do
-    not make up their arrays.
+    Raises InputError if ``.metadata`` is damaged, names anything but DCP's own classes, or describes boxes that do not
+    make up their arrays.
     """
     collects = gc.isenabled()
     gc.disable()  # of the million objects of a large model none is garbage; searching them took a third of the time
@@ -130,7 +130,7 @@ def dcp_arrays(folder: Path) -> dict[str, StoredArray]:
 
 
 Places = Mapping[tuple[str, tuple[int, ...]], tuple[Path, int, int]]
-"""File, offset and length of each box, by its array's name and the place of its first value."""
+"""File, offset and length of each box, by its array's name and the index of its first value."""
 
 
 def _places(folder: Path, stored: Mapping[metadata.MetadataIndex, Any]) -> Places:
@@ -174,7 +174,7 @@ def _array(name: str, entry: metadata.TensorStorageMetadata, places: Places) -> 
 
 
 def _first_value(part: FilePart, dtype: np.dtype[Any]) -> int:
-    """Return the byte at which the values of a part begin. Raises InputError where the file holds something else."""
+    """Return the first byte of the values of a part. Raises InputError if the file holds something else."""
     shape, where = shape_of(part.box), f"{part.path}: the tensor at byte {part.offset}"
     try:
         with open_regular(part.path) as file:

@@ -26,7 +26,7 @@ READS_IN_FLIGHT = 16
 class MegatronCheckpoint:
     """A checkpoint in the Megatron zarr layout, FP32 or BF16 with master weights.
 
-    Raises InputError when the folder is none, and later for a missing array or a shape that is not the model's.
+    Raises InputError if the folder holds none, and later for a missing array or a shape that is not the model's.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class MegatronCheckpoint:
         """Prefix of the arrays of the FP32 weights."""
 
     def adam_step(self) -> int | None:
-        """Return Adam's step, None where the checkpoint has no common.pt."""
+        """Return Adam's step, or None if the checkpoint has no common.pt."""
         return adam_step(self.folder)
 
     def num_layers(self) -> int:
@@ -45,7 +45,7 @@ class MegatronCheckpoint:
         return self._array(f"{self.weights}{LAYERS}input_layernorm.weight").shape[0]
 
     def load_weights(self, targets: Mapping[str, Tensor]) -> None:
-        """Fill tensors by parameter name (``encoder.layers.7.mlp.…``). DTensors get this process's part."""
+        """Fill tensors by parameter name (``encoder.layers.7.mlp.…``). A DTensor gets this process's part."""
         fill_own_parts(targets, partial(self.read, self.weights))
 
     def load_moments(self, exp_avg: Mapping[str, Tensor], exp_avg_sq: Mapping[str, Tensor]) -> None:
@@ -56,7 +56,7 @@ class MegatronCheckpoint:
     def read(self, prefix: str, name: str, shape: tuple[int, ...], box: Box) -> Values:
         """Read the values of ``box`` in the parameter ``name`` of the model's ``shape``, and little more.
 
-        Raises InputError where the stored shape is another: nothing is ever truncated or padded.
+        Raises InputError if the stored shape differs: nothing is ever truncated or padded.
         """
         array_name, layer = array_of(name)
         array = self._array(prefix + array_name)
@@ -80,7 +80,7 @@ class MegatronCheckpoint:
 
 
 def fill_own_parts(targets: Mapping[str, Tensor], read: Callable[[str, tuple[int, ...], Box], Values]) -> None:
-    """Fill tensors with what ``read(name, whole shape, box)`` gives; of DTensors, this process's part."""
+    """Fill tensors with the values of ``read(name, whole shape, box)``; a DTensor gets this process's part."""
     waiting: deque[tuple[Tensor, Future[Values]]] = deque()
     with ThreadPoolExecutor(READS_IN_FLIGHT) as pool:
         for name, target in targets.items():

@@ -4,8 +4,8 @@
     opt_states_0.no_prefix_I.count        int32, no axes, for each of the optimizer's transformations
     opt_states_0.p#96#i-1_I.count         int32, one per layer: the same for the stacked arrays
 
-The counter of the transformation that has the moments (2) is Adam's step. Megatron's layout keeps that in ``common.pt``
-and has nothing for the others.
+The counter of transformation 2, which has the moments, is Adam's step. Megatron's layout keeps that step in
+``common.pt`` and has no place for the other counters.
 """
 
 import re
@@ -25,20 +25,23 @@ from stage.sizes import require_between
 TRANSFORMATIONS = 4
 STEP = "step"
 KINDS = (r".*_2\.count", r".*\.count", STEP)
-"""Counters, those that are believed first at the beginning: Adam's moments are the state of transformation 2."""
+"""Patterns of counters in the order of their trust: Adam's moments are the state of transformation 2."""
 COUNTER = re.compile(r"step|opt_states_\d+\.(no_prefix|p#\d+#i-1)_\d+\.count", re.ASCII)
 MOST_VALUES = 1 << 16
 """Most values of one counter, which has one per layer."""
 
 
 def is_counter(name: str) -> bool:
-    """Return whether an array of a PAXML checkpoint is none of weights or moments, but a counter."""
+    """Return whether an array of a PAXML checkpoint is a counter rather than weights or moments."""
     return COUNTER.fullmatch(name) is not None
 
 
 def paxml_adam_step(where: object, arrays: Mapping[str, StoredArray]) -> int | None:
-    """Return Adam's step as the counters among the ``arrays`` of the checkpoint ``where`` tell it; None where there is
-    no counter. Raises InputError where a counter is damaged, or they differ: Megatron has one for all layers."""
+    """Return Adam's step from the counters among the ``arrays`` of the checkpoint ``where``; None if there is no
+    counter.
+
+    Raises InputError if a counter is damaged, or they differ: Megatron has one for all layers.
+    """
     for kind in KINDS:
         names = [name for name in sorted(arrays) if is_counter(name) and re.fullmatch(kind, name)]
         values = {name: set(_values(where, name, arrays[name])) for name in names}
@@ -62,7 +65,8 @@ def _values(where: object, name: str, array: StoredArray) -> list[int]:
 
 
 def counter_shapes(layers: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return shape and dtype of all counters of a model with so many layers, by name, as the benchmark's has them."""
+    """Return shape and dtype by name of all counters of the benchmark's checkpoint, for a model of ``layers``
+    layers."""
     shapes: dict[str, tuple[tuple[int, ...], str]] = {STEP: ((), "uint32")}
     for number in range(TRANSFORMATIONS):
         shapes[f"opt_states_0.no_prefix_{number}.count"] = ((), "int32")

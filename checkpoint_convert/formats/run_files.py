@@ -1,4 +1,4 @@
-"""What the files beside a checkpoint tell of it: the attention heads of its model, and the steps that were made.
+"""Read, from the files beside a checkpoint, the attention heads of its model and the steps that were made.
 
 CHECKPOINT.manifest.json                             the heads, of a checkpoint that was converted
 RUN_DIR/config.json                                  the model, and Adam's step as the run began
@@ -13,7 +13,7 @@ from stage.json_files import read_json
 from stage.outputs.manifest import manifest_path, read_manifest
 
 BENCHMARK_HEADS = {12288: 96}
-"""Attention heads by hidden size where nothing else tells them: the benchmark's model (reference facts, section 0)."""
+"""Attention heads by hidden size if no file gives them: the benchmark's model (reference facts, section 0)."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class RunProgress:
     global_batch_size: int
     steps: int
     skipped_steps: int = 0
-    """Steps that Adam did not make."""
+    """Steps that Adam skipped."""
 
 
 def benchmark_of_run(folder: Path) -> BenchmarkConfig | None:
-    """Return the benchmark of the run whose checkpoint ``folder`` is; None where no run's folder is around it.
+    """Return the benchmark of the run whose checkpoint ``folder`` is; None if ``folder`` is not in a run's folder.
 
-    Raises InputError where its config.json is damaged.
+    Raises InputError if the run's config.json is damaged.
     """
     path = folder.absolute().parent.parent / "config.json"
     if folder.absolute().parent.name != "checkpoints" or not path.is_file():
@@ -54,8 +54,10 @@ def benchmark_of_run(folder: Path) -> BenchmarkConfig | None:
 
 
 def run_steps(folder: Path) -> tuple[int | None, int | None]:
-    """Return the steps since step 0 in the batch size of the run whose checkpoint ``folder`` is, and Adam's step; None
-    where the run's files do not tell them. Raises InputError where they are damaged."""
+    """Return the steps since step 0, at the batch size of the run whose checkpoint ``folder`` is, and Adam's step.
+
+    Either is None if the run's files do not give it. Raises InputError if they are damaged.
+    """
     try:
         progress = read_json(folder / "progress.json", RunProgress, mend="use another checkpoint")
     except FileNotFoundError:
@@ -68,10 +70,10 @@ def run_steps(folder: Path) -> tuple[int | None, int | None]:
 
 
 def attention_heads(folder: Path, hidden: int, given: int | None) -> int:
-    """Return the heads of the model in ``folder``: ``given`` (``--heads``), those recorded, or the benchmark's.
+    """Return the heads of the model in ``folder``: ``given`` (``--heads``), the recorded ones, or the benchmark's.
 
-    The manifest's inputs are not followed: their paths may have come to name something else. Raises InputError when
-    nobody says it, the sources contradict each other, or it does not divide ``hidden``.
+    The manifest's inputs are not followed: other files may now lie at their paths. Raises InputError if no source gives
+    the number, the sources contradict each other, or the number does not divide ``hidden``.
     """
     benchmark, manifest = benchmark_of_run(folder), read_manifest(folder)
     recorded = {**manifest.facts, **manifest.options}.get("heads") if manifest else None

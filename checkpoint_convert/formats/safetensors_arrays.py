@@ -24,7 +24,7 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class SafetensorsIndex:
-    """The file of each array, beside the files of a folder."""
+    """An index file: the file of each array, beside the files of a folder."""
 
     weight_map: dict[str, str]
 
@@ -50,7 +50,7 @@ class SafetensorsArray(StoredArray):
 def safetensors_arrays(folder: Path) -> dict[str, StoredArray]:
     """Return the arrays of a file, or of all files in a folder.
 
-    Raises InputError where a file is damaged, two files hold the same array, or the folder's index says otherwise.
+    Raises InputError if a file is damaged, two files hold the same array, or the folder's index contradicts the files.
     """
     arrays: dict[str, StoredArray] = {}
     places: dict[str, str] = {}

@@ -1,8 +1,7 @@
 """The files of a checkpoint, on a disk or at an address, named relative to its folder.
 
-Whoever converts or exports a checkpoint asks first for all files that are needed. A file that is another one when it is
-read ends the work. All of them together are one input of the recipe, so that every shard, restart and join reads the
-same source or is refused.
+A conversion or export first asks for all files that it needs. If a file has changed when it is read, the work ends. All
+files together are one input of the recipe, so that every shard, restart and join reads the same source or is refused.
 """
 
 import hashlib
@@ -30,12 +29,12 @@ class SourceFiles(ABC):
 
     def __init__(self, folder: object) -> None:
         self.folder = folder
-        """Path or address."""
+        """Path or address of the checkpoint's folder."""
         self.facts: dict[str, Facts | None] = {}
-        """Size and version of the files that were asked for, None where there is none."""
+        """Size and version of the files that were asked for; None for a file that does not exist."""
 
     def ask(self, names: Iterable[str]) -> None:
-        """Look for files, which are taken for what they are now. Raises InputError where a server gives no answer."""
+        """Look for files and note their present state. Raises InputError if a server gives no answer."""
         names = list(names)
         with progress("look at", len(names), "files") as meter, ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             for name, facts in zip(names, pool.map(self._facts_of, names), strict=True):
@@ -43,7 +42,7 @@ class SourceFiles(ABC):
                 meter(1)
 
     def has(self, name: str) -> bool:
-        """Return whether a file that was asked for was there."""
+        """Return whether a file existed when it was asked for."""
         return self.facts.get(name) is not None
 
     def source(self) -> Source:
@@ -58,7 +57,7 @@ class SourceFiles(ABC):
         return Source(str(self.folder), len(found), size, f"md5:{md5_text(''.join(lines))}")
 
     def source_now(self) -> Source:
-        """Look at all files again and return them likewise."""
+        """Look at all files again and return them as one input of a recipe."""
         self.ask(list(self.facts))
         return self.source()
 
@@ -68,15 +67,15 @@ class SourceFiles(ABC):
 
     @abstractmethod
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Open a file. Raises FileNotFoundError where there is none, InputError where it changed since it was asked for
-        or is not to be had, and other OSErrors."""
+        """Open a file. Raises FileNotFoundError if it does not exist, InputError if it changed since it was asked for
+        or cannot be had, and other OSErrors."""
 
     @abstractmethod
     def _facts_of(self, name: str) -> Facts | None: ...
 
     @abstractmethod
     def _identity(self, name: str) -> str:
-        """Return what tells the file's content from another."""
+        """Return a text that changes with the file's content."""
 
 
 class LocalFiles(SourceFiles):
@@ -103,7 +102,8 @@ class LocalFiles(SourceFiles):
             return None
 
     def _identity(self, name: str) -> str:
-        """A chmod or a hard link does not change it (``stage.outputs.manifest.identity_of``)."""
+        """Return the file's identity; a chmod or a hard link does not change it
+        (``stage.outputs.manifest.identity_of``)."""
         path = self._folder / name
         return identity_of(path, path.stat())
 
@@ -120,10 +120,10 @@ def _local_facts(state: os.stat_result) -> Facts:
 
 
 class RemoteFiles(SourceFiles):
-    """Objects below an address. Each is read whole, and kept nowhere."""
+    """Objects below an address. Each is read whole, and no copy is kept."""
 
     def __init__(self, folder: RemoteFolder, md5: Mapping[str, str] | None = None) -> None:
-        """``md5``: sums by name that all that is read must have."""
+        """``md5``: sums by name that everything read must have."""
         super().__init__(folder.address)
         self._folder, self._md5 = folder, md5
 

@@ -1,6 +1,6 @@
-"""Arrays as they are stored, whatever the format: shape, dtype, the pieces they lie in, and reading a box of values.
+"""Arrays as they are stored in any format: shape, dtype, pieces, and reading a box of values.
 
-Of values that lie in a file in C order only the wanted box is read, by byte ranges. Only regular files are opened.
+If values lie in a file in C order, only the wanted box is read, by byte ranges. Only regular files are opened.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from stage.errors import InputError
 Values = npt.NDArray[Any]
 MEND = "the checkpoint is not whole: copy or fetch it again"
 SHORTEST_READ = 512
-"""Bytes. Shorter runs are read together with what lies between them: a disk has no smaller sector."""
+"""Least bytes of a read. Shorter runs are read together with the bytes between them: a disk has no smaller sector."""
 TILE = 64
 """Items along each side of a tile of a transpose."""
 
@@ -35,24 +35,24 @@ class StoredArray(ABC):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     chunks: tuple[int, ...]
-    """Shape of the pieces that are best read whole."""
+    """Shape of the pieces that should be read whole."""
 
     @abstractmethod
     def read(self, box: Box) -> Values:
-        """Read a box of values. Raises InputError where they cannot be read, as where a chunk has no file."""
+        """Read a box of values. Raises InputError if they cannot be read, for example because a chunk has no file."""
 
     @abstractmethod
     def on_disk(self) -> tuple[int, int]:
-        """Return the bytes of its files, and how many chunks have no file."""
+        """Return the bytes of the array's files, and the number of chunks without a file."""
 
     @property
     def in_part(self) -> bool:
-        """Whether a part of a chunk is read without the rest of it."""
+        """True if a part of a chunk can be read without the rest of it."""
         return True
 
     @property
     def pieces(self) -> int:
-        """Number of pieces that it lies in; of a zarr array, of files."""
+        """Number of pieces that the array lies in; for a zarr array, of files."""
         return math.prod(-(-size // max(chunk, 1)) for size, chunk in zip(self.shape, self.chunks, strict=True))
 
     @property
@@ -67,7 +67,7 @@ class ViewedArray(StoredArray):
 
     stored: Sequence[StoredArray]
     view: Callable[[Box], Values]
-    """Reads a box of the view."""
+    """Function that reads a box of the view."""
 
     def read(self, box: Box) -> Values:
         return self.view(box)
@@ -98,8 +98,8 @@ def stacked(layers: Sequence[StoredArray]) -> StoredArray:
 def open_regular(path: Path) -> Iterator[BinaryIO]:
     """Open a file for unbuffered reading; opening never waits, as it would for a pipe.
 
-    Raises FileNotFoundError or another OSError, which names the file even where reading failed; InputError for
-    anything but a regular file.
+    Raises FileNotFoundError or another OSError, which names the file even if reading failed; InputError for anything
+    but a regular file.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -112,9 +112,9 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values: Values) -> None:
-    """Fill ``values`` with those of ``box`` in the array of ``shape`` whose first byte is byte ``start`` of the file.
+    """Fill ``values`` with ``box`` of the array of ``shape`` that begins at byte ``start`` of the file.
 
-    Rows that lie one behind the other are one read. Raises ValueError where the file ends too early.
+    Adjacent rows are one read. Raises ValueError if the file ends too early.
     """
     wanted, itemsize = shape_of(box), values.dtype.itemsize
     if values.size == 0:
@@ -136,12 +136,12 @@ def read_box(file: BinaryIO, start: int, shape: Sequence[int], box: Box, values:
 
 
 def part_of(values: Values, place: Sequence[int | slice]) -> Values:
-    """Return a part of an array as a view; indexing alone would give a number where no axis is left."""
+    """Return a part of an array as a view; plain indexing would return a number if no axis is left."""
     return values[(*place, Ellipsis)]
 
 
 def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int:
-    """Return the axis along which one read takes some rows; it takes all axes after it whole."""
+    """Return the axis along which one read takes some rows; all later axes are read whole."""
     axis = len(shape) - 1
     while axis > 0 and wanted[axis] == shape[axis]:
         axis -= 1
@@ -151,7 +151,7 @@ def _cut_axis(shape: Sequence[int], wanted: Sequence[int], itemsize: int) -> int
 
 
 def _read_exactly(file: BinaryIO, offset: int, values: Values) -> None:
-    """Fill a contiguous array; Linux gives at most 2 GiB per call."""
+    """Fill a contiguous array from the file; Linux reads at most 2 GiB per call."""
     view = values.reshape(-1).view(np.uint8).data
     file.seek(offset)
     done = 0
@@ -162,8 +162,7 @@ def _read_exactly(file: BinaryIO, offset: int, values: Values) -> None:
 
 
 def copy_in_order(values: Values, copy: Values) -> None:
-    """Copy into an array in C order. A transpose goes by tiles, so that what is read with a stride stays in the
-    cache."""
+    """Copy into an array in C order. A transpose goes by tiles, so that strided reads stay in the cache."""
     if values.ndim < 2 or values.strides[-1] == values.itemsize:
         copy[...] = values
         return

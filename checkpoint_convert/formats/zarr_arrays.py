@@ -1,8 +1,8 @@
-"""Zarr v2 arrays, one per folder: their metadata, and their values out of the files of whole chunks.
+"""Zarr v2 arrays, one per folder: read their metadata, and their values from the files of whole chunks.
 
-Zarr takes a chunk without a file for its fill value. Neither PAXML nor the reference's converter leaves one out, so one
-that is not there was lost. Chunks that are not compressed are read in place, those of gzip unpacked here, twice as fast
-as by TensorStore, which decodes all others and says what the metadata mean.
+Zarr reads a chunk without a file as its fill value. Neither PAXML nor the reference's converter leaves a chunk out, so
+a missing one was lost. Uncompressed chunks are read in place, those of gzip are unpacked here, twice as fast as by
+TensorStore, which decodes all others and interprets the metadata.
 """
 
 import json
@@ -27,21 +27,21 @@ from stage.sizes import require_array
 
 METADATA_FILE = ".zarray"
 LARGEST_METADATA_FILE = 1 << 20
-"""Bytes; those of the benchmark's checkpoint have some 300."""
+"""Most bytes of a metadata file; those of the benchmark's checkpoint have some 300."""
 LARGEST_ITEM = 16
-"""Bytes of a value, complex ones included."""
+"""Most bytes of a value, including complex ones."""
 DTYPES = {"float32": "<f4", "bfloat16": "bfloat16", "int32": "<i4", "uint32": "<u4"}
-"""Dtypes of arrays that are written."""
+"""Dtypes of arrays that can be written."""
 NUMBERS = (
     "bool",
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"),
 )
-"""Dtypes of a checkpoint's values, as TensorStore calls them."""
+"""Dtypes of a checkpoint's values, by TensorStore's names."""
 LITTLE_ENDIAN = (*"<|", "bfloat16", "float8")
-"""Beginnings of the dtypes whose values lie in the files as NumPy has them in memory."""
+"""Prefixes of the dtypes whose values have the same bytes in the files as in NumPy's memory."""
 TENSORSTORE_FAILS: tuple[type[Exception], ...] = (ValueError, NotImplementedError)
-"""TensorStore's errors: the latter where a file system says "not implemented" (ENOSYS)."""
+"""TensorStore's errors: NotImplementedError comes if a file system reports "not implemented" (ENOSYS)."""
 DAMAGED: Any = (isal_zlib.error, *TENSORSTORE_FAILS)
 GZIP_WINDOW = 31
 """zlib's name for a window of 2**15 bytes in gzip's format."""
@@ -51,24 +51,24 @@ PIECE_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class ZarrArray(StoredArray):
-    """An array that is there; its values are read when they are asked for."""
+    """An array that exists; its values are read on demand."""
 
     files: SourceFiles
     name: str
-    """Its folder in the checkpoint."""
+    """Name of the array's folder in the checkpoint."""
     metadata: Mapping[str, Any]
-    """The fields of ``.zarray``, those included that may be left out."""
+    """Fields of ``.zarray``, including optional ones."""
     absent_are_zeros: bool = False
-    """Whether chunks that had no file when they were asked for are zeros."""
+    """True if chunks without a file, when they were asked for, are read as zeros."""
 
     @property
     def where(self) -> str:
-        """Return its path or address, for messages."""
+        """Return the array's path or address, for messages."""
         return self.files.where(self.name)
 
     @property
     def in_order(self) -> bool:
-        """Whether a chunk's file, once it is unpacked, is the values as they lie in memory."""
+        """True if a chunk's file, once unpacked, has the values in their order in memory."""
         fields = self.metadata
         return fields["filters"] is None and fields["order"] == "C" and fields["dtype"].startswith(LITTLE_ENDIAN)
 
@@ -82,7 +82,7 @@ class ZarrArray(StoredArray):
         return map(self._key, np.ndindex(*counts))
 
     def _key(self, numbers: Sequence[int]) -> str:
-        """The only chunk of an array without axes is called 0."""
+        """Return the key of a chunk; the only chunk of an array without axes is called 0."""
         return str(self.metadata.get("dimension_separator", ".")).join(map(str, numbers)) or "0"
 
     def read(self, box: Box, into: Values | None = None) -> Values:
@@ -129,8 +129,11 @@ class ZarrArray(StoredArray):
 
 
 def open_zarr(files: SourceFiles, name: str) -> ZarrArray:
-    """Open the array in the folder ``name``. Raises InputError where there is none, or its metadata is damaged, tells
-    of an array that cannot be, or of values that are no numbers."""
+    """Open the array in the folder ``name``.
+
+    Raises InputError if there is none, its metadata is damaged or describes an impossible array, or its values are no
+    numbers.
+    """
     where, fields = files.where(name), _read_fields(files, name)
     shape, chunks = fields.get("shape"), fields.get("chunks")
     if not isinstance(shape, list) or not isinstance(chunks, list):
@@ -169,7 +172,7 @@ def _read_fields(files: SourceFiles, name: str) -> dict[str, Any]:
 
 
 def _in_memory(metadata: Mapping[str, Any], chunk: bytes | None = None) -> Any:
-    """Return TensorStore's array of such metadata, in memory; ``chunk`` is the file of the only one."""
+    """Return TensorStore's in-memory array with such metadata; ``chunk`` is the file of its only chunk."""
     context = ts.Context()
     store = ts.KvStore.open({"driver": "memory"}, context=context).result()
     store.write(METADATA_FILE, json.dumps(metadata).encode()).result()
@@ -196,7 +199,7 @@ def _unpack(file: BinaryIO, chunk: Values) -> None:
 def create_array(
     path: Path, shape: Sequence[int], dtype: str, chunks: Sequence[int], compressor: dict[str, Any] | None = None
 ) -> Any:
-    """Create an array on a disk, or open the same one, by TensorStore; ``dtype`` is one of DTYPES."""
+    """Create an array on a disk with TensorStore, or open the same existing one; ``dtype`` is one of DTYPES."""
     spec = {
         "driver": "zarr",
         "kvstore": {"driver": "file", "path": os.path.realpath(path)},  # TensorStore refuses "../x"

@@ -1,1 +1,1 @@
-"""What a checkpoint holds, and where two differ."""
+"""Inspect a checkpoint, and compare two."""

@@ -1,4 +1,4 @@
-"""Arrays of any size cut into blocks, which several threads work on within the memory that they may take."""
+"""Cut arrays of any size into blocks, which several threads work on within bounded memory."""
 
 import math
 from collections import deque
@@ -14,15 +14,15 @@ Result = TypeVar("Result")
 BLOCK_BYTES = 16 << 20
 MOST_MEMORY = 8 << 30
 COPIES = 3
-"""Memory that a block takes, in blocks: its decoded chunks, itself, and values computed from it."""
+"""Memory for a block, in blocks: its decoded chunks, the block itself, and values computed from it."""
 PIECE = 1 << 20
-"""Values that are taken as float64 at the same time."""
+"""Values that are converted to float64 at the same time."""
 
 
 def blocks(array: StoredArray, *, in_order: bool = False) -> Iterator[Box]:
-    """Cut an array into boxes of at most BLOCK_BYTES, or of one chunk where only whole chunks can be read.
+    """Cut an array into boxes of at most BLOCK_BYTES, or of one chunk if only whole chunks can be read.
 
-    ``in_order``: boxes that, one behind the other, are the array's values in C order.
+    ``in_order``: the boxes, one after the other, must be the array's values in C order.
     """
     limit = max(1, BLOCK_BYTES // array.dtype.itemsize)
     extent = [max(1, min(chunk, size)) for chunk, size in zip(array.chunks, array.shape, strict=True)]
@@ -50,8 +50,11 @@ def _rows(array: StoredArray, limit: int) -> list[int]:
 def results_in_order(
     work: Callable[[Box], Result], boxes: Iterator[Box], workers: int, *arrays: StoredArray
 ) -> Iterator[Result]:
-    """Yield ``work`` of every box, in the boxes' order, done by so many threads as memory holds for blocks of all
-    ``arrays``, and ``workers`` at most; the results of one more wait to be taken."""
+    """Yield ``work`` of every box, in the boxes' order.
+
+    It is done by as many threads as memory allows for blocks of all ``arrays``, at most ``workers``; one more result
+    may wait to be taken.
+    """
     chunks = sum(0 if array.in_part else math.prod(array.chunks) * array.dtype.itemsize for array in arrays)
     threads = max(1, min(workers, MOST_MEMORY // (COPIES * max(BLOCK_BYTES * len(arrays), chunks)) - 1))
     running: deque[Future[Result]] = deque()
@@ -68,7 +71,7 @@ def results_in_order(
 
 
 def pieces(values: Values) -> Iterator[Values]:
-    """Yield the values of a block, flat, a piece at a time."""
+    """Yield the values of a block, flat, in pieces."""
     flat = values.reshape(-1)
     for start in range(0, len(flat), PIECE):
         yield flat[start : start + PIECE]

@@ -1,4 +1,4 @@
-"""Two checkpoints, array by array and value by value."""
+"""Compare two checkpoints, array by array and value by value."""
 
 import math
 from dataclasses import dataclass, replace
@@ -23,11 +23,11 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest difference so far, and how many there are."""
+    """The largest difference so far, and the number of differences."""
 
     differing: int = 0
     difference: float = 0.0
-    """``inf`` where one side is NaN or infinite and the other is not."""
+    """Largest difference; ``inf`` if one side is NaN or infinite and the other is not."""
     place: tuple[int, ...] | None = None
     here: float = 0.0
     there: float = 0.0
@@ -45,21 +45,21 @@ class Largest:
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """One array that both have. It has no figures where the shapes or dtypes are not the same."""
+    """The comparison of one array that both have. It has no figures if shapes or dtypes differ."""
 
     name: str
     shapes: tuple[tuple[int, ...], tuple[int, ...]]
     dtypes: tuple[str, str]
     differing: int | None = None
-    """Values that differ: in any bit, or by more than the tolerance."""
+    """Number of values that differ: in any bit, or by more than the tolerance."""
     largest_difference: float | None = None
-    """None where it is not finite."""
+    """Largest difference; None if it is not finite."""
     relative_difference: float | None = None
-    """The largest difference over the largest magnitude in the first checkpoint's array."""
+    """The largest difference divided by the largest magnitude in the first checkpoint's array."""
     place: tuple[int, ...] | None = None
-    """Place of the largest difference; None where nothing differs."""
+    """Index of the largest difference; None if nothing differs."""
     values: tuple[str, str] | None = None
-    """Values at that place."""
+    """Values at that index."""
 
     @property
     def same(self) -> bool:
@@ -67,7 +67,8 @@ class ArrayComparison:
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """Sorts arrays by what differs: the kind of array, values that are not finite, values, nothing."""
+        """Key to sort arrays by their kind of difference: shape or dtype, values that are not finite, other values,
+        none."""
         if self.differing is None or self.same:
             return (0 if self.differing is None else 3, 0.0, self.name)
         return (1, 0.0, self.name) if self.largest_difference is None else (2, -self.largest_difference, self.name)
@@ -79,22 +80,22 @@ class CheckpointComparison:
     formats: tuple[str, str]
     tolerance: float
     only_in: tuple[list[str], list[str]]
-    """Names of arrays that the first alone has, and that the second alone has."""
+    """Names of arrays that only the first has, and that only the second has."""
     counters_only_in: tuple[list[str], list[str]]
-    """The same for PAXML's counters (``paxml_counters.py``), which are no difference."""
+    """Names of PAXML's counters (``paxml_counters.py``) that only one of them has; they are no difference."""
     adam_steps: tuple[int | None, int | None]
-    """Adam's step in each, None where its files do not tell it."""
+    """Adam's step in each; None if its files do not give it."""
     unread: list[str]
-    """Arrays beside the model's that cannot be read, in either, and why; they are not compared."""
+    """Reasons why arrays beside the model's cannot be read, in either; they are not compared."""
     arrays: list[ArrayComparison]
-    """The largest differences first."""
+    """Comparisons of the arrays, the largest differences first."""
 
 
 def compare_checkpoints(one: Path, other: Path, tolerance: float = 0.0, *, workers: int = 1) -> CheckpointComparison:
     """Compare two checkpoints of one kind, or a PAXML one with a Megatron one by the table in ``array_table.py``.
 
-    ``tolerance`` bounds the absolute difference; 0 asks for the same bits. Names, places and shapes are Megatron's
-    where a PAXML checkpoint is compared with a Megatron one. Raises InputError where no array has the same name.
+    ``tolerance`` bounds the absolute difference; 0 asks for the same bits. If a PAXML checkpoint is compared with a
+    Megatron one, names, places and shapes are Megatron's. Raises InputError if no array has the same name.
     """
     if not 0 <= tolerance < math.inf:
         raise InputError(f"--tolerance {tolerance}: expected a number of 0 or more")
@@ -161,7 +162,7 @@ def _compare(
 
 
 def difference(here: Values, there: Values, tolerance: float, offset: tuple[int, ...]) -> Largest:
-    """Return the differences of two blocks whose first value is at ``offset`` of the array."""
+    """Return the differences of two blocks whose first value has the index ``offset`` in the array."""
     total = Largest()
     bits = np.dtype(f"u{here.dtype.itemsize}")
     for number, (mine, theirs) in enumerate(zip(pieces(here), pieces(there), strict=True)):
@@ -183,7 +184,7 @@ def difference(here: Values, there: Values, tolerance: float, offset: tuple[int,
 
 
 def require_same_checkpoints(comparison: CheckpointComparison) -> None:
-    """Raise CheckFailed where the checkpoints differ, naming the array that differs most and the place."""
+    """Raise CheckFailed if the checkpoints differ, naming the array that differs most and the index."""
     one, other = comparison.paths
     for path, names in zip(comparison.paths, comparison.only_in, strict=True):
         if names:
@@ -205,7 +206,7 @@ def require_same_checkpoints(comparison: CheckpointComparison) -> None:
 
 
 def format_checkpoint_comparison(comparison: CheckpointComparison) -> str:
-    """Return a table for a person, the largest differences first, and the arrays that only one of the two has."""
+    """Return a table for people, the largest differences first, and the arrays that only one of the two has."""
     lines = [f"{path}: {kind}" for path, kind in zip(comparison.paths, comparison.formats, strict=True)]
     head = ("shape", "dtype", "differing", "largest", "relative", "at", "here", "there", "array")
     different = [array for array in comparison.arrays if not array.same or array.place is not None]

@@ -1,4 +1,4 @@
-"""What is in a checkpoint: shape, dtype and chunks of every array, and figures of its values."""
+"""Inspect a checkpoint: shape, dtype and chunks of every array, and figures of its values."""
 
 import hashlib
 import math
@@ -22,9 +22,9 @@ from stage.tables import table_text
 
 @dataclass(frozen=True)
 class ArrayReport:
-    """One array.
+    """The figures of one array.
 
-    Minimum to standard deviation are those of the finite values, None where there is none or chunks are missing.
+    Minimum to standard deviation are those of the finite values; they are None if there are none or chunks are missing.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ArrayReport:
     nan: int
     inf: int
     md5: str | None
-    """MD5 of the values in C order, little-endian; None where it was not asked for."""
+    """MD5 of the values in C order, little-endian; None if it was not requested."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class CheckpointReport:
     arrays: list[ArrayReport]
     elements: int
     bytes: int
-    """Uncompressed."""
+    """Bytes of the values, uncompressed."""
     bytes_on_disk: int
     zeros: int
     nan: int
     inf: int
     unread: list[str]
-    """Arrays beside the model's that cannot be read, and why."""
+    """Reasons why arrays beside the model's cannot be read."""
 
 
 def inspect_checkpoint(path: Path, pattern: str = "*", *, md5: bool = False, workers: int = 1) -> CheckpointReport:
-    """Read every array whose name holds ``pattern``, a shell pattern; one that lacks chunks is not read.
+    """Read every array whose name contains ``pattern``, a shell pattern; arrays that lack chunks are not read.
 
-    Raises InputError where ``path`` is no checkpoint, no name holds the pattern, or values cannot be read.
+    Raises InputError if ``path`` is no checkpoint, no name contains the pattern, or values cannot be read.
     """
     require_workers(workers)
     checkpoint = open_checkpoint(path)
@@ -126,7 +126,7 @@ def _array_report(name: str, array: StoredArray, md5: bool, workers: int, meter:
 
 
 def format_checkpoint_report(report: CheckpointReport) -> str:
-    """Return a table for a person, one array per line."""
+    """Return a table for people, one array per line."""
     head = ("shape", "dtype", "chunks", "bytes on disk", "min", "max", "mean", "sd", "zeros", "NaN", "Inf", "array")
     rows = []
     for array in report.arrays:
@@ -150,8 +150,10 @@ def format_checkpoint_report(report: CheckpointReport) -> str:
 
 
 def require_all_chunks(report: CheckpointReport) -> None:
-    """Raise CheckFailed where chunks are missing, naming the first array that lacks some, or where number or size of
-    the files is not what the checkpoint's manifest says."""
+    """Raise CheckFailed if chunks are missing, naming the first array that lacks some.
+
+    It is also raised if number or size of the files differ from the checkpoint's manifest.
+    """
     lacking = [array for array in report.arrays if array.missing_chunks]
     if lacking:
         raise CheckFailed(

@@ -1,4 +1,4 @@
-"""A PAXML checkpoint seen as the Megatron one that the conversion makes of it, box by box, without writing it."""
+"""View a PAXML checkpoint as the Megatron one that the conversion would make of it, box by box, without writing it."""
 
 import math
 from dataclasses import replace
@@ -27,8 +27,8 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
     """Return a PAXML checkpoint's arrays under Megatron's names, in its axis order.
 
-    Arrays that the table lacks keep their names; counters, which Megatron keeps elsewhere, are left out. Where ``like``
-    has FP32 master weights, the weights are rounded to BF16 and are their own master weights.
+    Arrays that the table lacks keep their names; counters, which Megatron keeps elsewhere, are left out. If ``like``
+    has FP32 master weights, the weights are rounded to BF16, and the unrounded ones are the master weights.
     """
     dtype = "bf16" if like.has_master_weights else "fp32"
     layers = next((a.shape[0] for name, a in paxml.arrays.items() if name.endswith("x_layers_0.layer_norm.scale")), 0)
@@ -48,19 +48,19 @@ def as_megatron(paxml: Checkpoint, like: Checkpoint) -> Checkpoint:
 
 
 def _reordered(where: str, stored: StoredArray, array: Array) -> ViewedArray:
-    """Return the view of a PAXML array whose axes are Megatron's, merged ones included."""
+    """Return the view of a PAXML array in Megatron's axes, including merged ones."""
     paxml_axes, merged, order = array.paxml_axes.split(), axis_groups(array.megatron_axes), array.permutation()
     if len(stored.shape) != len(order):
         raise InputError(f"{where}: shape {list(stored.shape)}, expected the axes {array.paxml_axes}")
     sizes = array.kept_sizes({"P": KEPT_POSITIONS, **dict(zip(paxml_axes, stored.shape, strict=True))})
     below = [math.prod(sizes[axis] for axis in axes[1:]) for axes in merged]
-    """Values of each merged axis that stand for one of its slowest part."""
+    """Number of values of each merged axis for each index of its slowest part."""
     slowest = [paxml_axes.index(axes[0]) for axes in merged]
     shape = tuple(sizes[axes[0]] * inner for axes, inner in zip(merged, below, strict=True))
     chunks = tuple(stored.chunks[first] * inner for first, inner in zip(slowest, below, strict=True))
 
     def read(box: Box) -> Values:
-        """Read whole rows of each merged axis' slowest part, then cut."""
+        """Read whole rows of each merged axis' slowest part, then cut them to the box."""
         source = [slice(0, sizes[axis]) for axis in paxml_axes]
         cut, rows = [], []
         for first, inner, side in zip(slowest, below, box, strict=True):

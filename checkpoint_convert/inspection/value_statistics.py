@@ -1,4 +1,4 @@
-"""Figures of the values of an array, taken in parts and added up without losing digits."""
+"""Figures of an array's values, computed in parts and combined without loss of digits."""
 
 import math
 from dataclasses import dataclass
@@ -24,8 +24,10 @@ class Statistics:
     """Sum of squared distances from the mean."""
 
     def __add__(self, other: "Statistics") -> "Statistics":
-        """Return the figures of both together. Means are moved, not sums added up, so that no digits are lost (Chan et
-        al. 1979)."""
+        """Return the figures of both together.
+
+        Means are shifted rather than sums added up, so that no digits are lost (Chan et al. 1979).
+        """
         finite = self.finite + other.finite
         apart = other.mean - self.mean
         share = other.finite / max(finite, 1)

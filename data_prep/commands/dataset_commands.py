@@ -22,7 +22,7 @@ from stage.outputs.manifest import require_intact
 
 @dataclass(frozen=True, kw_only=True)
 class SamplesCommand(JsonOption):
-    """Write the token windows training would see, in order: int64 [count, seq_length (+1)] in a .npy file.
+    """Write the token windows that training would read, in order: int64 [count, seq_length (+1)] in a .npy file.
 
     Example: python -m data_prep samples --data-path 0.5 c4_en_6_c4_spm_text_document 0.5 c4_en_7_c4_spm_text_document
     --seq-length 2048 --num-samples 20000000 --seed 1234 --first 6144000 --count 1536 --output first_batch.npy
@@ -33,7 +33,7 @@ class SamplesCommand(JsonOption):
     seq_length: int
     """Tokens per sample."""
     num_samples: int
-    """Training samples the run asks for; -1: one whole pass, as in evaluation."""
+    """Number of training samples that the run requests; -1 for one whole pass, as in evaluation."""
     seed: int
     """Seed of the shuffle."""
     output: Path
@@ -41,13 +41,13 @@ class SamplesCommand(JsonOption):
     first: int = 0
     """First sample to write."""
     count: int | None = None
-    """How many; by default all that were asked for."""
+    """Number of samples to write; by default all requested ones."""
     plus_one: bool = False
     """Read one more token per sample (the benchmark does not)."""
     tokenizer: Path | None = None
-    """Print the samples as text, too."""
+    """Also print the samples as text."""
     documents: bool = False
-    """Print which documents each sample is made of, numbered from 0 in the order they were preprocessed in."""
+    """Print the documents that each sample is made of, numbered from 0 in the order in which they were preprocessed."""
 
     def run(self) -> None:
         model = None if self.tokenizer is None else Tokenizer(self.tokenizer)
@@ -89,11 +89,11 @@ class BlendCommand(JsonOption):
     """
 
     input: tuple[Path, ...]
-    """Folders, searched for datasets with all folders below them, or prefixes."""
+    """Folders in which datasets are searched, with all folders below them; or prefixes of datasets."""
     output: Path
-    """The file, whose name ends in .blend.json."""
+    """File to write, whose name ends in .blend.json."""
     weights: WeightsBy = "tokens"
-    """By number of tokens, or all the same; any other weights can be written into the file by hand."""
+    """Weight by number of tokens, or equally; other weights can be written into the file by hand."""
     temperature: float = 1.0
     """Numbers of tokens count to the power 1/TEMPERATURE: above 1 small datasets get more than their share."""
 
@@ -118,7 +118,7 @@ class MergeCommand(OutputOptions):
     input: tuple[Path, ...]
     """Datasets of one tokenizer, without .bin and .idx."""
     output_prefix: Path
-    """Where to write, without .bin and .idx."""
+    """Prefix of the dataset to write, without .bin and .idx."""
 
     def run(self) -> None:
         merged = merge_datasets(self.input, self.output_prefix, force=self.force)

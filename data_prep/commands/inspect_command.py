@@ -1,4 +1,4 @@
-"""The command that looks into a dataset, or compares two."""
+"""The command that inspects a dataset, or compares two."""
 
 import json
 from dataclasses import dataclass
@@ -20,18 +20,19 @@ from data_prep.tokenizing.tokenizer import Tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class InspectDatasetCommand(JsonOption):
-    """Check every pointer of a .bin/.idx pair and show what is in it. Exit status 1: a check failed.
+    """Check every pointer of a .bin/.idx pair and show its contents. Exit status 1: a check failed.
 
     Example: python -m data_prep inspect --data-path preprocessed_c4_spm/c4_en_6_c4_spm_text_document
     --tokenizer sentencepiece.model --picture lengths.svg
     """
 
     data_path: Path
-    """The dataset, without .bin and .idx; or a .blend.json, whose datasets are looked up and compared with it."""
+    """Prefix of the dataset, without .bin and .idx; or a .blend.json, whose datasets are opened and compared with
+    it."""
     against: Path | None = None
-    """Another dataset to compare it with; exit status 1 if they are not the same, token by token."""
+    """Another dataset to compare with; exit status 1 if any token differs."""
     tokenizer: Path | None = None
-    """SentencePiece model: shows the pieces, finds tokens beyond the vocabulary, decodes a sample."""
+    """SentencePiece model with which to show pieces, find tokens beyond the vocabulary, and decode a sample."""
     picture: Path | None = None
     """Draw document lengths and token frequencies into this .svg or .png; needs matplotlib."""
     tables: Path | None = None

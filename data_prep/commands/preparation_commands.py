@@ -1,4 +1,4 @@
-"""Commands before there is a dataset: bring the inputs together, and estimate how long their preparation takes."""
+"""Commands that run before there is a dataset: collect the inputs, and estimate how long their preparation takes."""
 
 import json
 from dataclasses import dataclass
@@ -15,24 +15,25 @@ from data_prep.preparation.preparation_plan import format_plans, make_plans, pla
 
 @dataclass(frozen=True, kw_only=True)
 class FetchCommand(OutputOptions):
-    """Bring the benchmark's inputs together, checked, and say what is missing and where it comes from.
+    """Collect and check the benchmark's inputs, and list missing ones with their origins.
 
     Example: python -m data_prep fetch --output c4 --what train
     """
 
     output: Path
-    """Folder; files get the names and places that the other commands' examples use."""
+    """Folder for the files, which get the names and places in the examples of the other commands."""
     what: tuple[What, ...] = NEEDED
-    """'validation' is for choosing another validation subset; 'dataset' is what preprocess makes, ready-made."""
+    """Kinds of files. 'validation' is for choosing another validation subset; 'dataset' is the ready-made output of
+    preprocess."""
     shards: str | None = None
-    """FIRST-LAST: these training shards rather than 768-1023."""
+    """Range FIRST-LAST of training shards, in place of 768-1023."""
     from_: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """Take the files from this folder, by link or copy, and nothing from the network."""
     revision: str | None = None
-    """Branch, tag or commit of the Hugging Face dataset, of which all files must be then; by default what is there
-    stays, and the rest comes from the same commit, or from the newest."""
+    """Branch, tag or commit of the Hugging Face dataset that all files must come from. By default existing files stay,
+    and the others come from the same commit, or from the newest."""
     list: bool = False
-    """Only say what is there."""
+    """Only list the files and whether they are there."""
 
     def run(self) -> None:
         wanted = wanted_files(self.what, self.shards)
@@ -51,17 +52,17 @@ class PlanPreparationCommand(JsonOption):
     """
 
     nodes: tuple[int, ...] = (1, 8)
-    """One plan for each number of nodes."""
+    """Numbers of nodes, one plan for each."""
     cores: int = 64
-    """Per node."""
+    """Cores per node."""
     workers: int | None = None
     """The --workers of preprocess on each node; by default one per core."""
     mb_per_s_per_core: float | None = None
-    """Text that one core tokenises, 10^6 bytes per second; by default as measured."""
+    """Text that one core tokenises, in 10^6 bytes per second; by default a measured rate."""
     disk_mb_per_s: float | None = None
-    """What the file system reads and writes, all nodes together."""
+    """Bytes that the file system reads and writes for all nodes together, in 10^6 per second."""
     network_mb_per_s: float | None = None
-    """What arrives from Hugging Face."""
+    """Bytes that arrive from Hugging Face, in 10^6 per second."""
 
     def run(self) -> None:
         rates = with_rates(tokenise=self.mb_per_s_per_core, disk=self.disk_mb_per_s, network=self.network_mb_per_s)

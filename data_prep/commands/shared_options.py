@@ -25,7 +25,7 @@ class OutputOptions(JsonOption):
     """A command that makes an output with a manifest."""
 
     force: bool = False
-    """Replace what is there, if this command made it."""
+    """Replace the output if this command made it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,8 @@ class InputOptions(OutputOptions):
     endpoint_url: str | None = None
     """The address of an S3 server that is not Amazon's, such as http://127.0.0.1:9000."""
     bandwidth_limit: str | None = None
-    """The most that this command reads from addresses per second: a size such as 500MB, dealt out evenly to the files
-    that are read at a time."""
+    """Most bytes that this command reads from addresses per second: a size such as 500MB, divided evenly among the
+    files that are read at the same time."""
 
     def places(self) -> Sequence[Place]:
         """Return the inputs. Raises InputError for an address that cannot be read."""

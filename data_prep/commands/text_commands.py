@@ -1,4 +1,4 @@
-"""Commands that read text or make it up: preprocess, train-tokenizer, validation-subset, synthetic-corpus."""
+"""Commands that read or generate text: preprocess, train-tokenizer, validation-subset, synthetic-corpus."""
 
 import os
 from dataclasses import asdict, dataclass, field
@@ -25,20 +25,21 @@ class PreprocessCommand(InputOptions):
     tokenizer: Path
     """SentencePiece model."""
     output_prefix: Path
-    """Where to write, without .bin and .idx."""
+    """Prefix of the dataset to write, without .bin and .idx."""
     workers: int = len(os.sched_getaffinity(0))
-    """Processes that tokenise, a file each at a time; the output does not depend on it."""
+    """Number of processes that tokenise, each one file at a time; the output does not depend on it."""
     shard: str | None = None
-    """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. The same command without
-    --shard, once all have ended, tokenises what is left and writes the dataset."""
+    """K/N, K from 0 or 1 on: tokenise only every N-th file, as one of N tasks on any machines. After all tasks, the
+    same command without --shard tokenises remaining files and writes the dataset."""
     on_bad_line: OnBadLine = "stop"
-    """A line that is not a document stops the command, or is skipped and listed in OUTPUT_PREFIX.skipped.txt."""
+    """Stop at a line that is not a document, or skip it and list it in OUTPUT_PREFIX.skipped.txt."""
     text_key: str = TEXT_KEY
     """The key of the text in a JSON object."""
     append_eod: bool = False
-    """Put the tokenizer's end-of-sequence token behind each document (the benchmark does not)."""
+    """Put the tokenizer's end-of-sequence token after each document (the benchmark does not)."""
     md5_list: Path | None = None
-    """List of the MD5 sums that the inputs must have, as md5sum writes it; an input is found by the end of its path."""
+    """List of the MD5 sums that the inputs must have, in the form of md5sum; an input is found by the end of its
+    path."""
 
     def run(self) -> None:
         result = preprocess(
@@ -72,11 +73,11 @@ class TrainTokenizerCommand(InputOptions):
     """
 
     output: Path
-    """The model to write."""
+    """Model file to write."""
     vocab_size: int = VOCAB_SIZE
     """Number of pieces."""
     documents: int = DOCUMENTS
-    """Train on the first so many documents."""
+    """Number of documents to train on, from the first on."""
 
     def run(self) -> None:
         made = train_tokenizer(
@@ -95,18 +96,18 @@ class TrainTokenizerCommand(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationSubsetCommand(InputOptions):
-    """Choose the validation documents, by their hashes or every N/COUNT-th of the inputs. Writes OUTPUT.hashes as well.
+    """Choose the validation documents, by their hashes or every N/COUNT-th of the inputs. Also write OUTPUT.hashes.
 
     Example: python -m data_prep validation-subset --input en/c4-validation.*.json.gz
     --output c4-validation_24567exp.json --hash-list c4_en_3.0.1_validation_24567exp.hash
     """
 
     output: Path
-    """The lines chosen, as they are."""
+    """File for the chosen lines, which are copied unchanged."""
     count: int = COUNT
-    """How many, if there is no list."""
+    """Number of documents, if there is no list."""
     hash_list: Path | None = None
-    """MD5 of each document's text, one per line, in order. Only this gives a selection that was published."""
+    """MD5 of each document's text, one per line, in order. Only such a list reproduces a published selection."""
 
     def run(self) -> None:
         subset = write_validation_subset(
@@ -130,7 +131,7 @@ class ValidationSubsetCommand(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticCorpusCommand(OutputOptions):
-    """Write a small made-up corpus in C4's format: OUTPUT/en/c4-train.*.json.gz and OUTPUT/c4-validation.json.
+    """Write a small generated corpus in C4's format: OUTPUT/en/c4-train.*.json.gz and OUTPUT/c4-validation.json.
 
     Example: python -m data_prep synthetic-corpus --output corpus --seed 1
     """
@@ -138,9 +139,9 @@ class SyntheticCorpusCommand(OutputOptions):
     output: Path
     """Folder to write."""
     seed: int
-    """Same seed, same bytes."""
+    """Seed of the text; the same seed gives the same bytes."""
     size: CorpusSize = field(default_factory=CorpusSize)
-    """How much text."""
+    """Amount of text."""
 
     def run(self) -> None:
         made = write_synthetic_corpus(self.output, seed=self.seed, size=self.size, force=self.force)

@@ -1,1 +1,1 @@
-"""Text in C4's format: reading it, choosing the validation subset, making some up."""
+"""Text in C4's format: read it, choose the validation subset, generate some."""

@@ -1,4 +1,4 @@
-"""Reading C4's files: one JSON object per line with the document in "text".
+"""Read C4's files: one JSON object per line with the document in "text".
 
 As in the reference (docs/facts/reference.md a.4), only one key is used, ``text`` unless another is given.
 """
@@ -15,22 +15,24 @@ from data_prep.corpus.input_files import InputFile, described
 from stage.errors import InputError
 
 BLOCK_BYTES = 1 << 21
-"""Bytes of text at a time. Larger blocks spare what each call costs, but leave the processor's caches."""
+"""Bytes of text per block. Larger blocks reduce the cost of calls, but exceed the processor's caches."""
 LONGEST_LINE_BYTES = 1 << 24
 TEXT_KEY = "text"
 
 
 class BadLine(InputError):
-    """One line is not a document. The message begins with file and line."""
+    """A line that is not a document. The message begins with file and line."""
 
 
 class _NoDocument(ValueError):
-    """The message says why a line holds no document."""
+    """A line holds no document; the message gives the reason."""
 
 
 def line_blocks(name: str, text: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield whole lines in blocks of about BLOCK_BYTES, each with the number of its first line, from 1; the last line
-    may lack its newline. Raises BadLine, naming the file ``name``, for a line that does not end."""
+    """Yield whole lines in blocks of about BLOCK_BYTES, each with the number of its first line, from 1.
+
+    The last line may lack its newline. Raises BadLine, naming the file ``name``, for a line that does not end.
+    """
     number, rest = 1, b""
     while piece := text.read(BLOCK_BYTES):
         head, newline, tail = piece.rpartition(b"\n")
@@ -51,8 +53,8 @@ def _numbered_lines(first_line: int, block: bytes) -> Iterator[tuple[int, bytes]
 
 
 def texts_of(first_line: int, block: bytes, key: str = TEXT_KEY) -> Iterator[tuple[int, bytes | str]]:
-    """Yield the number of each line of a block with the document in it, as bytes of UTF-8, or with a text that says why
-    the line holds none."""
+    """Yield each line's number with its document as bytes of UTF-8, or with a text that says why the line holds
+    none."""
     for number, line in _numbered_lines(first_line, block):
         try:
             yield number, _text_of(line, key).encode()
@@ -63,8 +65,10 @@ def texts_of(first_line: int, block: bytes, key: str = TEXT_KEY) -> Iterator[tup
 
 
 def documents_of(file: InputFile | Path) -> Iterator[tuple[bytes, str]]:
-    """Yield every document of a file: its line, and its text, which may hold lone surrogates. Raises BadLine for the
-    first line that holds none."""
+    """Yield every document of a file: its line, and its text, which may hold lone surrogates.
+
+    Raises BadLine for the first line without a document.
+    """
     file = described([file])[0] if isinstance(file, Path) else file
     with file.open() as source, decompressed(str(file), source) as text:
         for block in line_blocks(str(file), text):

@@ -1,6 +1,6 @@
-"""Files packed by gzip or zstd, unpacked while they are read, several members in one file included.
+"""Unpack files of gzip or zstd while they are read, including files of several members.
 
-The ending of the name tells how a file is packed: ``.gz``, ``.zst`` (needs zstandard), anything else is not packed.
+The ending of the name says how a file is packed: ``.gz``, ``.zst`` (needs zstandard), any other file is not packed.
 """
 
 import io
@@ -15,15 +15,17 @@ from stage.optional_packages import import_optional
 
 READ_BYTES = 1 << 18
 ZSTD_READ_BYTES = 1 << 11
-"""Packed bytes at a time: four may become 128 KiB, so what 2 KiB become stays below 64 MiB."""
+"""Packed bytes read at a time: four may become 128 KiB, so the contents of 2 KiB stay below 64 MiB."""
 LARGEST_ZSTD_WINDOW = 1 << 27
-"""128 MiB, the limit of ``zstd`` itself unless asked for ``--long``: memory that a frame of 10 bytes could ask for."""
+"""Most bytes of a window: 128 MiB, the limit of ``zstd`` without ``--long``; a frame of 10 bytes could request more."""
 
 
 @contextmanager
 def decompressed(name: str, file: io.RawIOBase) -> Iterator[BinaryIO]:
-    """Yield the unpacked bytes of ``file``; ``name`` is its name. Raises InputError for a file that is damaged or cut
-    off; whoever reads it to the end has read all of it."""
+    """Yield the unpacked bytes of ``file``, whose name is ``name``.
+
+    Raises InputError for a file that is damaged or cut off; a reader that reaches the end has read all of it.
+    """
     buffered: Any = io.BufferedReader(file, READ_BYTES)
     kind = "gzip" if name.endswith(".gz") else "zstd" if name.endswith(".zst") else None
     if kind is None:
@@ -65,7 +67,7 @@ class BlockFile(io.RawIOBase):
 
 
 def _zstd_blocks(zstandard: Any, packed: io.BufferedReader) -> Iterator[bytes]:
-    """Yield the content of all frames. Unlike zstandard's reader it raises EOFError where a frame is cut off."""
+    """Yield the content of all frames. Unlike zstandard's reader, raise EOFError if a frame is cut off."""
     unpacker = zstandard.ZstdDecompressor(max_window_size=LARGEST_ZSTD_WINDOW)
     rest = packed.read1(ZSTD_READ_BYTES)
     while rest:

@@ -1,6 +1,6 @@
-"""Input files of text, local or at an address: each identified once, and hashed while it is read.
+"""Input files of text, local or at an address: each is identified once, and hashed while it is read.
 
-A process that has read from an address cannot be forked (``stage.addresses``), so :func:`described` asks for addresses
+A process that has read from an address cannot be forked (``stage.addresses``). So :func:`described` asks for addresses
 in a process of its own, and nothing is read from them before :meth:`InputFile.open`.
 """
 
@@ -27,25 +27,26 @@ class InputFile:
 
     place: Place
     source: Source
-    """Its name, its size and what tells its content from another."""
+    """Name, size and identity of the content."""
     facts: Facts | None = None
     """The server's answer; None for a local file."""
     bytes_per_s: float | None = None
-    """At most so much is read from an address."""
+    """Most bytes per second that are read from an address."""
 
     def __str__(self) -> str:
         return self.source.name
 
     def open(self) -> "HashedFile":
-        """Open the file, to be read once. Raises InputError while it is read where a server fails or has another file
-        there by now."""
+        """Open the file, to be read once. While it is read, InputError is raised if a server fails or the file has
+        changed."""
         if isinstance(self.place, Path):
             return HashedFile(io.FileIO(self.place))
         folder = RemoteFolder(self.place, bytes_per_s=self.bytes_per_s)
         return HashedFile(BlockFile(folder.stream(expected=self.facts)))
 
     def source_now(self) -> Source:
-        """Identify the file again. A server says with each answer whether the file is still the same."""
+        """Identify the file again. For an address this is the first answer, because a server reports a change at each
+        read."""
         return source_of(self.place) if isinstance(self.place, Path) else self.source
 
 
@@ -55,7 +56,7 @@ class HashedFile(io.RawIOBase):
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
         self.md5 = hashlib.md5(usedforsecurity=False)
-        """The MD5 of all bytes read so far."""
+        """MD5 of all bytes read so far."""
         self.position = 0
         """Number of bytes read so far."""
 
@@ -74,7 +75,7 @@ class HashedFile(io.RawIOBase):
 
 
 def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[Place]:
-    """Read paths and addresses. Raises InputError for an address that cannot be read, and for an ``endpoint_url``
+    """Parse paths and addresses. Raises InputError for an address that cannot be read, and for an ``endpoint_url``
     without any address."""
     if endpoint_url is not None and not any(map(is_address, texts)):
         raise InputError("--endpoint-url is for inputs with an address, of which there is none")
@@ -89,9 +90,9 @@ def parse_inputs(texts: Sequence[str], endpoint_url: str | None = None) -> list[
 def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at_once: int = 1) -> list[InputFile]:
     """Identify all inputs as they are now.
 
-    ``bandwidth_limit``: a size such as "500MB" that may be read from addresses in a second, dealt out evenly to the
-    ``at_once`` files that are read at a time. Raises InputError for the first input that is no file or cannot be had.
-    Prints a line where a server does not tell one content from another.
+    ``bandwidth_limit``: a size such as "500MB" that may be read from addresses in a second, divided evenly among the
+    ``at_once`` files that are read at the same time. Raises InputError for the first input that is no file or cannot be
+    had. Prints a line if a server sends nothing that identifies a file's content.
     """
     paths = [place for place in places if isinstance(place, Path)]
     addresses = [place for place in places if isinstance(place, Address)]
@@ -118,7 +119,7 @@ def described(places: Sequence[Place], *, bandwidth_limit: str | None = None, at
 
 
 def local_paths(files: Sequence[InputFile]) -> list[Path]:
-    """Return the paths of those that are local."""
+    """Return the paths of the local files."""
     return [file.place for file in files if isinstance(file.place, Path)]
 
 

@@ -1,10 +1,10 @@
-"""A small corpus in C4's own format, made up word by word, for the rehearsal.
+"""Generate a small corpus in C4's own format, word by word, for the rehearsal.
 
 Its bytes depend on the seed alone: the only source of randomness is ``random.Random(seed).random()``, which Python
 guarantees to repeat, and the gzip members hold stored blocks, which no zlib version compresses differently.
 
-There is structure to learn at several distances: letters make syllables, words follow Zipf's law, nouns choose their
-adjectives and verbs, sentences follow grammar, and a document keeps to its topic, its place and its two people.
+The text has structure to learn at several distances: letters make syllables, words follow Zipf's law, nouns choose
+their adjectives and verbs, sentences follow grammar, and a document keeps to its topic, its place and its two people.
 """
 
 import json
@@ -44,17 +44,17 @@ LARGEST_SEED = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class CorpusSize:
-    """How much text to make."""
+    """The amount of text to generate."""
 
     shards: int = 8
     documents_per_shard: int = 400
     validation_documents: int = 80
     sentences_per_document: int = 16
-    """On average; documents have half to one and a half times as many."""
+    """Average number; documents have half to one and a half times as many sentences."""
 
 
 class _Draw:
-    """Reproducible choices."""
+    """Reproducible random choices."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed).random
@@ -63,7 +63,7 @@ class _Draw:
         return int(self._random() * n)
 
     def zipf(self, items: list[str]) -> str:
-        """The square of a uniform number favours the first items much as Zipf's law does."""
+        """Choose an item; the square of a uniform number favours the first items much as Zipf's law does."""
         return items[int(self._random() ** 2 * len(items))]
 
     def chance(self, share: float) -> bool:
@@ -80,9 +80,9 @@ class _Language:
 
 
 def write_synthetic_corpus(output: Path, *, seed: int, size: CorpusSize, force: bool = False) -> bool:
-    """Write ``output/en/c4-train.*.json.gz`` and ``output/c4-validation.json``; False if they are there already.
+    """Write ``output/en/c4-train.*.json.gz`` and ``output/c4-validation.json``; return False if they are already there.
 
-    Raises InputError where the folder holds something else.
+    Raises InputError if the folder holds something else.
     """
     _require_possible(size)
     require_between(seed, 0, LARGEST_SEED, "--seed")

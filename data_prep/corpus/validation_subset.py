@@ -24,23 +24,23 @@ from stage.outputs.resumable_output import resumable_output
 
 COUNT = 24_567
 LARGEST_LIST = 1 << 26
-"""Bytes of a list of hashes; that of all validation documents has 12 MB."""
+"""Most bytes of a list of hashes; that of all validation documents has 12 MB."""
 
 
 Document = tuple[bytes, bytes]
-"""One line of a C4 file, and its text in UTF-8."""
+"""A line of a C4 file, and its text in UTF-8."""
 
 
 @dataclass(frozen=True)
 class Subset:
-    """Figures of the documents that were written."""
+    """Figures of the written documents."""
 
     documents: int
     of_documents: int
     text_bytes: int
     text_lines: int
     shortest: int
-    """Bytes of text."""
+    """Bytes of the shortest text; ``longest`` is the same for the longest one."""
     longest: int
 
 
@@ -57,11 +57,11 @@ def write_validation_subset(
     bandwidth_limit: str | None = None,
     force: bool = False,
 ) -> Subset | None:
-    """Write the chosen lines of ``inputs`` to ``output``, as they are, and the list of their hashes beside it.
+    """Write the chosen lines of ``inputs`` unchanged to ``output``, and the list of their hashes beside it.
 
-    With ``hash_list`` the documents are those it names, in its order; else every N/count-th in the order of the
-    inputs. Returns None when they are there already. Raises InputError for a bad line or list, or too few documents,
-    and CheckFailed when listed documents are not in the inputs.
+    With ``hash_list`` the documents are the listed ones, in the list's order; else every N/count-th in the order of the
+    inputs. Returns None if the outputs are already there. Raises InputError for a bad line or list, or too few
+    documents, and CheckFailed when listed documents are not in the inputs.
     """
     lists = [] if hash_list is None else [hash_list]
     require_files(lists)
@@ -94,8 +94,11 @@ def _write_documents(lines: Path, hashes: Path, chosen: Iterable[Document], tota
 
 
 def chosen_places(total: int, count: int) -> list[int]:
-    """Return the places that the reference takes, by its own floating-point steps: they can end one below
-    ``i * total // count``. Raises InputError for more than there are."""
+    """Return the indices that the reference chooses, by its own floating-point steps: they can be one below ``i * total
+    // count``.
+
+    Raises InputError if ``count`` is more than ``total``.
+    """
     if not 0 < count <= total:
         raise InputError(f"--count {count}: the inputs hold {total:,} documents")
     step = total / count
@@ -103,7 +106,7 @@ def chosen_places(total: int, count: int) -> list[int]:
 
 
 def _evenly_spread(files: Sequence[InputFile], count: int) -> tuple[int, Iterable[Document]]:
-    """Return the number of documents in the files, and those at the reference's places, read as they are asked for."""
+    """Return the number of documents in the files, and an iterator that reads those at the reference's indices."""
     total = sum(1 for _ in _read_documents(files))
     places = set(chosen_places(total, count))
     return total, (document for place, document in enumerate(_read_documents(files)) if place in places)

@@ -1,4 +1,4 @@
-"""The contents of datasets as a picture: lengths of documents, and frequencies of tokens."""
+"""Draw the contents of datasets: lengths of documents, and frequencies of tokens."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ from stage.outputs.publish import published_file, require_same_kind
 
 PICTURE_BINS = 60
 PICTURE_FORMATS = {".svg": b"<?xml", ".png": b"\x89PNG"}
-"""Endings of names, and how such files begin."""
+"""Endings of names, and the first bytes of such files."""
 LONGEST_NAME = 48
 
 
 def require_picture_format(path: Path) -> None:
-    """Raise InputError before hours of counting rather than after, where the picture could not be drawn."""
+    """Raise InputError if the picture could not be drawn, before hours of counting rather than after."""
     if path.suffix not in PICTURE_FORMATS:
         raise InputError(f"--picture {path}: expected a name that ends in {' or '.join(PICTURE_FORMATS)}")
     begins = PICTURE_FORMATS[path.suffix]
@@ -28,8 +28,10 @@ def require_picture_format(path: Path) -> None:
 
 
 def draw_datasets(datasets: Sequence[Inspected], path: Path) -> None:
-    """Draw a histogram of document lengths, logarithmic in length, and the tokens' shares by their rank; an outline and
-    a line per dataset."""
+    """Draw a histogram of document lengths, logarithmic in length, and the tokens' shares by their rank.
+
+    Each dataset has an outline and a line.
+    """
     matplotlib = import_optional("matplotlib", "matplotlib", "--picture")
     figures = import_optional("matplotlib.figure", "matplotlib", "--picture")
     figure = figures.Figure(figsize=(12, 5), layout="constrained")
@@ -44,7 +46,7 @@ def draw_datasets(datasets: Sequence[Inspected], path: Path) -> None:
 
 
 def _names(prefixes: Sequence[str]) -> list[str]:
-    """Return the last part of each path for the legend, with the folder before it where that is all that differs."""
+    """Return the last part of each path for the legend, with its folder if the names alone are equal."""
     paths = [Path(prefix).absolute() for prefix in prefixes]
     names = [path.name for path in paths]
     if len(set(names)) < len(set(paths)):
@@ -78,8 +80,8 @@ def _draw_ranks(names: Sequence[str], tokens: Sequence["pd.Series[int]"], axes: 
 
 
 def _label_sparsely(axis: Any, low: float, high: float) -> None:
-    """Label a logarithmic axis from ``low`` to ``high`` with a few plain numbers: matplotlib's own overlap, or are
-    none."""
+    """Label a logarithmic axis from ``low`` to ``high`` with a few plain numbers, because matplotlib's own overlap or
+    are missing."""
     ticker = import_optional("matplotlib.ticker", "matplotlib", "--picture")
     if high < 10 * low:
         axis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))

@@ -1,4 +1,4 @@
-"""A dataset from end to end in a few tens of megabytes: checks of every pointer and length, counts, comparison."""
+"""Scan a dataset from end to end in a few tens of megabytes: check every pointer and length, count, compare."""
 
 import bisect
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ LARGEST_VOCABULARY = 1 << 20
 
 
 def check_index(data: IndexedDataset) -> int:
-    """Check every length, pointer and document end, and the size of ``.bin``; returns the number of tokens.
+    """Check every length, pointer and document end, and the size of ``.bin``; return the number of tokens.
 
     Raises CheckFailed naming the file and the first document that is wrong.
     """
@@ -52,8 +52,10 @@ def check_index(data: IndexedDataset) -> int:
 
 
 def place_of(data: IndexedDataset, token: int) -> tuple[int, int]:
-    """Return the document that holds token number ``token`` of the file, and the token's number in it; the pointers
-    have been checked."""
+    """Return the document that holds token number ``token`` of the file, and the token's number in the document.
+
+    The pointers must have been checked.
+    """
     document = max(0, bisect.bisect_right(data.pointers, token * data.dtype.itemsize) - 1)
     return document, token - int(data.pointers[document]) // data.dtype.itemsize
 
@@ -74,7 +76,7 @@ def count_lengths(data: IndexedDataset) -> "pd.Series[int]":
 def count_tokens(data: IndexedDataset, advance: Meter) -> "pd.Series[int]":
     """Count the tokens of each id that occurs, ascending; ``advance`` is told the bytes read.
 
-    Raises CheckFailed for a value that is no vocabulary's id, naming its document.
+    Raises CheckFailed for a value that cannot be a token id, naming its document.
     """
     counts = np.zeros(LARGEST_VOCABULARY, np.int64)
     first = 0
@@ -94,7 +96,8 @@ def count_tokens(data: IndexedDataset, advance: Meter) -> "pd.Series[int]":
 
 
 def first_at_least(data: IndexedDataset, limit: int) -> tuple[int, int] | None:
-    """Find the first id that is not below ``limit``: its document, and its number there; None where there is none."""
+    """Find the first id that is not below ``limit``; return its document and its number there, or None if there is
+    none."""
     first = 0
     for tokens in data.ids.blocks():
         found = np.flatnonzero(tokens >= limit)
@@ -110,15 +113,15 @@ class Difference:
 
     document: int
     token: int
-    """Its number in that document."""
+    """Number of the token in that document."""
     here: int | None
-    """Id at that place in the first dataset; None where the document has ended or there is no such document."""
+    """Id there in the first dataset; None if the document has ended or does not exist."""
     there: int | None
-    """Id at that place in the second dataset, or None likewise."""
+    """Id there in the second dataset; None if the document has ended or does not exist."""
 
 
 def first_difference(one: IndexedDataset, other: IndexedDataset) -> Difference | None:
-    """Find the first document, and the first token in it, that two datasets do not share; None if they are the same."""
+    """Find the first document, and the first token in it, that differs between two datasets; None if they are equal."""
     token = _first_unequal(one.ids.blocks(), other.ids.blocks())
     document = _first_unequal(one.sizes.blocks(), other.sizes.blocks())
     if token is not None:
@@ -136,8 +139,8 @@ def first_difference(one: IndexedDataset, other: IndexedDataset) -> Difference |
 
 
 def _first_unequal(one: Iterator[npt.NDArray[Any]], other: Iterator[npt.NDArray[Any]]) -> int | None:
-    """Return the number of the first item that is not the same in both; an end of one before the other counts as
-    well."""
+    """Return the number of the first item that differs; if one input ends before the other, that is a difference,
+    too."""
     first = 0
     while True:
         here, there = (next(blocks, np.empty(0, np.int8)) for blocks in (one, other))
@@ -153,8 +156,7 @@ def _first_unequal(one: Iterator[npt.NDArray[Any]], other: Iterator[npt.NDArray[
 
 
 def total_variation(one: "pd.Series[int]", other: "pd.Series[int]") -> float:
-    """Return the share of the whole that is distributed otherwise: half the sum of |p - q|, 0 (same) to 1 (nothing
-    in common)."""
+    """Return the total variation: half the sum of |p - q|, from 0 (equal) to 1 (nothing in common)."""
     return float(np.abs(_share_differences(one, other)).sum() / 2)
 
 
@@ -164,5 +166,5 @@ def largest_gap(one: "pd.Series[int]", other: "pd.Series[int]") -> float:
 
 
 def _share_differences(one: "pd.Series[int]", other: "pd.Series[int]") -> npt.NDArray[Any]:
-    """Return the share of each value in the one less that in the other, over all values of both, ascending."""
+    """Return the share of each value in the first minus that in the second, over all values of both, ascending."""
     return (one / one.sum()).sub(other / other.sum(), fill_value=0).sort_index().to_numpy(np.float64)

@@ -1,4 +1,4 @@
-"""The contents of datasets as pandas tables, for notebooks and as files."""
+"""Make pandas tables of the contents of datasets, for notebooks and as files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ TABLES = ("summary.csv", "lengths.csv", "tokens.csv")
 
 
 def require_free_for_tables(folder: Path) -> None:
-    """Raise InputError where a table would replace something else."""
+    """Raise InputError if a table would replace another kind of file."""
     for name in TABLES:
         require_same_kind(folder / name, "--tables", "such a table", lambda head: head.startswith(b"dataset,"))
 
@@ -23,7 +23,7 @@ def dataset_tables(datasets: Sequence[Inspected], model: Tokenizer | None) -> di
 
     summary.csv has a row per dataset: the figures of its report. lengths.csv has a row per ``length`` in tokens:
     ``documents`` of that length. tokens.csv has a row per token that occurs, the most frequent first: ``id``, ``piece``
-    (where a tokenizer is given; empty for an id that it does not have), ``count``, and ``share`` of all tokens.
+    (if a tokenizer is given; empty for an id beyond its pieces), ``count``, and ``share`` of all tokens.
     """
     tables: dict[str, list[pd.DataFrame]] = {name: [] for name in TABLES}
     for dataset in datasets:

@@ -1,4 +1,4 @@
-"""The report of a ``.bin/.idx`` pair: lengths, token frequencies, pieces, and how it compares with another pair."""
+"""Report on a ``.bin/.idx`` pair: lengths, token frequencies, pieces, and a comparison with another pair."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -29,7 +29,7 @@ LISTED_TOKENS = 10
 DECODED_DOCUMENTS = 1000
 
 Report = dict[str, Any]
-"""The values that ``inspect --json`` prints. Lengths are in tokens; ``percentiles`` are lengths that so many of 100
+"""The values that ``inspect --json`` prints. Lengths are in tokens; percentile p is the length that p % of the
 documents do not exceed; ``least_frequent`` are tokens that occur."""
 
 
@@ -41,15 +41,15 @@ class Inspected:
     lengths: "pd.Series[int]"
     """Documents by length in tokens, ascending."""
     tokens: "pd.Series[int]"
-    """How often each id occurs, ascending by id."""
+    """Number of occurrences of each id, ascending by id."""
     data: IndexedDataset
 
 
 def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
     """Check and count one dataset.
 
-    Raises CheckFailed where a length, a pointer, a document end or the size of ``.bin`` is wrong, or a value is no
-    token id, naming the file and the first document; InputError where a file is missing, or holds no token ids.
+    Raises CheckFailed, naming the file and the first document, if a length, a pointer, a document end or the size of
+    ``.bin`` is wrong, or a value is no token id; InputError if a file is missing or holds no token ids.
     """
     data = IndexedDataset(prefix, any_size=True)
     model = None if tokenizer is None else Tokenizer(tokenizer)
@@ -86,7 +86,7 @@ def inspect_dataset(prefix: Path, tokenizer: Path | None) -> Inspected:
 
 
 def piece_of(model: Tokenizer | None, token: int) -> str | None:
-    """Return the text of a token; None where there is no model, or it has no such piece."""
+    """Return the text of a token; None if there is no model, or the model has no such piece."""
     return model.piece(token) if model is not None and token < model.vocab_size else None
 
 
@@ -116,8 +116,11 @@ def _vocabulary(data: IndexedDataset, tokens: "pd.Series[int]", model: Tokenizer
 
 
 def compare_datasets(one: Inspected, other: Inspected) -> Report:
-    """Return the other dataset's report, the first difference (None: the same documents, token by token), Kolmogorov
-    and Smirnov's distance of the distributions of lengths, and the total variation of those of tokens, each 0 to 1."""
+    """Return the other dataset's report, the first difference, and the distances of lengths and of tokens.
+
+    The first difference is None if all tokens are equal. The distance of lengths is Kolmogorov and Smirnov's, that of
+    tokens the total variation, each 0 to 1.
+    """
     difference = first_difference(one.data, other.data)
     return {
         "other": other.report,
@@ -128,8 +131,8 @@ def compare_datasets(one: Inspected, other: Inspected) -> Report:
 
 
 def require_sound(datasets: Sequence[Inspected], comparison: Report | None) -> None:
-    """Raise CheckFailed where a token is beyond the tokenizer's vocabulary, a dataset is not what its manifest says
-    (sizes, and the MD5 of small files), or the two datasets of ``comparison`` differ."""
+    """Raise CheckFailed if a token is beyond the tokenizer's vocabulary, a dataset differs from its manifest (sizes,
+    and the MD5 of small files), or the two datasets of ``comparison`` differ."""
     for dataset in datasets:
         known = dataset.report["vocabulary"]
         if known is not None and known["first_beyond"] is not None:
@@ -151,7 +154,7 @@ def require_sound(datasets: Sequence[Inspected], comparison: Report | None) -> N
 
 
 def format_dataset_report(report: Report) -> str:
-    """Return several lines for a person."""
+    """Describe the dataset in several lines for people."""
     name, percentiles = Path(report["prefix"]).name, report["percentiles"]
     lines = [
         "{prefix}: {documents:,} documents, {tokens:,} tokens, {dtype}".format(**report),
@@ -183,7 +186,7 @@ def _format_tokens(listed: list[Report], total: int) -> str:
 
 
 def format_dataset_comparison(report: Report, comparison: Report) -> str:
-    """Return the other dataset's report and how they compare, for a person."""
+    """Describe the other dataset, and the comparison, for people."""
     other = comparison["other"]
     verdict = "not the same" if comparison["first_difference"] else "the same documents, token by token"
     return (

@@ -1,4 +1,4 @@
-"""The files that the benchmark needs before anything is made here: one table with their sizes and origins."""
+"""The files that the benchmark needs from elsewhere: one table with their sizes and origins."""
 
 import itertools
 import re
@@ -20,13 +20,13 @@ What = Literal["train", "validation-subset", "tokenizer", "checkpoint", "validat
 REPOSITORY = "allenai/c4"
 """The Hugging Face dataset that holds C4."""
 TRAIN_SHARDS = range(768, 1024)
-"""The benchmark trains on these; the checkpoint was made from the others (docs/facts/reference.md a.6)."""
+"""Shards that the benchmark trains on; the checkpoint was trained on the others (docs/facts/reference.md a.6)."""
 ALL_TRAIN_SHARDS = 1024
 CHECKPOINT_ARRAYS = 48
 DATASET_MD5 = read_list(Path(checksums.__path__[0]) / "dataset_checksum.log")
 
 BUCKET = "gs://mlperf-llm-public2"
-"""Answers 403 to most (docs/facts/peers.md 3, row 1)."""
+"""Bucket that answers 403 to most users (docs/facts/peers.md 3, row 1)."""
 DATASET_TAR, FP32_CHECKPOINT_TAR, BF16_CHECKPOINT = (
     "dataset_c4_spm.tar",
     "checkpoint_megatron_fp32.tar",
@@ -43,7 +43,7 @@ DOWNLOAD_COMMANDS = {
     )
 }
 """The commands of "S3 artifacts download" in the README of mlcommons/training, retired_benchmarks/gpt3/megatron-lm,
-since its pull request 842 of November 2025, by the name that it gives the file."""
+since its pull request 842 of November 2025, by the name of the file that each downloads."""
 HOW_TO_GET_IN = f"""\
 ({BUCKET} answers 403 to most. MLCommons has a downloader for the rest, as of July 2026: it takes bash, wget
 and cloudflared, asks you to sign in with a browser and may install cloudflared by sudo, so it is for you to run, in the
@@ -53,22 +53,22 @@ unpack it, and pass --from FOLDER.)"""
 
 @dataclass(frozen=True)
 class Artifact:
-    """Files that belong together."""
+    """A group of files that belong together."""
 
     files: tuple[str, ...]
-    """Paths below the output folder. The checkpoint is one folder."""
+    """Paths below the output folder. The checkpoint is a single folder."""
     bytes: float
-    """Size of all of them, about (docs/facts/reference.md a.5, a.6, f.1; docs/facts/peers.md 1.3)."""
+    """Approximate size of all of them (docs/facts/reference.md a.5, a.6, f.1; docs/facts/peers.md 1.3)."""
     origin: str
-    """The place that they come from, in words."""
+    """Description of their origin."""
     check: Callable[[Path], str | None]
-    """Raises InputError or CheckFailed if a file is not what it should be; returns its MD5 if that was compared."""
+    """Function that raises InputError or CheckFailed for a wrong file, and returns its MD5 if that was compared."""
     public: bool = False
     """True if ``REPOSITORY`` has them, under the same names."""
     published_name: str | None = None
-    """The name at the origin, if it is another one."""
+    """Name at the origin, if it differs."""
     downloads: tuple[str, ...] = ()
-    """Files of DOWNLOAD_COMMANDS that hold these, or make them needless."""
+    """Files of DOWNLOAD_COMMANDS that hold these files, or replace them."""
 
 
 def train_shard(number: int) -> str:
@@ -76,7 +76,7 @@ def train_shard(number: int) -> str:
 
 
 def _begins_with_documents(path: Path) -> None:
-    """Check the first block only: preprocess reads it all, and names the file if its end is damaged."""
+    """Check the first block only: preprocess reads the whole file, and reports damage further on."""
     if next(documents_of(path), None) is None:
         raise CheckFailed(f"{path}: holds no document")
 
@@ -94,8 +94,10 @@ def _is_the_tokenizer(path: Path) -> None:
 
 
 def _is_a_checkpoint(path: Path) -> None:
-    """Count the folders of weights and moments, beside which lie counters (docs/facts/reference.md f.2); their shapes
-    and chunks are the converter's to check."""
+    """Count the folders of weights and moments, without the counters beside them (docs/facts/reference.md f.2).
+
+    The converter checks shapes and chunks.
+    """
     names = [entry.parent.name for entry in path.glob("*/.zarray")]
     found = sum(name != "step" and not name.endswith(".count") for name in names)
     if found != CHECKPOINT_ARRAYS:
@@ -163,8 +165,11 @@ NEEDED: tuple[What, ...] = ("train", "validation-subset", "tokenizer", "checkpoi
 
 
 def wanted_files(what: Sequence[What], shards: str | None) -> dict[str, What]:
-    """Return the files of ``what``, as paths below the output folder; ``shards``: other training shards than the
-    benchmark's, as FIRST-LAST or one number. Raises InputError for any other text."""
+    """Return the files of ``what``, as paths below the output folder.
+
+    ``shards``: other training shards than the benchmark's, as FIRST-LAST or one number. Raises InputError for any other
+    text.
+    """
     train = ARTIFACTS["train"].files
     if shards is not None:
         numbers = re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", shards, re.ASCII)

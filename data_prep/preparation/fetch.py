@@ -1,8 +1,7 @@
-"""Bring the benchmark's inputs together in one folder: from Hugging Face, or from a folder that has them.
+"""Collect the benchmark's inputs in one folder: from Hugging Face, or from a folder that has them.
 
 Each file, and the checkpoint's folder, is an output of its own (``stage.outputs.resumable_output``): it has its final
-name only once it is whole and checked, and a manifest beside it says where it came from, by the commit and by its
-content.
+name only once it is whole and checked, and a manifest beside it records its origin, by the commit and by its content.
 """
 
 import hashlib
@@ -44,12 +43,12 @@ def fetch(
     revision: str | None = None,
     force: bool = False,
 ) -> None:
-    """Bring the files of ``wanted`` (``wanted_files``) that can be had to ``output``: from the folder ``source``, or
-    from the hub.
+    """Bring the available files of ``wanted`` (``wanted_files``) to ``output``, from the folder ``source`` or from the
+    hub.
 
-    ``revision`` None: what is there stays, and the rest comes from the commit that it came from, or the newest.
-    ``force``: files that fetch brought from another commit or folder are replaced. Raises InputError when the hub
-    cannot be reached, InputError or CheckFailed for a file that is not what it should be.
+    ``revision`` None: existing files stay, and the others come from the same commit, or else the newest. ``force``:
+    files that fetch brought from another commit or folder are replaced. Raises InputError when the hub cannot be
+    reached, InputError or CheckFailed for a wrong file.
     """
     if source is not None and not source.is_dir():
         raise InputError(f"--from {source}: no such folder")
@@ -70,7 +69,7 @@ def fetch(
 
 
 def is_checked(path: Path) -> bool:
-    """Tell whether a file or folder is there as it was when it was checked, or made."""
+    """Return whether a file or folder exists and is unchanged since it was checked or made."""
     manifest = read_manifest(path)
     if manifest is None or not path.exists():
         return False
@@ -78,14 +77,14 @@ def is_checked(path: Path) -> bool:
 
 
 def _record(path: Path, recipe: Recipe, md5: str | None) -> None:
-    """Write the manifest of what was there already and has been checked, unless another command's says what it is."""
+    """Write the manifest of an existing file that was checked, unless it has another command's manifest."""
     manifest = read_manifest(path)
     if manifest is None or manifest.stage == STAGE:
         write_manifest(path, made_by(recipe, [record_of(path, path.name, md5)], wall_s=0))
 
 
 def _find(source: Path, name: str, what: What) -> Path | None:
-    """Return the file in ``source``, by its name here or at its origin; None where there is none."""
+    """Return the file in ``source``, by its name here or at its origin; None if there is none."""
     names = (name, Path(name).name, ARTIFACTS[what].published_name or name)
     return next((source / name for name in names if (source / name).exists()), None)
 
@@ -114,7 +113,7 @@ def _take(found: Path, target: Path, md5: str | None, *, force: bool) -> None:
 
 
 def _download_all(output: Path, names: list[str], revision: str | None, *, force: bool) -> None:
-    """Download the files that are not there, or all of ``revision``, comparing with what the hub says of them."""
+    """Download the missing files, or all files of ``revision``, and compare them with the hub's sizes and sums."""
     absent = [name for name in names if revision is not None or force or not is_checked(output / name)]
     if not absent:
         return
@@ -135,7 +134,7 @@ def _download_all(output: Path, names: list[str], revision: str | None, *, force
 
 
 def _earlier_commit(output: Path) -> str | None:
-    """Return the commit that files were brought from before, perhaps others than those wanted now."""
+    """Return the commit that earlier files came from, even if those are not wanted now."""
     for path in sorted((output / "en").glob("*.manifest.json")):
         manifest = read_manifest(path.with_name(path.name.removesuffix(".manifest.json")))
         if manifest is not None and manifest.stage == STAGE and "commit" in manifest.options:
@@ -144,7 +143,7 @@ def _earlier_commit(output: Path) -> str | None:
 
 
 def _download(hub: Hub, target: Path, name: str, expected: Source, force: bool) -> None:
-    """Fetch and check one file; one that lies there without a manifest is checked only."""
+    """Fetch and check one file; an existing file without a manifest is only checked."""
     recipe = Recipe(STAGE, {"repository": hub.repository, "commit": hub.commit}, [expected])
     if target.exists() and not is_checked(target):
         _record(target, recipe, _require_equal(target, expected, mend="delete it and fetch it again"))
@@ -159,7 +158,7 @@ def _download(hub: Hub, target: Path, name: str, expected: Source, force: bool) 
 
 
 def _require_equal(path: Path, expected: Source, *, mend: str) -> str:
-    """Compare size and SHA-256 with what the hub says; returns the MD5. Raises CheckFailed where they differ."""
+    """Compare size and SHA-256 with the hub's; return the MD5. Raises CheckFailed if they differ."""
     sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -172,7 +171,7 @@ def _require_equal(path: Path, expected: Source, *, mend: str) -> str:
 
 
 def files_there(output: Path, wanted: Mapping[str, What]) -> list[dict[str, Any]]:
-    """Tell of each file whether it is there, and is what was checked or made, and where it comes from."""
+    """Return for each file whether it exists unchanged since it was checked or made, and its origin."""
     return [
         {
             "what": what,
@@ -186,8 +185,10 @@ def files_there(output: Path, wanted: Mapping[str, What]) -> list[dict[str, Any]
 
 
 def format_table(files: Sequence[Mapping[str, Any]]) -> str:
-    """Return one line per artifact: how many of its files are there; then where they come from, with the downloader's
-    commands for those that are not there."""
+    """Return one line per artifact with the number of existing files, then the origins.
+
+    For missing files, the downloader's commands follow.
+    """
     rows, origins = [], ["where they come from:"]
     for what in dict.fromkeys(file["what"] for file in files):
         names = [file["name"] for file in files if file["what"] == what]
@@ -206,7 +207,7 @@ def format_table(files: Sequence[Mapping[str, Any]]) -> str:
 
 
 def require_all(output: Path, files: Sequence[Mapping[str, Any]]) -> None:
-    """Raise CheckFailed when a file is not there, or was not checked."""
+    """Raise CheckFailed if a file is missing or was not checked."""
     missing = [file for file in files if not file["there"]]
     if missing:
         manual = [file["name"] for file in missing if not ARTIFACTS[file["what"]].public]

@@ -1,4 +1,4 @@
-"""Files of a Hugging Face dataset: what they should be, and fetching them."""
+"""Files of a Hugging Face dataset: ask for their sizes and sums, and fetch them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from stage.outputs.manifest import Source
 class Hub:
     """One dataset at one commit: ``revision`` (a branch, a tag or a commit) is looked up once.
 
-    Every method raises InputError, in one line, when the hub cannot be reached or refuses.
+    Every method raises InputError, in one line, if the hub cannot be reached or refuses.
     """
 
     def __init__(self, repository: str, revision: str) -> None:
@@ -25,7 +25,7 @@ class Hub:
             self.commit: str = self._hub.HfApi().dataset_info(repository, revision=revision).sha
 
     def describe(self, names: Sequence[str]) -> dict[str, Source]:
-        """Return size and SHA-256 of each file, by its name. Raises InputError for one that is not there."""
+        """Return size and SHA-256 of each file, by its name. Raises InputError for a file that does not exist."""
         with self._asking():
             found = self._hub.HfApi().get_paths_info(
                 self.repository, list(names), repo_type="dataset", revision=self.commit
@@ -43,7 +43,7 @@ class Hub:
         return files
 
     def download(self, name: str, folder: Path) -> Path:
-        """Fetch a file to ``folder/name``. A connection that breaks is taken up again where it broke."""
+        """Fetch a file to ``folder/name``. An interrupted download resumes."""
         with self._asking():
             return Path(
                 self._hub.hf_hub_download(

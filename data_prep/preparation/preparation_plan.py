@@ -1,7 +1,7 @@
-"""The time that the real data takes to prepare, step by step, and what limits each: arithmetic on measured rates.
+"""Estimate the time to prepare the real data, step by step, and its limits, from measured rates.
 
-A step is the share of a command's work that one resource limits: ``preprocess`` takes two, tokenising and joining. They
-are counted one after the other. All nodes read and write one file system.
+A step is the share of a command's work that one resource limits: ``preprocess`` takes two, tokenising and joining. The
+steps are counted one after the other. All nodes read and write one file system.
 """
 
 import math
@@ -25,12 +25,14 @@ DOCUMENTS = 91_217_223
 TOKENS = 44e9
 BIN_BYTES = 2 * TOKENS
 IDX_BYTES = 20 * DOCUMENTS
-"""Lengths 4, pointers 8 and document ends 8 bytes each (docs/facts/reference.md a.1)."""
+"""Bytes of the indices: per document 4 for the length, 8 for the pointer and 8 for the end (docs/facts/reference.md
+a.1)."""
 DISK_BYTES = PACKED_BYTES + 2 * (BIN_BYTES + IDX_BYTES)
-"""At the fullest: the shards, the pieces, and the datasets that they are joined to."""
+"""Most bytes on the disk: the shards, the pieces, and the datasets joined from them."""
 
 INDEX_S = 8.0
-"""Sample and shuffle indices of both datasets, before the clock of the first run; one core per dataset."""
+"""Seconds to build sample and shuffle indices of both datasets before the clock of the first run, one core per
+dataset."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Rate:
     mb_per_s: float
     """10^6 bytes per second."""
     source: str
-    """The machine that it was measured on, or that it is assumed."""
+    """Machine that the rate was measured on, or that it is assumed."""
 
 
 RATES: dict[str, Rate] = {
@@ -54,13 +56,13 @@ RATES: dict[str, Rate] = {
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """One step, and how long it takes."""
+    """One step and its duration."""
 
     name: str
     work: str
     seconds: float
     limit: str
-    """The resource that a faster step would need more of."""
+    """Resource that limits the step."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class PreparationPlan:
 
     nodes: int
     cores: int
-    """Per node."""
+    """Cores per node."""
     workers: int
     """Processes that tokenise, per node."""
     stages: list[StepEstimate]
@@ -77,7 +79,7 @@ class PreparationPlan:
 
 
 def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
-    """Return ``RATES`` with those given in their place. Raises InputError for a rate that is not positive."""
+    """Return ``RATES``, replaced by the given ones. Raises InputError for a rate that is not positive."""
     given = {name: rate for name, rate in mb_per_s.items() if rate is not None}
     for name, rate in given.items():
         if not 0 < rate < math.inf:
@@ -88,8 +90,11 @@ def with_rates(**mb_per_s: float | None) -> dict[str, Rate]:
 def make_plans(
     nodes: Sequence[int], cores: int, rates: Mapping[str, Rate], *, workers: int | None = None
 ) -> list[PreparationPlan]:
-    """Return a plan for each number of nodes of ``cores`` each, with ``workers`` processes on each (None: one per
-    core). Raises InputError for less than one of any."""
+    """Return a plan for each number of nodes of ``cores`` cores each, with ``workers`` processes on each (None: one per
+    core).
+
+    Raises InputError if any number is less than one.
+    """
     if not nodes or min(*nodes, cores) < 1:
         raise InputError(f"--nodes {' '.join(map(str, nodes))} --cores {cores}: expected at least 1 of each")
     if workers is not None:
@@ -122,7 +127,7 @@ def _make_plan(nodes: int, cores: int, workers: int, rates: Mapping[str, Rate]) 
 
 
 def plans_as_json(plans: Sequence[PreparationPlan], rates: Mapping[str, Rate]) -> dict[str, Any]:
-    """Return rates, disk space and plans."""
+    """Return rates, disk space and plans as JSON values."""
     return {
         "rates": {name: asdict(rate) for name, rate in rates.items()},
         "disk_bytes": DISK_BYTES,

@@ -1,1 +1,1 @@
-"""From files of text to a dataset: many files, many workers, many machines, the same bytes."""
+"""Make a dataset from files of text: many files, many workers, many machines, the same bytes."""

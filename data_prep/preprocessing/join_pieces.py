@@ -1,4 +1,4 @@
-"""All pieces one after the other, checked while they are read, as one dataset."""
+"""Join all pieces, one after the other, to one dataset; each is checked while it is read."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,10 @@ LENGTH = np.dtype("<i4")
 
 
 def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]) -> IndexedDatasetWriter:
-    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``; returns the
-    writer, which knows what it has written.
+    """Write the dataset of the finished pieces ``names``, in this order, below the folder of ``job``.
 
-    Raises InputError for a piece that does not hold what was written (after a crash of the machine); such a piece is
-    removed, so that the same command makes it again.
+    Returns the writer, which knows what it has written. Raises InputError for a piece that was damaged, for example by
+    a crash of the machine; such a piece is removed, so that the same command makes it again.
     """
     pieces = [job.done[name] for name in names]
     with (
@@ -38,7 +37,7 @@ def join_pieces(job: ResumableOutput, names: Sequence[str], dtype: np.dtype[Any]
 
 
 def _append(writer: IndexedDatasetWriter, path: Path, piece: Piece, hashing: ThreadPoolExecutor, meter: Meter) -> None:
-    """Copy one piece. A thread makes its MD5, beside that of the dataset."""
+    """Copy one piece. A thread computes its MD5 while the dataset's is computed."""
     facts, digest = facts_of(piece), hashlib.md5(usedforsecurity=False)
     waiting: list[Future[None]] = []
 

@@ -1,7 +1,7 @@
-"""C4 files to ``PREFIX.bin/.idx``: many files in order, tokenised by any number of workers and machines.
+"""Make ``PREFIX.bin/.idx`` from C4 files: many files in order, tokenised by any number of workers and machines.
 
-The dataset equals what the reference's preprocessing writes for the concatenation of the files
-(docs/facts/reference.md a.4): one sequence per document, no EOD token, documents without any token left out.
+The dataset equals what the reference's preprocessing writes for the concatenation of the files (docs/facts/reference.md
+a.4): one sequence per document, no EOD token, documents without any token left out.
 
 Each file gives a piece (``token_piece``), made in any order; the dataset is the pieces one after the other
 (``join_pieces``). ``stage.outputs.resumable_output`` keeps the pieces of a command that is killed, and of several
@@ -40,7 +40,7 @@ BENCHMARK = Reading()
 
 @dataclass(frozen=True)
 class PreprocessResult:
-    """Figures of the dataset, or of the pieces of a shard, that a call has made."""
+    """Figures of the dataset, or of a shard's pieces, that a call has made."""
 
     documents: int
     tokens: int
@@ -49,7 +49,7 @@ class PreprocessResult:
 
 
 def skipped_path(prefix: Path) -> Path:
-    """Return where the lines that were left out are listed."""
+    """Return the path of the list of skipped lines."""
     return beside(prefix, ".skipped.txt")
 
 
@@ -67,8 +67,8 @@ def preprocess(
 ) -> PreprocessResult | None:
     """Tokenise ``inputs`` into ``output_prefix.bin/.idx`` and its manifest, or with ``shard`` its share of the pieces.
 
-    Returns None where the dataset is there already, from the same inputs, tokenizer and options. Raises InputError for
-    a line that is not a document (naming file and line), a damaged file, one whose MD5 is not that in ``md5_list``, no
+    Returns None if the dataset is already there, from the same inputs, tokenizer and options. Raises InputError for a
+    line that is not a document (naming file and line), a damaged file, a file whose MD5 differs from ``md5_list``, no
     document at all, or another output under the same name.
     """
     started = time.monotonic()
@@ -133,7 +133,7 @@ def _recipe(files: Sequence[InputFile], model: Tokenizer, dtype: np.dtype[Any], 
 
 
 def _piece_name(number: int, file: InputFile) -> str:
-    """Name a piece by its file's place in the order and its content, so that a file that was mended gets another."""
+    """Name a piece by its file's number and content, so that a mended file gets a new piece."""
     return f"{number:05d}-{md5_text(f'{file.source.bytes} {file.source.identity}')[:16]}"
 
 
@@ -172,7 +172,7 @@ def _join_and_publish(
 
 
 def _listed_sums(md5_list: Path, files: Sequence[InputFile]) -> dict[str, str]:
-    """Return the MD5 of each input by its name: that of the longest end of its path that is listed.
+    """Return the MD5 of each input by its name, from the list's entry that is the longest end of its path.
 
     Raises InputError for an input that is not listed.
     """
@@ -188,7 +188,7 @@ def _listed_sums(md5_list: Path, files: Sequence[InputFile]) -> dict[str, str]:
 
 
 def _require_listed(files: Sequence[InputFile], md5s: Sequence[str], sums: Mapping[str, str] | None) -> None:
-    """Raise InputError where the bytes that were read, whose MD5 are ``md5s``, are not those of the list."""
+    """Raise InputError if the inputs' MD5 ``md5s``, computed while they were read, differ from the list."""
     if sums is None:
         return
     if len(md5s) != len(files):

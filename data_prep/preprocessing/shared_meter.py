@@ -1,4 +1,4 @@
-"""How far several worker processes are, in memory that they share."""
+"""The progress of several worker processes, in memory that they share."""
 
 import multiprocessing
 import time
@@ -16,16 +16,16 @@ class Stopped(Exception):
 
 
 class SharedMeter:
-    """Adds up the work of processes that are forked after it was made."""
+    """Add up the work of processes that are forked after the meter was made."""
 
     def __init__(self) -> None:
         self._sums = FORK.Array("d", 1 + len(DOING))
-        """Bytes that are done, and the seconds of each of DOING."""
+        """Bytes done so far, and the seconds of each of DOING."""
         self._told = [0.0] * len(self._sums)
         self.stop = FORK.Event()
 
     def __call__(self, amount: float) -> None:
-        """Count ``amount`` bytes more as done. Raises Stopped where the work is to end."""
+        """Count ``amount`` more bytes as done. Raises Stopped if the work must end."""
         if self.stop.is_set():
             raise Stopped
         self._add(0, amount)
@@ -42,7 +42,7 @@ class SharedMeter:
             self._sums[place] += amount
 
     def tell(self, meter: Meter) -> None:
-        """Tell ``meter`` what is new since the last time."""
+        """Report to ``meter`` the progress since the last call."""
         now = self._sums[:]
         done, *seconds = (new - old for new, old in zip(now, self._told, strict=True))
         for what, passed in zip(DOING, seconds, strict=True):

@@ -25,12 +25,12 @@ OnBadLine = Literal["stop", "skip"]
 
 @dataclass(frozen=True)
 class Reading:
-    """How documents are taken from the files. The defaults are the benchmark's."""
+    """Options of reading documents from the files. The defaults are the benchmark's."""
 
     on_bad_line: OnBadLine = "stop"
     text_key: str = TEXT_KEY
     append_eod: bool = False
-    """Put the tokenizer's end-of-sequence token behind each document."""
+    """Put the tokenizer's end-of-sequence token after each document."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class PieceFacts:
     """The facts of a piece that the journal keeps."""
 
     source_md5: str
-    """MD5 of the input file, as its bytes were read."""
+    """MD5 of the input file's bytes as they were read."""
     documents: int
     tokens: int
     skipped: Sequence[tuple[int, str]] = ()
-    """Number of each line that was left out, and why."""
+    """Number of each skipped line, and the reason."""
 
 
 def facts_of(piece: Piece) -> PieceFacts:
@@ -51,7 +51,7 @@ def facts_of(piece: Piece) -> PieceFacts:
 
 
 class PieceMaker:
-    """Tokenises input files into pieces of ``job``."""
+    """Tokenise input files into pieces of ``job``."""
 
     def __init__(self, job: ResumableOutput, encoder: FastTokenizer, reading: Reading) -> None:
         self._job, self._encoder, self._reading = job, encoder, reading
@@ -60,7 +60,7 @@ class PieceMaker:
     def make(self, name: str, file: InputFile, meter: SharedMeter) -> None:
         """Make the piece ``name`` of one file, and note it in the journal.
 
-        Raises InputError, and leaves nothing, where the file is damaged or changes while it is read, and BadLine for a
+        Raises InputError, and leaves nothing, if the file is damaged or changes while it is read, and BadLine for a
         line that is no document, unless such lines are skipped.
         """
         path = self._job.new_path()

@@ -17,10 +17,10 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int, meter: Meter) -> None:
-    """Make the pieces of ``files``, which are given by the pieces' names, in up to ``workers`` processes, which are
-    forked and so begin with the tokenizer loaded.
+    """Make the pieces of ``files``, by the pieces' names, in up to ``workers`` processes.
 
-    Raises the first error of a worker; the other workers then stop, and finished pieces stay.
+    The processes are forked, so they begin with the tokenizer loaded. Raises the first error of a worker; the other
+    workers then stop, and finished pieces stay.
     """
     if not files:
         return
@@ -43,7 +43,7 @@ def make_pieces(maker: PieceMaker, files: Mapping[str, InputFile], workers: int,
 
 _maker: PieceMaker
 _meter: SharedMeter
-"""Both belong to a worker process."""
+"""The maker and the meter of a worker process."""
 
 
 def _begin(maker: PieceMaker, meter: SharedMeter) -> None:
@@ -56,8 +56,8 @@ def _begin(maker: PieceMaker, meter: SharedMeter) -> None:
 def _keep_freed_memory() -> None:
     """Have glibc keep freed arrays of a few megabytes for the next ones (other systems know no mallopt).
 
-    A forked process would give them back and get fresh pages, which the system has to clear: that took 10 to 15 % of
-    two workers' processor time (docs/notes/data_speed.md).
+    Otherwise a forked process would return them and get fresh pages, which the system has to clear: that took 10 to 15
+    % of two workers' processor time (docs/notes/data_speed.md).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,1 +1,1 @@
-"""Which tokens make up training sample i."""
+"""The tokens of each training sample, and the order of the samples."""

@@ -1,4 +1,4 @@
-"""Mixing several datasets by weight (docs/facts/reference.md b.1, b.4)."""
+"""Mix several datasets by weight (docs/facts/reference.md b.1, b.4)."""
 
 import functools
 import math
@@ -17,8 +17,10 @@ BLOCK = 1 << 20
 
 
 def normalized(weights: Sequence[float]) -> list[float]:
-    """Return the weights divided by their sum, in plain float64 as the reference does. Raises InputError for weights
-    below 0 and for a sum that is not positive."""
+    """Return the weights divided by their sum, in plain float64 as in the reference.
+
+    Raises InputError for weights below 0 and for a sum that is not positive.
+    """
     if not weights or any(not math.isfinite(weight) or weight < 0 for weight in weights) or sum(weights) <= 0:
         raise InputError(f"dataset weights {list(weights)}: expected numbers >= 0 with a positive sum")
     total = sum(weights)
@@ -26,7 +28,7 @@ def normalized(weights: Sequence[float]) -> list[float]:
 
 
 def samples_per_dataset(num_samples: int, weights: Sequence[float]) -> list[int]:
-    """Return how many samples to request of each dataset, with the reference's margin of half a percent.
+    """Return the number of samples to request of each dataset, with the reference's margin of half a percent.
 
     ``num_samples`` < 0 asks for one whole epoch of each. The reference multiplies the -1 by the weight and rounds up,
     so that two validation sets at 0.5 ask for 0 samples (docs/facts/reference.md j.16); here it stays -1.
@@ -74,7 +76,7 @@ def _choose(weights: Sequence[float], size: int) -> npt.NDArray[np.uint8]:
 
 
 def _count_through(dataset: npt.NDArray[np.uint8], num_datasets: int) -> npt.NDArray[np.int64]:
-    """Return, for each blended sample, how many before it were given to the same dataset [size]."""
+    """Return, for each blended sample, the number of earlier samples of the same dataset [size]."""
     sample = np.empty(len(dataset), np.int64)
     counts = [0] * num_datasets
     for start in range(0, len(dataset), BLOCK):
@@ -87,7 +89,7 @@ def _count_through(dataset: npt.NDArray[np.uint8], num_datasets: int) -> npt.NDA
 
 
 def _choose_one_by_one(weights: Sequence[float], counts: Sequence[int], block: slice) -> npt.NDArray[np.uint8]:
-    """Choose by the rule as it reads: each choice depends on all before it. Takes about a microsecond per sample and
+    """Choose by the plain rule: each choice depends on all before it. Takes about a microsecond per sample and
     dataset."""
     counts = list(counts)
     chosen = bytearray(block.stop - block.start)
@@ -101,12 +103,13 @@ def _choose_one_by_one(weights: Sequence[float], counts: Sequence[int], block: s
 
 
 def _choose_of_two(weights: Sequence[float], count: int, block: slice) -> npt.NDArray[np.uint8] | None:
-    """Choose between two datasets by the same rule, for a whole block at once; None where the shortcut does not hold.
+    """Choose between two datasets by the same rule, for a whole block at once; return None if the shortcut does not
+    hold.
 
     With two datasets the state before sample s is one number, c: the samples given to the first one so far. It gets
-    sample s if and only if c is at most a threshold T(s), which lies within 1 of floor(weight * x) and is found here
-    by trying, in the same float64 arithmetic. As long as T rises by at most 1 a sample, c after sample s is the
-    largest T + 1 up to s.
+    sample s if and only if c is at most a threshold T(s), which lies within 1 of floor(weight * x) and is found here by
+    trying, in the same float64 arithmetic. As long as T rises by at most 1 a sample, c after sample s is the largest T
+    + 1 up to s.
     """
     s = np.arange(block.start, block.stop, dtype=np.int64)
     x = np.maximum(s.astype(np.float64), 1.0)

@@ -1,9 +1,9 @@
-"""A blend of datasets as a small file: where they lie and how much of each, for whatever takes a data path.
+"""A blend of datasets as a small file with their places and weights, which any data path may name.
 
     {"blend": 1, "datasets": [{"prefix": "c4_en_6", "weight": 0.5, "tokens": 22000000000, "idx_md5": "…"}, …]}
 
 Prefixes are relative to the file's folder. Tokens and the MD5 of the index are those of the datasets when the blend was
-made: a dataset that is another by now is refused, wherever the files lie. The weights may be edited by hand.
+made: a dataset that has changed since is refused, wherever the files lie. The weights may be edited by hand.
 """
 
 import math
@@ -33,7 +33,7 @@ class WeightedDataset:
     """One dataset of a blend."""
 
     prefix: str
-    """Relative to the file's folder in the file; as it can be opened, once the file is read."""
+    """Prefix of the dataset. In the file it is relative to the file's folder; once read, it can be opened."""
     weight: float
     """Share of the samples; weights need not sum to 1."""
     tokens: int
@@ -54,8 +54,10 @@ def is_blend_file(path: str) -> bool:
 
 
 def discover(folders: Sequence[Path]) -> list[Path]:
-    """Return the prefixes of all datasets in and below ``folders``, in the order of their names; a prefix itself may
-    stand for a folder. Raises InputError for a folder that has none.
+    """Return the prefixes of all datasets in and below ``folders``, sorted by name; a prefix may take the place of a
+    folder.
+
+    Raises InputError for a folder without a dataset.
     """
     found: dict[Path, None] = {}
     for folder in folders:
@@ -71,10 +73,10 @@ def discover(folders: Sequence[Path]) -> list[Path]:
 
 
 def weights_of(tokens: Sequence[int], by: WeightsBy, *, temperature: float) -> list[float]:
-    """Return a weight for each dataset, by its number of ``tokens``; together they are 1.
+    """Return a weight for each dataset, by its number of ``tokens``; the sum is 1.
 
-    By tokens a weight is their number to the power 1 / temperature: at 1 each token is as likely as any other, above
-    that small datasets get more. Raises InputError for a temperature out of range.
+    By tokens a weight is their number to the power 1 / temperature: at 1 each token is as likely as any other, above 1
+    small datasets get more. Raises InputError for a temperature out of range.
     """
     require_between(temperature, 0.01, 1000, "--temperature")
     largest = max(tokens)
@@ -85,8 +87,7 @@ def weights_of(tokens: Sequence[int], by: WeightsBy, *, temperature: float) -> l
 def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float], tokens: Sequence[int]) -> None:
     """Write the file; the prefixes in it are relative to its folder.
 
-    Raises InputError for datasets of different tokenizers, and for an output that would replace something else than a
-    blend.
+    Raises InputError for datasets of different tokenizers, and for an output that would replace anything but a blend.
     """
     if not is_blend_file(output.name):
         raise InputError(f"--output {output}: expected a name that ends in {SUFFIX}, by which a data path knows it")
@@ -100,14 +101,16 @@ def write_blend(output: Path, prefixes: Sequence[Path], weights: Sequence[float]
 
 
 def _relative(prefix: Path, folder: Path) -> str:
-    """Return a relative path where the dataset lies below the file's folder, so that both can be moved together; else
-    the whole path."""
+    """Return a relative path if the dataset lies below the file's folder, so that both can be moved together.
+
+    Otherwise the path is absolute.
+    """
     absolute = prefix.absolute()
     return str(absolute.relative_to(folder.absolute()) if absolute.is_relative_to(folder.absolute()) else absolute)
 
 
 def read_blend(path: Path) -> list[WeightedDataset]:
-    """Read the datasets of a blend, their prefixes as they can be opened. Raises InputError for a file that is no
+    """Return the datasets of a blend, with prefixes that can be opened. Raises InputError for a file that is no
     blend."""
     try:
         found = read_json(path, Blend, mend=f"not a blend; {MAKE_IT}", largest=LARGEST_FILE).datasets
@@ -119,8 +122,11 @@ def read_blend(path: Path) -> list[WeightedDataset]:
 
 
 def require_as_blended(blended: WeightedDataset, dataset: IndexedDataset, blend: Path) -> None:
-    """Raise InputError where the dataset is not the one that was blended: by its number of tokens, as the lengths
-    are read anyhow. ``inspect`` of the blend compares the MD5 of the index, too."""
+    """Raise InputError if the dataset has another number of tokens than when it was blended; the lengths are read
+    anyway.
+
+    ``inspect`` of the blend also compares the MD5 of the index.
+    """
     found = dataset.num_tokens
     if found != blended.tokens:
         raise InputError(
@@ -129,7 +135,7 @@ def require_as_blended(blended: WeightedDataset, dataset: IndexedDataset, blend:
 
 
 def require_unchanged_blend(path: Path) -> None:
-    """Raise CheckFailed for the first dataset whose index is not, to the byte, the one that was blended."""
+    """Raise CheckFailed for the first dataset whose index has changed, by any byte, since it was blended."""
     for blended in read_blend(path):
         prefix = Path(blended.prefix)
         IndexedDataset(prefix).require_whole()
@@ -138,8 +144,8 @@ def require_unchanged_blend(path: Path) -> None:
 
 
 def format_blend(path: Path) -> str:
-    """Return a line per dataset: its share of the samples, and how often it is read while all are read once on
-    average."""
+    """Return a line per dataset: its share of the samples, and the number of times it is read while all are read once
+    on average."""
     blend = read_blend(path)
     weights, tokens = sum(one.weight for one in blend), sum(one.tokens for one in blend)
     rows = []

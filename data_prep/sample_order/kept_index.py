@@ -1,8 +1,8 @@
-"""Index arrays kept beside their dataset, in ``PREFIX.index/``, from where every process reads what it asks for.
+"""Keep index arrays beside their dataset, in ``PREFIX.index/``, from where every process reads the parts that it needs.
 
-Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made as every long output
-is made (``stage.outputs.resumable_output``). A process that finds another one making them waits for it, 20 seconds at
-most; after that, and where they cannot be kept, each process builds its own in memory.
+Arrays that depend on the same things are one folder of plain ``.npy`` files, with a manifest, made like every long
+output (``stage.outputs.resumable_output``). If another process is making them, a process waits for at most 20 seconds;
+after that, or if they cannot be kept, each process builds its own in memory.
 """
 
 import io
@@ -25,21 +25,21 @@ from stage.outputs.resumable_output import NewPiece, resumable_output
 
 Array = npt.NDArray[Any]
 IndexArray = Array | FileArray
-"""An array in memory, or in the file where it is kept."""
+"""An array in memory, or in its file."""
 
 STAGE = "index"
 
 
 @dataclass(frozen=True)
 class NewArray:
-    """An array of an index, and how it is built."""
+    """An array of an index, and the function that builds it."""
 
     dtype: npt.DTypeLike
     shape: tuple[int, ...]
     build: Callable[[], Array]
 
     def write(self, path: Path) -> str:
-        """Build the array and write it to ``path``; returns the MD5 of the file."""
+        """Build the array, write it to ``path`` and return the MD5 of the file."""
         array = self.build()
         assert (array.dtype, array.shape) == (np.dtype(self.dtype), self.shape), f"{path}: {array.dtype} {array.shape}"
         with path.open("xb") as file:
@@ -47,7 +47,7 @@ class NewArray:
         return md5_file(path)
 
     def opened(self, path: Path, mend: str) -> FileArray:
-        """Open the file at ``path``. Raises OSError where it is missing, InputError where it is something else."""
+        """Open the file at ``path``. Raises OSError if it is missing, InputError if it is another array."""
         header = io.BytesIO()
         fields = {"descr": np.dtype(self.dtype).str, "fortran_order": False, "shape": self.shape}
         np.lib.format.write_array_header_1_0(header, fields)
@@ -59,11 +59,11 @@ class NewArray:
 
 
 Keep = Callable[[str, Recipe, Mapping[str, NewArray]], Mapping[str, IndexArray]]
-"""Returns arrays, which depend on a recipe alone, perhaps from where they were kept by a name before."""
+"""A function that returns arrays, which depend on a recipe alone, perhaps from files kept earlier under a name."""
 
 
 def in_memory(name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
-    """Keep nothing: build the arrays."""
+    """Build the arrays and keep none."""
     return {key: array.build() for key, array in arrays.items()}
 
 
@@ -72,7 +72,7 @@ def index_folder(prefix: Path) -> Path:
 
 
 class KeptIndex:
-    """The arrays in ``folder``. ``problem``: why they cannot be kept there, in one line, once that has turned out."""
+    """The arrays in ``folder``. ``problem``: a line that says why they cannot be kept there, once that is known."""
 
     def __init__(self, folder: Path, before_building: Callable[[], None] = lambda: None) -> None:
         """``before_building`` is called before arrays are built that are not kept; it may raise."""
@@ -81,7 +81,7 @@ class KeptIndex:
         self._before_building = before_building
 
     def arrays(self, name: str, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, IndexArray]:
-        """Return the arrays in the folder ``name``, which are built and written first where they are missing."""
+        """Return the arrays in the folder ``name``; missing ones are built and written first."""
         output = self.folder / name
         found = self._tried(lambda: _opened(output, recipe, arrays))
         if found is None:
@@ -91,7 +91,7 @@ class KeptIndex:
         return found or in_memory(name, recipe, arrays)
 
     def _tried(self, get: Callable[[], Mapping[str, FileArray] | None]) -> Mapping[str, FileArray] | None:
-        """Return what ``get`` returns; None, and note why, where files cannot be read or written."""
+        """Return the result of ``get``; if files cannot be read or written, return None and note the reason."""
         try:
             return get()
         except (OSError, InputError) as error:
@@ -101,8 +101,10 @@ class KeptIndex:
 
 
 def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, FileArray] | None:
-    """Open the arrays that are kept in ``output``; None where nothing is. Raises InputError where they are something
-    else, OSError where a file is missing."""
+    """Open the arrays that are kept in ``output``; return None if there are none.
+
+    Raises InputError if they are other arrays, OSError if a file is missing.
+    """
     manifest, mend = read_manifest(output), f"remove {output.parent}, which is made again"
     if manifest is None:
         return None
@@ -112,8 +114,10 @@ def _opened(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Map
 
 
 def _made(output: Path, recipe: Recipe, arrays: Mapping[str, NewArray]) -> Mapping[str, FileArray] | None:
-    """Make the folder ``output`` of the arrays' files, and open them; None where another process is about to. Raises
-    OSError and InputError where that fails."""
+    """Make the folder ``output`` of the arrays' files, and open them; return None if another process is making it.
+
+    Raises OSError and InputError if that fails.
+    """
     try:
         with resumable_output(output, recipe) as job:
             if job is not None:

@@ -17,7 +17,7 @@ from stage.outputs.manifest import Recipe, Source
 
 SHARE_OF_AN_EPOCH_SHUFFLED_APART = 0.80
 BLOCK = 1 << 20
-"""Samples placed at once."""
+"""Number of samples placed at once."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class SampleIndex:
     """E epochs of S documents, cut into n samples. Position p of the stream holds document p modulo S."""
 
     num_documents: int
-    """S."""
+    """Number of documents, S."""
     num_epochs: int
-    """E."""
+    """Number of epochs, E."""
     sample_idx: IndexArray
-    """int32 [n + 1, 2] where each sample starts and the last one ends: position in the stream, token offset."""
+    """Start of each sample and end of the last, int32 [n + 1, 2]: position in the stream, token offset."""
     shuffle_idx: IndexArray
-    """[n] sample to read at each step of the order; uint32, or int64 from 2**32 - 2 samples on."""
+    """Sample to read at each step of the order, [n]; uint32, or int64 from 2**32 - 2 samples on."""
 
 
 def build_sample_index(
@@ -46,8 +46,8 @@ def build_sample_index(
     """Build the index of one dataset for at least ``num_samples`` samples, or of exactly one epoch if it is negative.
 
     ``sizes`` [S] are the documents' lengths in tokens. ``plus_one`` reads one token more per sample (not in this
-    benchmark). ``keep`` says where the arrays are kept. Raises InputError when the dataset has no sample, or the index
-    would need more than 32 bits.
+    benchmark). ``keep`` keeps the arrays. Raises InputError when the dataset has no sample, or the index would need
+    more than 32 bits.
 
     In the one-epoch case the last sample is kept however short. The reference counts the samples there in float32,
     which is wrong from 2**24 tokens on (docs/facts/reference.md j.14); here the count is exact.
@@ -82,16 +82,17 @@ def build_sample_index(
 
 @dataclass(frozen=True)
 class _Cut:
-    """The numbers that follow from the number of tokens alone."""
+    """Numbers that follow from the number of tokens alone."""
 
     num_epochs: int
     num_samples: int
     shuffled_first: int
-    """Samples shuffled among themselves, before the rest: the last epoch, where it is needed only in part."""
+    """Number of samples shuffled among themselves, before the rest: all but the last epoch, if only a part of that is
+    needed."""
 
 
 def _cut(num_tokens: int, sequence_length: int, num_samples: int, extra: int) -> _Cut:
-    """Count epochs and samples. Raises InputError for a dataset that has too few tokens for any."""
+    """Count epochs and samples. Raises InputError for a dataset with too few tokens for a sample."""
     if num_tokens <= extra:
         raise InputError(f"a dataset of {num_tokens} tokens holds no sample")
     per_epoch = (num_tokens - extra) // sequence_length
@@ -121,8 +122,10 @@ def _look_through(sizes: IndexArray) -> tuple[int, str]:
 
 
 def _sample_starts(sizes: npt.NDArray[np.int32], cut: _Cut, sequence_length: int, extra: int) -> npt.NDArray[np.int32]:
-    """Return where each sample starts and the last one ends [n + 1, 2]. A sample that ends with its document leaves the
-    pointer on that document, at its very end."""
+    """Return the start of each sample and the end of the last [n + 1, 2].
+
+    A sample that ends with its document leaves the pointer on that document, at its very end.
+    """
     ends = np.cumsum(sizes, dtype=np.int64)
     num_tokens = int(ends[-1])
     found = np.empty((cut.num_samples + 1, 2), np.int32)

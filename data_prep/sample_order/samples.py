@@ -1,4 +1,4 @@
-"""Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; say what is in them."""
+"""Write the token windows that training or evaluation reads, in order, to a ``.npy`` file; show their contents."""
 
 import math
 from pathlib import Path
@@ -16,8 +16,11 @@ NPY = b"\x93NUMPY"
 
 
 def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_samples: int) -> range:
-    """Return the numbers of ``count`` samples from ``first`` on; ``count`` None: all that are requested by
-    ``num_samples``, or of the whole epoch. Raises InputError for samples that the order does not have."""
+    """Return the numbers of ``count`` samples from ``first`` on.
+
+    ``count`` None: all samples requested by ``num_samples``, or of the whole epoch. Raises InputError for samples that
+    the order does not have.
+    """
     available = len(windows)
     require_between(first, 0, math.inf, "--first")
     if count is None:
@@ -29,10 +32,10 @@ def chosen_samples(windows: TokenWindows, first: int, count: int | None, num_sam
 
 
 def write_samples(windows: TokenWindows, samples: range, width: int, output: Path) -> tuple[int, int]:
-    """Write int64 [count, width] to ``output``, where ``width`` is the tokens per sample; returns that shape.
+    """Write int64 [count, width] to ``output``, where ``width`` is the tokens per sample; return that shape.
 
-    Tokens missing at the end of the evaluation set are -1. Raises InputError where ``output`` is something else than a
-    ``.npy`` file.
+    Missing tokens at the end of the evaluation set are -1. Raises InputError if ``output`` exists and is no ``.npy``
+    file.
     """
     require_same_kind(output, "--output", "a .npy file", lambda head: head.startswith(NPY))
     shape = (len(samples), width)

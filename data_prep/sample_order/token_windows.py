@@ -22,9 +22,9 @@ from stage.sizes import require_between
 
 PADDING = -1
 LARGEST_SEED = (1 << 32) - 1
-"""NumPy's legacy generator takes no larger one."""
+"""Largest seed that NumPy's legacy generator takes."""
 LONGEST_SEQUENCE = 1 << 24
-"""A thousand times what models in use are trained on; a sample of that length takes 128 MiB."""
+"""Longest sequence, a thousand times that of models in use; a sample of that length takes 128 MiB."""
 
 
 class TokenWindows(Protocol):
@@ -37,8 +37,10 @@ class TokenWindows(Protocol):
         ...
 
     def documents(self, sample: int) -> str:
-        """Return the parts of documents that a sample is made of, in order, in words. Documents are numbered from 0,
-        in the order in which preprocess was given the lines."""
+        """Describe the parts of documents that a sample is made of, in order.
+
+        Documents are numbered from 0, in the order in which preprocess read the lines.
+        """
         ...
 
 
@@ -72,9 +74,9 @@ class SingleDataset:
         return "; ".join(told)
 
     def _parts(self, sample: int) -> list[tuple[int, int, int]]:
-        """Return document, first token and the one after the last, for each document that a sample reaches into.
+        """Return document, first token and end (exclusive) for each document that a sample covers.
 
-        Raises InputError where the files of the index, which are read now, do not make up one sample.
+        Raises InputError if the files of the index, which are read now, do not make up one sample.
         """
         k, width = int(self.index.shuffle_idx[sample]), self.sequence_length + int(self.plus_one)
         places = self.index.sample_idx[max(0, k) : k + 2].tolist()
@@ -104,9 +106,9 @@ class BlendedDataset:
 
     parts: Sequence[SingleDataset]
     dataset_index: IndexArray
-    """uint8: which of ``parts`` each sample comes from."""
+    """Index into ``parts`` of the dataset that each sample comes from, uint8."""
     dataset_sample_index: IndexArray
-    """int64: and which of its samples it is."""
+    """Number of each sample within its dataset, int64."""
 
     def __len__(self) -> int:
         return len(self.dataset_index)
@@ -120,8 +122,8 @@ class BlendedDataset:
         return part.documents(item)
 
     def _place(self, sample: int) -> tuple[SingleDataset, int]:
-        """Return the dataset that a sample comes from, and its number there. Raises InputError for one that there is
-        not."""
+        """Return the dataset that a sample comes from, and its number there. Raises InputError for a sample that does
+        not exist."""
         part, item = int(self.dataset_index[sample]), int(self.dataset_sample_index[sample])
         if part >= len(self.parts) or item < 0:
             raise InputError(
@@ -141,9 +143,9 @@ def open_token_windows(
 ) -> TokenWindows:
     """Open ``P``, the blend ``W P [W2 P2 …]``, or the blend that a file describes (``blend_file``).
 
-    ``num_samples``: how many will be read; -1: one whole epoch, for evaluation.
+    ``num_samples``: number of samples that will be read; -1: one whole epoch, for evaluation.
 
-    As in the reference, only a blend asks its datasets for a margin of half a percent (docs/facts/reference.md b.1).
+    As in the reference, only a blend requests a margin of half a percent of its datasets (docs/facts/reference.md b.1).
     The index is built once and kept beside each dataset (``kept_index``), that of the blend beside the first. Raises
     InputError for numbers out of range, damaged datasets, and a blend of different tokenizers.
     """
@@ -186,8 +188,10 @@ def open_token_windows(
 
 
 def parse_data_path(data_path: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Split ``P``, ``W P [W2 P2 …]`` or the file of a blend into weights and prefixes. Raises InputError for anything
-    else."""
+    """Split ``P``, ``W P [W2 P2 …]`` or the file of a blend into weights and prefixes.
+
+    Raises InputError for any other data path.
+    """
     if len(data_path) == 1 and is_blend_file(data_path[0]):
         parts = read_blend(Path(data_path[0]))
         return [part.weight for part in parts], [str(part.prefix) for part in parts]

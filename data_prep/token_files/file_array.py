@@ -1,8 +1,8 @@
-"""An array in a file, of which a part is read whenever it is asked for.
+"""An array in a file, of which parts are read on demand.
 
-By plain reads, not by a memory map: a page of a map that cannot be read (a file cut meanwhile, a bad disk, a file
-server that is gone) kills the process by a signal; a read that fails is an error with a name. What processes read in
-common lies in the page cache once either way.
+Parts are read by plain reads, not by a memory map: a page of a map that cannot be read (a file cut meanwhile, a bad
+disk, a lost file server) kills the process by a signal; a failed read is an error with a name. Data that several
+processes read are in the page cache once either way.
 """
 
 import io
@@ -18,13 +18,13 @@ import numpy.typing as npt
 from stage.errors import InputError
 
 BLOCK_ITEMS = 1 << 18
-"""Read at once when all are looked through: 2 MiB of pointers."""
+"""Items read at once when the whole array is read: 2 MiB of pointers."""
 
 
 def read_at(file: io.FileIO, offset: int, data: memoryview, mend: str) -> None:
     """Fill ``data`` with the bytes from ``offset`` on.
 
-    Raises InputError, which ends with ``mend``, where the file ends before, and OSError, which names it.
+    Raises InputError, which ends with ``mend``, if the file ends too early, and OSError, which names the file.
     """
     path, done = Path(os.fsdecode(file.name)), 0
     while done < len(data):
@@ -74,7 +74,7 @@ class FileArray:
         return self[:].astype(dtype or self.dtype, copy=False)
 
     def blocks(self) -> Iterator[npt.NDArray[Any]]:
-        """All rows, some at a time."""
+        """Yield all rows, some at a time."""
         for start in range(0, len(self), BLOCK_ITEMS):
             yield self[start : start + BLOCK_ITEMS]
 

@@ -41,8 +41,8 @@ MEND = "make the dataset again"
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
-    """Return the reference's choice (docs/facts/reference.md a.3): uint16 for vocabularies under 65,500 pieces, else
-    int32."""
+    """Return the dtype that the reference chooses (docs/facts/reference.md a.3): uint16 for vocabularies under 65,500
+    pieces, else int32."""
     return DTYPES[8] if vocab_size < LARGEST_UINT16_VOCABULARY else DTYPES[4]
 
 
@@ -57,8 +57,8 @@ def idx_path(prefix: Path) -> Path:
 def _read_header(prefix: Path) -> tuple[np.dtype[Any], int, int]:
     """Return dtype, number of sequences and number of document ends of ``PREFIX.idx``.
 
-    Raises InputError where a file is missing, and where the index does not hold token ids in this format or has not
-    the size that its header announces: numbers without sense are refused before memory is taken by them.
+    Raises InputError if a file is missing, the index does not hold token ids in this format, or its size is not the one
+    that its header announces: impossible numbers are refused before memory is taken for them.
     """
     for path in (bin_path(prefix), idx_path(prefix)):
         if not path.is_file():
@@ -83,17 +83,16 @@ def _read_header(prefix: Path) -> tuple[np.dtype[Any], int, int]:
 
 
 class IndexedDataset:
-    """Read access to ``PREFIX.bin/.idx``: arrays in files, of which a part is read whenever it is asked for.
+    """Read access to ``PREFIX.bin/.idx``: arrays in files, of which parts are read on demand.
 
     ``sizes`` int32 [S]: tokens of each document. ``pointers`` int64 [S]: byte offset of each document in ``.bin``.
     ``document_ends`` int64 [D]. ``ids`` [T]: the tokens of all documents, end to end, in ``dtype``.
     """
 
     def __init__(self, prefix: Path, *, any_size: bool = False) -> None:
-        """Open both files. ``any_size``: also where ``.bin`` has not the size that the index describes, for whoever
-        looks into damage.
+        """Open both files. ``any_size`` allows a ``.bin`` of another size than the index describes, to examine damage.
 
-        Raises InputError as :func:`_read_header` does, and for such a size.
+        Raises InputError in the cases of :func:`_read_header`, and for such a size.
         """
         self.prefix = prefix
         self.dtype, sequences, ends = _read_header(prefix)
@@ -111,7 +110,7 @@ class IndexedDataset:
 
     @property
     def described_bytes(self) -> int:
-        """Size that ``.bin`` should have: where the last document ends."""
+        """Size that ``.bin`` should have: the end of the last document."""
         return int(self.pointers[-1]) + int(self.sizes[-1]) * self.dtype.itemsize if len(self) else 0
 
     def __len__(self) -> int:
@@ -119,14 +118,13 @@ class IndexedDataset:
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens by the documents' lengths, all of which are read."""
+        """Number of tokens, from the lengths of all documents, which are read."""
         return sum(int(sizes.sum(dtype=np.int64)) for sizes in self.sizes.blocks())
 
     def tokens(self, document: int, start: int, stop: int) -> npt.NDArray[Any]:
         """Return tokens [start, stop) of one document, in the dataset's own dtype.
 
-        Raises InputError where the index says that they lie outside of ``.bin``, and where ``.bin`` was cut since it
-        was opened.
+        Raises InputError if the index places them outside of ``.bin``, or ``.bin`` was cut since it was opened.
         """
         pointer = int(self.pointers[document])
         first, rest = divmod(pointer, self.dtype.itemsize)
@@ -138,8 +136,11 @@ class IndexedDataset:
         return self.ids[first + start : first + stop]
 
     def misplaced_document(self, *, least_tokens: int) -> str | None:
-        """Describe the first document that has fewer than ``least_tokens`` or does not begin where the one before it
-        ends; None where there is none. Reads all lengths and pointers."""
+        """Describe the first document that has fewer than ``least_tokens`` tokens or does not begin at the end of the
+        one before.
+
+        Returns None if there is none. Reads all lengths and pointers.
+        """
         position = 0
         for start in range(0, len(self), BLOCK_DOCUMENTS):
             sizes, pointers = (array[start : start + BLOCK_DOCUMENTS] for array in (self.sizes, self.pointers))
@@ -156,7 +157,7 @@ class IndexedDataset:
         return None
 
     def require_whole(self) -> None:
-        """Raise InputError where a length or a pointer is not what the lengths before it make it. Reads the index."""
+        """Raise InputError if a length or a pointer does not follow from the lengths before it. Reads the index."""
         if problem := self.misplaced_document(least_tokens=0):
             raise InputError(f"{idx_path(self.prefix)}: {problem}; make the dataset again")
 
@@ -164,17 +165,17 @@ class IndexedDataset:
 class IndexedDatasetWriter:
     """Write ``PREFIX.bin/.idx`` document by document (one sequence each, as the reference does).
 
-    Use as a context manager: the files are whole when the block has ended, and removed where it ends with an exception.
-    Takes a few megabytes of memory, however many documents there are.
+    Use as a context manager: the files are whole when the block has ended, and removed if it ends with an exception.
+    The writer takes a few megabytes of memory, however many documents there are.
     """
 
     def __init__(self, prefix: Path, dtype: np.dtype[Any]) -> None:
         self.prefix, self.dtype = prefix, dtype
         self.num_documents = self.num_tokens = 0
         self.bin_md5 = hashlib.md5(usedforsecurity=False)
-        """The MD5 of all tokens that were added so far."""
+        """MD5 of all tokens added so far."""
         self.idx_md5 = ""
-        """Hex, once the block has ended."""
+        """MD5 of the index in hexadecimal, once the block has ended."""
 
     def __enter__(self) -> Self:
         self._bin, self._idx = bin_path(self.prefix).open("wb"), idx_path(self.prefix).open("wb")
@@ -208,7 +209,7 @@ class IndexedDatasetWriter:
             idx_path(self.prefix).unlink()
 
     def _complete_index(self) -> None:
-        """Write what follows the lengths, and the header before them."""
+        """Write the arrays after the lengths, and the header before them."""
         self._idx.flush()
         position = 0
         for start in range(0, self.num_documents, BLOCK_DOCUMENTS):

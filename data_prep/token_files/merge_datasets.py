@@ -1,4 +1,4 @@
-"""Several datasets one after the other, as one: what tokenising all their texts together would have given."""
+"""Merge several datasets into one, as if all their texts together had been tokenised."""
 
 import hashlib
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ class Merged:
 
 
 def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False) -> Merged | None:
-    """Write the datasets with the prefixes ``inputs`` to ``output.bin/.idx`` and its manifest, which carries on what
-    theirs say of the tokenizer.
+    """Write the datasets with the prefixes ``inputs`` to ``output.bin/.idx`` with a manifest, which keeps the facts
+    about the tokenizer.
 
-    Returns None where that is there already. Raises InputError for datasets of different tokenizers, vocabularies,
-    dtypes or end-of-document settings, and for damaged ones or those that are not as their manifests say.
+    Returns None if the output is already there. Raises InputError for datasets of different tokenizers, vocabularies,
+    dtypes or end-of-document settings, and for datasets that are damaged or differ from their manifests.
     """
     for prefix in inputs:
         require_intact(prefix)
@@ -58,8 +58,10 @@ def merge_datasets(inputs: Sequence[Path], output: Path, *, force: bool = False)
 
 
 def _sources(prefixes: Sequence[Path]) -> list[Source]:
-    """Return both files of each dataset as they are now, those with a manifest by its MD5, which :func:`_append`
-    compares."""
+    """Return both files of each dataset as they are now.
+
+    A file with a manifest is identified by the manifest's MD5, which :func:`_append` compares.
+    """
     found = []
     for prefix in prefixes:
         manifest = read_manifest(prefix)
@@ -71,7 +73,8 @@ def _sources(prefixes: Sequence[Path]) -> list[Source]:
 
 
 def _append(writer: IndexedDatasetWriter, dataset: IndexedDataset, sources: Sequence[Source], meter: Meter) -> None:
-    """Copy one dataset; ``sources`` are its two files. Raises InputError where it is damaged, or has another MD5."""
+    """Copy one dataset; ``sources`` are its two files. Raises InputError if the dataset is damaged or has another
+    MD5."""
     dataset.require_whole()
     digest = hashlib.md5(usedforsecurity=False)
     for ids in dataset.ids.blocks():

@@ -1,4 +1,4 @@
-"""Datasets that are mixed or joined must be of one tokenizer: else an id means two things."""
+"""Check that datasets to mix or join have one tokenizer: otherwise an id would mean two things."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +8,14 @@ from stage.errors import InputError
 from stage.outputs.manifest import read_manifest
 
 TITLES = {"vocab_size": "vocabulary", "append_eod": "end-of-document setting", "tokenizer": "tokenizer"}
-"""Options of preprocess and merge that say how ids were made, and what messages call them."""
+"""Options of preprocess and merge that determine ids, and their names in messages."""
 
 
 def require_same_tokenizer(prefixes: Sequence[Path], *, any_dtype: bool = False) -> dict[str, object]:
-    """Return how all datasets were made, as options of a recipe: the dtype, and those of TITLES that a manifest tells.
+    """Return the options that all datasets were made with: the dtype, and those of TITLES that a manifest gives.
 
-    ``any_dtype``: ids may be as wide as they like, for whoever reads them one sample at a time. Raises InputError for
-    the first dataset that was made otherwise than one before it, and for a damaged index or manifest.
+    ``any_dtype`` allows ids of different widths, for callers that read one sample at a time. Raises InputError for the
+    first dataset that differs from one before it, and for a damaged index or manifest.
     """
     found: dict[str, object] = {}
     told_by: dict[str, Path] = {}

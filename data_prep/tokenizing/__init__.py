@@ -1,1 +1,1 @@
-"""From text to token ids, exactly as SentencePiece, and fast."""
+"""Convert text to token ids, exactly as SentencePiece does, and fast."""

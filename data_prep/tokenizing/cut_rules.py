@@ -40,22 +40,22 @@ NEVER, IF_PLAIN_FOLLOWS, ALWAYS = 0, 1, 2
 
 @dataclass(frozen=True)
 class CutRules:
-    """Rules of one model, as tables over bytes of UTF-8; :func:`cut_rules` reads them off."""
+    """The rules of one model, as tables over bytes of UTF-8; :func:`cut_rules` derives them."""
 
     newline_is_space: bool
     plain: npt.NDArray[np.bool_]
-    """[256], true for printable ASCII that the normaliser leaves alone."""
+    """True for printable ASCII that the normaliser leaves unchanged, [256]."""
     between: npt.NDArray[np.uint8]
-    """[65536], by first byte * 256 + second byte: whether to cut between the two, as NEVER, IF_PLAIN_FOLLOWS or
+    """Rule for cutting between two bytes, by first byte * 256 + second byte, [65536]: NEVER, IF_PLAIN_FOLLOWS or
     ALWAYS."""
 
 
 class NoGuarantee(Exception):
-    """Cutting is not known to be exact for this model; the message says why."""
+    """Cutting is not known to be exact for this model; the message gives the reason."""
 
 
 def cut_rules(serialized_model: bytes) -> CutRules:
-    """Read the rules off a model. Raises NoGuarantee for a model whose options they do not cover."""
+    """Derive the rules from a model. Raises NoGuarantee for a model whose options the rules do not cover."""
     model = model_pb2.ModelProto()
     try:
         model.ParseFromString(serialized_model)
@@ -77,7 +77,7 @@ def cut_rules(serialized_model: bytes) -> CutRules:
 
 
 def _require_harmless_entries(table: NormalizerTable) -> None:
-    """Raise NoGuarantee where an entry breaks a condition that the module's docstring names."""
+    """Raise NoGuarantee if an entry breaks a condition that the module's docstring names."""
     if table.inner & {*range(0x20, 0x7F)}:
         raise NoGuarantee("its normaliser has rules with ASCII characters inside")
     if SPACE in table.begins_longer or table.alone.get(SPACE, b" ") != b" ":
@@ -91,7 +91,7 @@ def _require_harmless_entries(table: NormalizerTable) -> None:
 
 
 def _require_known_options(model: Any, texts: Sequence[str], joined: bytes) -> None:
-    """Raise NoGuarantee for a model that is trained, or normalises, otherwise than the argument assumes."""
+    """Raise NoGuarantee for a model whose training or normalisation differs from the argument's assumptions."""
     trainer, normalizer, kinds = model.trainer_spec, model.normalizer_spec, model_pb2.ModelProto.SentencePiece
     types = [piece.type for piece in model.pieces]
     scores = np.array([piece.score for piece in model.pieces])

@@ -1,10 +1,10 @@
-"""Token ids of many documents at several times SentencePiece's speed, every one of them made by SentencePiece.
+"""Encode many documents at several times SentencePiece's speed; SentencePiece makes every token id.
 
-The documents are cut where that is known to change nothing (``cut_rules``): mostly into words, without the punctuation
-around them. Nearly all of these segments have been seen before, so their ids are looked up, for a block of text at
-once, in a hash table of exact keys; the rest are encoded by SentencePiece and remembered.
+The documents are cut at places that are known to change nothing (``cut_rules``): mostly into words, without the
+punctuation around them. Nearly all of these segments have been seen before, so their ids are looked up, for a block of
+text at once, in a hash table of exact keys; the rest are encoded by SentencePiece and remembered.
 
-Documents that may not be cut, and models for which nothing is known, are encoded whole.
+Documents that may not be cut are encoded whole, and so are all documents if the model has no rules.
 """
 
 import re
@@ -23,16 +23,16 @@ LONGEST_CUT_DOCUMENT = 1 << 22
 
 TWO_SPACES = SPACE << 8 | SPACE
 HAS_SPACE_SYMBOL = re.compile(SPACE_SYMBOL.encode()).search
-"""Takes half the time of ``in``."""
+"""Function that finds the symbol in half the time of ``in``."""
 
 Ids = npt.NDArray[Any]
 Int64 = npt.NDArray[np.int64]
 
 
 class FastTokenizer:
-    """Encodes documents to exactly the ids that :class:`Tokenizer` gives them.
+    """Encode documents to exactly the ids of :class:`Tokenizer`.
 
-    ``why_slow`` says why the model's texts cannot be cut; None if they can. The tables take up to 120 MB.
+    ``why_slow`` says why the model's texts cannot be cut; it is None if they can. The tables take up to 120 MB.
     """
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype[Any]) -> None:
@@ -84,7 +84,7 @@ class FastTokenizer:
         return ids, np.diff(tokens_before[np.searchsorted(starts, ends_at)], prepend=0)
 
     def _cut(self, text: bytes) -> tuple[Int64, Int64]:
-        """Return where segments start and how long they are. ``text`` has a space before each word and at its end."""
+        """Return the starts and lengths of the segments. ``text`` has a space before each word and at its end."""
         # Each byte and the next one, as one number.
         pairs = np.ndarray((len(text) - 1,), ">u2", text, 0, (1,)).astype(np.uint16)
         cut = self._rules.between.take(pairs)

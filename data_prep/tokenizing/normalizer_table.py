@@ -1,7 +1,7 @@
-"""The table by which a SentencePiece model normalises text, and the bytes and results of its entries.
+"""The table by which a SentencePiece model normalises text: the bytes and results of its entries.
 
-At each place of a text the longest entry that matches is replaced by what it gives; where none does, one character
-stays as it is. The table is a double-array trie of byte strings (Darts-clone) and the strings they become.
+At each place of a text the longest matching entry is replaced by its result; if none matches, one character is kept.
+The table is a double-array trie of byte strings (Darts-clone) and the strings they become.
 """
 
 import struct
@@ -14,11 +14,11 @@ Int64 = npt.NDArray[np.int64]
 HAS_RESULT = 0x100
 LABEL = 0x800000FF
 VALUE = 0x80000000
-"""Set in the units that hold a value, which is in the other bits."""
+"""Bit of units that hold a value, which is in the other bits."""
 
 
 class DamagedTable(ValueError):
-    """The bytes are no such table."""
+    """The bytes are not a table of this kind."""
 
 
 class NormalizerTable:
@@ -29,7 +29,7 @@ class NormalizerTable:
     """
 
     def __init__(self, charsmap: bytes) -> None:
-        """``charsmap``: as in a model's NormalizerSpec; empty for none. Raises DamagedTable."""
+        """``charsmap``: the bytes in a model's NormalizerSpec; empty for none. Raises DamagedTable."""
         if charsmap and len(charsmap) < 4:
             raise DamagedTable("it is shorter than its header")
         size = struct.unpack_from("<I", charsmap)[0] if charsmap else 0
@@ -75,7 +75,7 @@ class NormalizerTable:
             nodes = np.unique(nodes[~visited[nodes]])
 
     def _children(self, nodes: Int64) -> tuple[Int64, Int64]:
-        """Return the children of nodes, and their labels (1 to 255)."""
+        """Return the children of ``nodes``, and the children's labels (1 to 255)."""
         bases = nodes ^ self._offsets(nodes)
         first, last = (np.searchsorted(self._bases, bases, side) for side in ("left", "right"))
         counts = last - first
@@ -88,7 +88,7 @@ class NormalizerTable:
         return (units >> 10) << ((units & 0x200) >> 6)
 
     def _results(self, nodes: Int64) -> Int64:
-        """Return where in ``outputs`` the result of each node's entry begins; -1 where no entry ends."""
+        """Return the start in ``outputs`` of the result of each node's entry; -1 if no entry ends at the node."""
         results = np.full(len(nodes), -1, np.int64)
         ends = (self._units[nodes] & HAS_RESULT) != 0
         places = nodes[ends] ^ self._offsets(nodes[ends])

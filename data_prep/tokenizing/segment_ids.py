@@ -1,8 +1,8 @@
-"""Segments of text to token ids: those seen before are looked up, for a block of text at once.
+"""Convert segments of text to token ids: known segments are looked up, for a block of text at once.
 
-The ids of all segments lie in one long array, the pool, those of a segment side by side. Where they lie is one number,
-so that a hash table can hold it: a span, first * 2**32 + count, stands for pool[first : first + count]. No span of a
-segment is 0: each has at least one id.
+The ids of all segments lie in one long array, the pool, those of a segment side by side. The place of a segment's ids
+is one number, so that a hash table can hold it: a span, first * 2**32 + count, stands for pool[first : first + count].
+No span of a segment is 0: each has at least one id.
 """
 
 import itertools
@@ -18,21 +18,21 @@ from data_prep.tokenizing.tokenizer import Tokenizer
 Ids = npt.NDArray[Any]
 Spans = npt.NDArray[np.int64]
 FIRST_BITS = 32
-"""How far the first place of a span is shifted to the left."""
+"""Bits by which the first place of a span is shifted to the left."""
 COUNT_MASK = (1 << FIRST_BITS) - 1
 
 LONGEST_KEY = 15
-"""Bytes of a segment that fit the table's keys; the sixteenth byte is the segment's length."""
+"""Most bytes of a segment that fit the table's keys; the sixteenth byte is the segment's length."""
 LONGEST_REMEMBERED = 64
-"""Bytes of a segment that is remembered though it is too long for a key."""
+"""Most bytes of a remembered segment that is too long for a key."""
 MOST_KEPT_SEGMENTS, MOST_KEPT_IDS = 600_000, 4_000_000
 """The first segments are the most frequent ones: they are never forgotten."""
 MOST_RECENT_SEGMENTS, MOST_LONG_SEGMENTS, MOST_RECENT_IDS = 600_000, 100_000, 6_000_000
-"""When there are more of one of these, all that came after the kept ones are forgotten."""
+"""Limits of recent segments; if one is exceeded, all segments after the kept ones are forgotten."""
 
 
 class SegmentIds:
-    """Segment to token ids, each encoded by SentencePiece once.
+    """Map segments to token ids, each encoded by SentencePiece once.
 
     A key is the segment's bytes and its length, in two 64-bit numbers; its value is the segment's span. Segments too
     long for a key are looked up in a dictionary. The pool begins with the ids of the segments that are kept; recent
@@ -65,7 +65,7 @@ class SegmentIds:
         self._pool_end = MOST_KEPT_IDS
 
     def ids_of(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Ids, Int64]:
-        """Return the token ids of segments end to end, and how many each has."""
+        """Return the token ids of segments end to end, and the number of ids of each."""
         if self._recent_are_too_many():
             self._forget_recent()
         low, high = self._keys(text, starts, lengths)
@@ -86,7 +86,7 @@ class SegmentIds:
         )
 
     def _keys(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Uint64, Uint64]:
-        """Return the two numbers of each key; zeros for segments that do not fit."""
+        """Return the two numbers of each key; zeros for segments that do not fit a key."""
         # The sixteen bytes from every byte of the text on; taking some of two rows of numbers would copy all of them.
         sixteen = np.ndarray((len(text) + 1,), "V16", text + bytes(16), 0, (1,))
         numbers = sixteen[starts].view("<u8").reshape(-1, 2)
@@ -97,7 +97,7 @@ class SegmentIds:
         return low, high
 
     def _find(self, low: Uint64, high: Uint64) -> Spans:
-        """Return the span of each key, 0 where there is none."""
+        """Return the span of each key, or 0 if there is none."""
         spans = self._kept.find(low, high)
         if self._recent is not None:
             missing = np.flatnonzero(spans == 0)
@@ -105,7 +105,7 @@ class SegmentIds:
         return spans
 
     def _learn(self, text: bytes, starts: Int64, lengths: Int64, low: Uint64, high: Uint64) -> Spans:
-        """Encode segments that are in no table, some of them several times, and remember them; return their spans."""
+        """Encode and remember segments that are in no table, some of them several times; return their spans."""
         order = np.lexsort((low, high))
         low_sorted, high_sorted = low[order], high[order]
         is_new = np.ones(len(order), np.bool_)
@@ -134,7 +134,7 @@ class SegmentIds:
         return placed
 
     def _find_long(self, text: bytes, starts: Int64, lengths: Int64) -> Spans:
-        """Return the spans of segments that do not fit a key; encode those that are not remembered."""
+        """Return the spans of segments that do not fit a key, after encoding those that are not remembered."""
         segments = _slices(text, starts, starts + lengths)
         spans = np.fromiter((self._long.get(segment, 0) for segment in segments), np.int64, len(segments))
         missing = np.flatnonzero(spans == 0)
@@ -146,10 +146,10 @@ class SegmentIds:
         return spans
 
     def _encode(self, text: bytes, starts: Int64, lengths: Int64) -> tuple[Spans, Ids]:
-        """Have SentencePiece encode segments; return their spans, counted from the first of their ids, and these ids.
+        """Encode segments with SentencePiece; return their spans, counted from the first of their ids, and these ids.
 
-        A word is encoded as it is. A segment within a word is encoded together with the character before it, which
-        may be cut off: the ids of that character alone are left out.
+        A word is encoded as it is. A segment within a word is encoded together with the character before it, which may
+        be cut off: the ids of that character alone are left out.
         """
         characters = np.frombuffer(text, np.uint8)
         within = characters[starts] != SPACE
@@ -161,7 +161,7 @@ class SegmentIds:
         return (firsts << FIRST_BITS) + (counts - skipped), ids
 
     def _add_to_pool(self, spans: Spans, ids: Ids) -> Spans:
-        """Append ids behind the kept ones; return their spans there."""
+        """Append ids after the kept ones; return their spans there."""
         placed = spans + (self._pool_end << FIRST_BITS)
         end = self._pool_end + len(ids)
         if end > len(self._pool):

@@ -1,4 +1,4 @@
-"""A hash table of text segments, all of whose operations are on whole arrays."""
+"""A hash table of text segments, whose operations all work on whole arrays."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,10 @@ Uint64 = npt.NDArray[np.uint64]
 
 
 class SegmentTable:
-    """Keys of two numbers, the second of which is not 0, to values other than 0, by open addressing. Nothing is ever
-    removed."""
+    """A hash table by open addressing from keys of two numbers, the second not 0, to values other than 0.
+
+    Nothing is ever removed.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -21,7 +23,7 @@ class SegmentTable:
         self._rows = np.zeros((SLOTS, ROW), np.uint64)
 
     def find(self, low: Uint64, high: Uint64) -> Int64:
-        """Return the value of each key, 0 where there is none."""
+        """Return the value of each key, or 0 if the key is missing."""
         slots = _first_slots(low, high)
         rows = self._rows.take(slots, axis=0)
         values = rows[:, 2].astype(np.int64)
@@ -39,7 +41,7 @@ class SegmentTable:
         return values
 
     def insert(self, low: Uint64, high: Uint64, values: Int64) -> None:
-        """Put keys that are not there, each once, into free slots."""
+        """Insert new keys, each once, into free slots."""
         self.count += len(values)
         slots = _first_slots(low, high)
         waiting = np.arange(len(slots))
@@ -54,7 +56,7 @@ class SegmentTable:
 
 
 def _first_slots(low: Uint64, high: Uint64) -> Int64:
-    """Return where the search for each key begins: the upper bits of a multiplicative hash."""
+    """Return the slot at which the search for each key begins: the upper bits of a multiplicative hash."""
     mixed = low * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= high * np.uint64(0xC2B2AE3D27D4EB4F)
     mixed *= np.uint64(0xD6E8FEB86659FD93)

@@ -1,4 +1,4 @@
-"""The SentencePiece tokenizer: encoding as the reference does, and training with the reference's options."""
+"""The SentencePiece tokenizer: encode as the reference does, and train with the reference's options."""
 
 import hashlib
 import io
@@ -37,9 +37,10 @@ DOCUMENTS = 5_000_000
 
 
 class Tokenizer:
-    """Text to token ids: no BOS, no EOS, nothing but the model's own normalisation (docs/facts/reference.md a.4).
+    """Convert text to token ids: no BOS, no EOS, nothing but the model's own normalisation (docs/facts/reference.md
+    a.4).
 
-    Raises InputError for a file that is no model, or, where it has a manifest, not the one that was made.
+    Raises InputError for a file that is no model, or that differs from its manifest.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +64,7 @@ class Tokenizer:
         return bytes(self._model.serialized_model_proto())
 
     def end_of_document(self) -> int:
-        """Return the end-of-sequence token. Raises InputError where the model has none."""
+        """Return the end-of-sequence token. Raises InputError if the model has none."""
         token = int(self._model.eos_id())
         if token < 0:
             raise InputError(f"{self.path}: has no end-of-sequence token; leave out --append-eod")
@@ -75,11 +76,12 @@ class Tokenizer:
         return self._model.encode(text)  # type: ignore[no-any-return]
 
     def encode_batch(self, texts: list[bytes]) -> list[list[int]]:
-        """Return the token ids of each text, given as UTF-8; no other thread is used."""
+        """Return the token ids of each text, given as UTF-8, without using other threads."""
         return self._model.encode(texts, num_threads=1)  # type: ignore[no-any-return]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, as the model normalised it. Raises IndexError for an id beyond the vocabulary."""
+        """Return the text of ``ids``, in the model's normalised form. Raises IndexError for an id beyond the
+        vocabulary."""
         return str(self._model.decode(list(ids)))
 
     def piece(self, token: int) -> str:
@@ -98,11 +100,11 @@ def train_tokenizer(
     bandwidth_limit: str | None = None,
     force: bool = False,
 ) -> bool:
-    """Train a model on the first ``documents`` of C4 files; False if ``output`` is already the model they give.
+    """Train a model on the first ``documents`` of C4 files; return False if ``output`` is already that model.
 
-    The same inputs give the same bytes: neither paths nor times enter the model. Each line of a document is a
-    sentence, as in the file the reference's model was trained on. Raises InputError for bad input, and where
-    SentencePiece cannot make such a model of it.
+    The same inputs give the same bytes: neither paths nor times enter the model. Each line of a document is a sentence,
+    as in the file the reference's model was trained on. Raises InputError for bad input, and if SentencePiece cannot
+    make such a model of it.
     """
     require_between(vocab_size, 1, LARGEST_VOCABULARY, "--vocab-size")
     require_between(documents, 1, math.inf, "--documents")
@@ -121,7 +123,7 @@ def train_tokenizer(
 
 
 def _trained_model(files: Sequence[InputFile], documents: int, options: dict[str, Any]) -> bytes:
-    """Return the bytes of a model. Raises InputError for bad input, and where SentencePiece cannot make such a model of
+    """Return the bytes of a model. Raises InputError for bad input, and if SentencePiece cannot make such a model of
     this text."""
     model, unreadable = io.BytesIO(), list[InputError]()
 

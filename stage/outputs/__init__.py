@@ -1,1 +1,1 @@
-"""How outputs are made of pieces, recorded in a manifest, and published whole."""
+"""Make outputs of pieces, record them in a manifest, and publish them whole."""

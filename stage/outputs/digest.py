@@ -1,4 +1,4 @@
-"""MD5 digests: the published sums are MD5, so ours are too."""
+"""MD5 digests: the published sums are MD5, so ours are MD5, too."""
 
 import hashlib
 import os
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 BLOCK_BYTES = 1 << 18
-"""Stays in a core's cache between reading and hashing."""
+"""Bytes read at once; they stay in a core's cache between reading and hashing."""
 SAMPLES, SAMPLE_BYTES = 1024, 1 << 14
-"""Places of a large file that are looked at, and how much at each: 16 MiB together, a second on a slow disk."""
+"""Number of pieces of a large file that are read, and the bytes of each: 16 MiB together, a second on a slow disk."""
 
 
 def md5_file(path: Path, advance: Callable[[float], None] | None = None) -> str:
-    """Hex MD5 of a file's bytes; ``advance`` is told of every block's size in bytes."""
+    """Return the MD5 of a file's bytes in hexadecimal; ``advance`` is told every block's size in bytes."""
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
@@ -23,10 +23,10 @@ def md5_file(path: Path, advance: Callable[[float], None] | None = None) -> str:
 
 
 def md5_samples(path: Path, samples: int = SAMPLES) -> str:
-    """Hex MD5 of a file's size and of ``samples`` pieces spread evenly over it, its beginning and end among them; of
-    the whole file where that is not more.
+    """Return the MD5 of a file's size and of ``samples`` pieces spread evenly over it, including its beginning and end.
 
-    Tells one file from another in a second, whatever its size; not one from a copy in which a few bytes were changed.
+    A file that is no larger than the pieces is read whole. This distinguishes files in a second, whatever their size,
+    but not a file from a copy in which a few bytes were changed.
     """
     digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb", buffering=0) as file:
@@ -42,5 +42,5 @@ def md5_samples(path: Path, samples: int = SAMPLES) -> str:
 
 
 def md5_text(text: str) -> str:
-    """Hex MD5 of a text in UTF-8."""
+    """Return the MD5 of a text in UTF-8, in hexadecimal."""
     return hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()

@@ -1,8 +1,8 @@
-"""A courtesy: the second process that would do the same work is told so.
+"""A lock as a courtesy: a second process that would do the same work is told so.
 
-Nothing depends on it. Whatever two processes make at once has unique names until it is whole (``publish``,
-``resumable_output``), so where a file system has no locks, or they do not reach other machines, work is wasted and
-nothing is lost.
+Correctness does not depend on it. Files that two processes make at once have unique names until they are whole
+(``publish``, ``resumable_output``). So if a file system has no locks, or they do not reach other machines, work is
+wasted but nothing is lost.
 """
 
 import errno
@@ -16,13 +16,16 @@ import filelock
 from stage.errors import InputError
 
 PATIENCE_S = 20.0
-"""A process that was just killed may still be writing its last checkpoint."""
+"""Seconds to wait for the lock: a process that was just killed may still be writing its last checkpoint."""
 
 
 @contextmanager
 def only_one_in(folder: Path, mend: str, *, name: str = "lock") -> Iterator[None]:
-    """Hold the lock file ``name`` in ``folder``. Raises InputError, ending with ``mend``, when another process keeps it
-    for PATIENCE_S seconds, and FileNotFoundError where there is no such folder."""
+    """Hold the lock file ``name`` in ``folder``.
+
+    Raises InputError, ending with ``mend``, if another process keeps it for PATIENCE_S seconds, and FileNotFoundError
+    if there is no such folder.
+    """
     if not folder.is_dir():  # the library would make it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     lock = filelock.FileLock(folder / name, fallback_to_soft=False)

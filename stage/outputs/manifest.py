@@ -1,8 +1,9 @@
-"""Recipes, which hold everything that an output depends on, and manifests: recipes with what was written.
+"""Recipes, which hold everything that an output depends on, and manifests, which add records of the written files.
 
 A :class:`Recipe` is everything that changes a byte of an output: the command, its options, the contents of its inputs,
-and the versions of packages that have a say. The manifest of an output (``NAME.manifest.json``), the folder of one that
-is not finished, and whoever asks whether an output is made already compare the same record.
+and the versions of packages that affect it. The same recipe is stored in the manifest of an output
+(``NAME.manifest.json``) and in the folder of an unfinished one, and compared to find out whether an output is already
+made.
 
 A folder counts as one record: the number of its files, the sum of their bytes, and the MD5 of its md5sum-style list.
 """
@@ -26,10 +27,10 @@ from stage.outputs.digest import md5_file, md5_samples, md5_text
 from stage.outputs.publish import beside, walked, write_text
 
 ASKED_AT_ONCE = 16
-"""Files that are asked for at a time: a shared disk takes a fraction of a millisecond to answer, and a converted
-checkpoint of 175B parameters has 123,520 of them."""
+"""Files asked for at the same time: a shared disk takes a fraction of a millisecond to answer, and a converted
+checkpoint of 175B parameters has 123,520 files."""
 SMALL_BYTES = 16 << 20
-"""A file up to this size is read in no time; a tokenizer has a megabyte."""
+"""Most bytes of a file that is always read whole, because it takes no time; a tokenizer has a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,13 @@ class Source:
     """One input of an output."""
 
     name: str
-    """Path or address as the user gave it; it may change without the content."""
+    """Path or address as given by the user; it may change while the content stays."""
     files: int
-    """Number of files: 1, or those in a folder."""
+    """Number of files: 1, or the number in a folder."""
     bytes: int
-    """Their size together."""
+    """Total bytes of the files."""
     identity: str = ""
-    """Tells one content from another: "md5:…" of all bytes, "head:…" of size, time and ends, "etag:…" of a server."""
+    """Identity of the content: "md5:…" of all bytes, "head:…" of size, time and ends, "etag:…" of a server."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,16 @@ class Recipe:
     """Everything that an output depends on."""
 
     stage: str
-    """The command that makes it."""
+    """Name of the command that makes it."""
     options: Mapping[str, Any]
     """Every option that changes a byte; JSON values only."""
     inputs: Sequence[Source]
-    """Their order counts."""
+    """The inputs, in an order that counts."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of the packages that change bytes."""
 
     def differences(self, other: "Recipe") -> list[str]:
-        """Return what differs, in words that name both sides, ``other`` second; nothing where both make the same."""
+        """Describe the differences from ``other``, naming both sides; return nothing if both make the same output."""
         if self.stage != other.stage:
             return [f"the command is {self.stage}, not {other.stage}"]
         found = _differences("", self.options, other.options)
@@ -76,7 +77,7 @@ class Recipe:
 
 
 def _differences(kind: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Compare values as JSON has them: a tuple is a list."""
+    """Compare values in the form of JSON, in which a tuple is a list."""
     one, other = msgspec.json.decode(msgspec.json.encode([mine, theirs]))
     return [
         f"{kind}{name} is {_shown(one.get(name))}, not {_shown(other.get(name))}"
@@ -92,34 +93,34 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """One output."""
+    """The record of one output."""
 
     name: str
     """Path relative to the manifest's folder."""
     files: int
-    """Number of files: 1, or those in a folder."""
+    """Number of files: 1, or the number in a folder."""
     bytes: int
-    """Their size together."""
+    """Total bytes of the files."""
     md5: str | None
-    """MD5 of the file, or of the folder's md5sum-style list; None where nobody has read it all."""
+    """MD5 of the file, or of the folder's md5sum-style list; None if nobody has read it all."""
     mtime_ns: int
-    """Latest modification, to see quickly that nothing changed."""
+    """Latest time of modification, to see quickly that nothing changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Recipe):
-    """A recipe, what was written by it, and by what."""
+    """A recipe, the outputs made by it, and the environment in which they were made."""
 
     outputs: Sequence[Record]
     wall_s: float
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Other versions, for the reader."""
+    """Other versions, for information."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Figures of the output that are worth keeping; JSON values."""
+    """Figures of the output to keep; JSON values."""
 
 
 def manifest_path(output: Path) -> Path:
-    """Return where the manifest of ``output`` (a file, a folder or a dataset prefix) lies."""
+    """Return the path of the manifest of ``output`` (a file, a folder or a dataset prefix)."""
     return beside(output, ".manifest.json")
 
 
@@ -149,7 +150,7 @@ def write_manifest(output: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(output: Path) -> Manifest | None:
-    """Read the manifest of ``output``; None where there is none. Raises InputError where it is not readable."""
+    """Read the manifest of ``output``; return None if there is none. Raises InputError if it cannot be read."""
     path = manifest_path(output)
     try:
         return read_json(path, Manifest, mend=f"remove it and make {output.name} again")
@@ -158,11 +159,11 @@ def read_manifest(output: Path) -> Manifest | None:
 
 
 def require_intact(output: Path) -> Manifest | None:
-    """Read the manifest of ``output`` and compare file counts and sizes with the disk, and the MD5 of single files up
-    to SMALL_BYTES: comparisons that cost nothing and are never left out.
+    """Read the manifest of ``output`` and compare it with the disk.
 
-    Returns None when there is no manifest. Raises InputError naming the file that is missing or differs. All contents
-    are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
+    File counts and sizes are compared, and the MD5 of single files up to SMALL_BYTES: these comparisons cost nothing
+    and are never left out. Returns None when there is no manifest. Raises InputError naming the file that is missing or
+    differs. All contents are compared by ``python -m checksums verify``, not here: a checkpoint is 2 TB.
     """
     manifest = read_manifest(output)
     for record in manifest.outputs if manifest else ():
@@ -172,7 +173,7 @@ def require_intact(output: Path) -> Manifest | None:
 
 
 def record_problem(path: Path, record: Record) -> str | None:
-    """Return how ``path`` differs from its record, beginning with its name; None where it does not."""
+    """Describe how ``path`` differs from its record, beginning with its name; return None if it does not."""
     if not path.exists():
         return f"{path}: missing"
     now = record_of(path, record.name, None)
@@ -184,14 +185,14 @@ def record_problem(path: Path, record: Record) -> str | None:
 
 
 def record_of(path: Path, name: str, md5: str | None) -> Record:
-    """Return the record of a file or folder as it is on disk now."""
+    """Return the record of a file or folder in its present state on disk."""
     stats = [found for _, found in files_below(path)] if path.is_dir() else [path.stat()]
     newest = max((found.st_mtime_ns for found in stats), default=0)
     return Record(name, len(stats), sum(found.st_size for found in stats), md5, newest)
 
 
 def source_of(path: Path, name: str | None = None) -> Source:
-    """Return the input ``path``, a file or a folder, as it is on disk now."""
+    """Return the input ``path``, a file or a folder, in its present state on disk."""
     name = str(path) if name is None else name
     if not path.is_dir():
         found = path.stat()
@@ -204,16 +205,21 @@ def source_of(path: Path, name: str | None = None) -> Source:
 
 
 def identity_of(path: Path, found: os.stat_result) -> str:
-    """Return what tells the content of a file from another: the MD5 of small files, of large ones that of the size, the
-    time of modification, the middle and both ends, where gzip and zip keep sums of everything."""
+    """Return the identity of a file's content: for small files, the MD5.
+
+    For large files it is the MD5 of the size, the time of modification, the middle and both ends, where gzip and zip
+    keep sums of everything.
+    """
     if found.st_size <= 1 << 20:
         return f"md5:{md5_file(path)}"
     return f"head:{md5_text(f'{found.st_mtime_ns} {md5_samples(path, samples=3)}')}"
 
 
 def files_below(folder: Path) -> list[tuple[str, os.stat_result]]:
-    """Return all regular files below ``folder``, links followed: path relative to it, and what the disk says. Several
-    folders are asked for at a time."""
+    """Return all regular files below ``folder``, following links: the path relative to it, and the file's status.
+
+    Several folders are read at the same time.
+    """
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         found = [one for some in pool.map(_stats_of, walked(folder)) for one in some]
     return [(os.path.relpath(path, folder), one) for path, one in found]

@@ -1,6 +1,6 @@
-"""Nothing half-written ever has a final name: write beside it under a name of its own, sync, rename.
+"""Publish files whole: write a file beside its final place under another name, sync it, rename it.
 
-Two processes that make the same file, on machines that do not see each other, each publish a whole one.
+If two processes, on machines that do not see each other, make the same file, each publishes a whole one.
 """
 
 import errno
@@ -17,15 +17,15 @@ from stage.errors import InputError
 PARTIAL = ".partial"
 SYNCED_AT_ONCE = 32
 HEAD_BYTES = 1 << 12
-"""The kind of a file that is to be replaced is told by so many bytes."""
+"""Bytes by which the kind of a file to be replaced is recognised."""
 NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
-"""Errors of file systems that know no fsync, of folders or at all: then there is nothing to wait for."""
+"""Errors of file systems that have no fsync, of folders or at all: then there is nothing to wait for."""
 
 
 def beside(path: Path, ending: str) -> Path:
-    """Return the path whose name is that of ``path`` with ``ending`` behind it.
+    """Return the path whose name is that of ``path`` followed by ``ending``.
 
-    Raises InputError where ``path`` has no name of its own, as the current folder and the root.
+    Raises InputError if ``path`` has no name of its own, such as the current folder and the root.
     """
     if path.name in ("", ".."):
         raise InputError(f"{str(path)!r}: has no name of its own that others could begin with; name it from outside")
@@ -33,7 +33,7 @@ def beside(path: Path, ending: str) -> Path:
 
 
 def partial_path(path: Path) -> Path:
-    """Return ``NAME.partial``, where an output is made that may be gone on with."""
+    """Return ``NAME.partial``, in which an output is made that can be resumed."""
     return beside(path, PARTIAL)
 
 
@@ -60,8 +60,8 @@ def published_file(path: Path) -> Iterator[Path]:
 def published_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder to fill; when the block ends well, sync all of it and give it its final name.
 
-    An older folder of that name is moved aside and removed once the new one is in its place; the caller has asked
-    whether it may be.
+    An older folder of that name is moved aside and removed once the new one is in its place; the caller must have
+    checked that it may be replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = unique_partial(path)
@@ -75,8 +75,10 @@ def published_folder(path: Path) -> Iterator[Path]:
 
 
 def replace_path(new: Path, path: Path) -> None:
-    """Rename ``new``, a file or a folder, to ``path``. What has that name is moved aside first, comes back if the
-    rename fails, and is removed when it went well."""
+    """Rename ``new``, a file or a folder, to ``path``.
+
+    An existing ``path`` is moved aside first; it comes back if the rename fails, and is removed if it succeeds.
+    """
     aside = unique_partial(path)
     with suppress(FileNotFoundError):
         path.rename(aside)
@@ -100,8 +102,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def require_same_kind(path: Path, option: str, kind: str, begins: Callable[[bytes], bool]) -> None:
-    """Raise InputError, naming ``option``, unless an output that has no manifest may be written to ``path``: nothing is
-    there, an empty file, or a file of its own kind, whose first HEAD_BYTES bytes ``begins`` recognises."""
+    """Raise InputError, naming ``option``, unless an output without a manifest may be written to ``path``.
+
+    It may if there is nothing, an empty file, or a file of the same kind, recognised by ``begins`` from its first
+    HEAD_BYTES bytes.
+    """
     if not os.path.lexists(path):
         return
     if path.is_file():
@@ -113,7 +118,7 @@ def require_same_kind(path: Path, option: str, kind: str, begins: Callable[[byte
 
 
 def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield each folder below ``folder``, itself included, with the names of everything in it that is no folder.
+    """Yield each folder below ``folder``, itself included, with the names of its entries that are no folders.
 
     Raises OSError, naming the folder, for one that cannot be read: ``os.walk`` would take it as empty.
     """
@@ -127,8 +132,8 @@ def walked(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def sync_folder(path: Path) -> None:
-    """Bring a file, or a folder and all files below it, to the disk. Raises OSError, naming the file, where one did not
-    arrive."""
+    """Sync a file, or a folder and all files below it, to the disk. Raises OSError, naming the file, for one that
+    failed."""
     if not path.is_dir():
         sync_to_disk(path)
         return
@@ -138,7 +143,10 @@ def sync_folder(path: Path) -> None:
 
 
 def sync_all(paths: Iterable[Path]) -> None:
-    """Bring many files to the disk at a time: a file system commits them together. Raises OSError as sync_to_disk."""
+    """Sync many files to the disk at the same time, because a file system commits them together.
+
+    Raises OSError in the cases of :func:`sync_to_disk`.
+    """
     with ThreadPoolExecutor(SYNCED_AT_ONCE) as pool:
         for _ in pool.map(sync_to_disk, paths):
             pass
@@ -147,7 +155,7 @@ def sync_all(paths: Iterable[Path]) -> None:
 def sync_to_disk(path: Path) -> None:
     """Wait until a file's content, or a folder's own entries, are on the disk.
 
-    Raises OSError, naming ``path``, where that failed; a file system that knows no fsync is left alone.
+    Raises OSError, naming ``path``, if that fails; a file system without fsync is no error.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -157,7 +165,7 @@ def sync_to_disk(path: Path) -> None:
 
 
 def sync_handle(handle: int, path: Path) -> None:
-    """Do what ``sync_to_disk`` does for a file that is open; ``path`` is for the error alone."""
+    """Sync an open file as ``sync_to_disk`` does; ``path`` is used in the error only."""
     try:
         os.fsync(handle)
     except OSError as error:

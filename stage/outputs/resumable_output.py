@@ -1,7 +1,7 @@
 """An output that is made of pieces, by one process or by several, and appears whole or not at all.
 
-Whatever takes long here is a job of this kind: input files tokenised, chunks converted, files exported or fetched.
-While it is made it lies in OUTPUT.partial:
+All long work is done this way: tokenising input files, converting chunks, exporting or fetching files. While the output
+is made it lies in OUTPUT.partial:
 
 recipe.json    everything the output depends on; a process with another recipe is refused, and told what differs
 journal/       a file for each process; a line for each piece that it has finished: name, bytes, MD5, facts
@@ -9,8 +9,8 @@ pieces/        the finished pieces, under their names
 writing/       pieces that are being written, each under a name that no other process uses
 publish.json   the manifest and the renames that are left, once publishing has begun
 
-Nothing here needs a lock. A piece is renamed to its place when it is whole and on the disk, and counts when the journal
-and the disk agree on it, so processes that are killed, or started twice, cost their own work and nothing else.
+No lock is needed. A piece is renamed to its place when it is whole and on the disk, and counts when the journal and the
+disk agree on it, so processes that are killed, or started twice, lose their own work and nothing else.
 """
 
 import os
@@ -59,25 +59,25 @@ JOURNAL, PIECES, WRITING = "journal", "pieces", "writing"
 
 @dataclass(frozen=True)
 class Piece:
-    """A finished piece, as a line of the journal."""
+    """A finished piece; a line of the journal."""
 
     name: str
     """Path below ``pieces/``."""
     bytes: int
     md5: str
     ctime_ns: int
-    """Time of change, which nobody can set back; a piece that has another one is read again before it counts."""
+    """Time of change, which nobody can set back; if it differs, the piece is read again before it counts."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The job's own notes; JSON values."""
 
 
 @dataclass(frozen=True)
 class NewPiece:
-    """A piece that is written, and waits for its name."""
+    """A written piece that has not got its name yet."""
 
     name: str
     path: Path
-    """The place that it was written to: a path of :meth:`ResumableOutput.new_path`."""
+    """Path that it was written to, from :meth:`ResumableOutput.new_path`."""
     md5: str
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -88,24 +88,24 @@ class Publication:
 
     manifest: Manifest
     renames: Sequence[tuple[str, str]]
-    """From a path below OUTPUT.partial to a name beside OUTPUT."""
+    """Renames from a path below OUTPUT.partial to a name beside OUTPUT."""
 
 
 class ResumableOutput:
-    """One process's hold on OUTPUT.partial. Threads may share it, and so may processes forked from this one."""
+    """One process's access to OUTPUT.partial. Threads may share it, and so may processes forked from this one."""
 
     def __init__(self, output: Path, recipe: Recipe) -> None:
-        """Raises FileNotFoundError where the folder has been published or removed."""
+        """Open the folder. Raises FileNotFoundError if the folder has been published or removed."""
         self.output, self.recipe, self.folder = output, recipe, partial_path(output)
         self._inode = (self.folder / RECIPE).stat().st_ino
-        """Tells this folder from one that another process makes in its place, once this one has been published."""
+        """Inode that distinguishes this folder from one that another process makes in its place after publication."""
         self._token = secrets.token_hex(8)
         self._started = time.monotonic()
         self.done = self._finished()
-        """Finished pieces by name, those of other processes as they were when this one last looked."""
+        """Finished pieces by name; those of other processes are known as of the last look."""
 
     def path(self, name: str) -> Path:
-        """Return where the finished piece ``name`` lies."""
+        """Return the path of the finished piece ``name``."""
         return self.folder / PIECES / name
 
     def new_path(self) -> Path:
@@ -117,9 +117,9 @@ class ResumableOutput:
         return [name for name in names if name not in self.done]
 
     def add(self, pieces: Sequence[NewPiece]) -> None:
-        """Bring written pieces to the disk, give them their names and note them; many at a time cost one wait.
+        """Sync written pieces to the disk, give them their names and note them; many pieces together cost one wait.
 
-        Raises OSError where the disk refuses, InputError where the folder is gone.
+        Raises OSError if the disk refuses, InputError if the folder is gone.
         """
         journal = self.folder / JOURNAL / f"{self._token}-{os.getpid()}.jsonl"  # a forked process has its own
         try:
@@ -136,8 +136,11 @@ class ResumableOutput:
             raise _gone(self.folder) from None
 
     def _place(self, piece: NewPiece) -> Path:
-        """Give a piece its name and return its path. ``pieces/`` itself is never made anew: where it is missing, it has
-        been published, and FileNotFoundError is raised."""
+        """Give a piece its name and return its path.
+
+        ``pieces/`` itself is never made again: if it is missing, it has been published, and FileNotFoundError is
+        raised.
+        """
         place = self.path(piece.name)
         try:
             return piece.path.rename(place)
@@ -151,7 +154,7 @@ class ResumableOutput:
         self.done = self._finished()
 
     def _finished(self) -> dict[str, Piece]:
-        """Return the pieces on which the journals and the disk agree; those that were touched since are read."""
+        """Return the pieces on which the journals and the disk agree; pieces touched since are read again."""
         journalled = _journalled(self.folder)
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             there = list(zip(journalled, pool.map(self._stat, journalled), strict=True))
@@ -164,7 +167,7 @@ class ResumableOutput:
         return done
 
     def _stat(self, piece: Piece) -> tuple[int, int] | None:
-        """Return the size of a piece and the time of its last change; None where it is missing."""
+        """Return the size of a piece and the time of its last change; None if it is missing."""
         try:
             found = self.path(piece.name).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -176,9 +179,9 @@ class ResumableOutput:
     ) -> Manifest:
         """Give ``outputs`` their final names, write the manifest, and remove the folder.
 
-        ``outputs``: by final path, which lies beside OUTPUT, where it lies below OUTPUT.partial, and its MD5 (of a
-        folder: of its list of sums). ``inputs_now``: the inputs as they are at the end. Raises InputError, with
-        nothing published, where an input has changed since the beginning, or the folder is gone.
+        ``outputs``: by final path, which lies beside OUTPUT, the present path below OUTPUT.partial and the MD5 (for a
+        folder, of its list of sums). ``inputs_now``: the inputs at the end. Raises InputError, with nothing published,
+        if an input has changed since the beginning, or the folder is gone.
         """
         if changed := self.recipe.differences(replace(self.recipe, inputs=inputs_now)):
             raise InputError(
@@ -217,14 +220,15 @@ def resumable_output(
     force: bool = False,
     by_input: bool = False,
 ) -> Iterator[ResumableOutput | None]:
-    """Yield the folder in which ``output`` is made, with all that earlier processes finished; None where ``output`` is
-    there already, made by the same recipe.
+    """Yield the folder in which ``output`` is made, with all pieces that earlier processes finished.
 
-    ``made``: the paths that get their names in the end (None: ``output`` itself). ``inputs``: local files and folders
-    that must not be overwritten. ``force``: what is there, or half made, by another recipe is replaced. ``by_input``:
-    each piece is made of one input, whose content its name tells, so work that was begun with other inputs goes on.
-    Raises InputError for what would overwrite anything that this command did not make, for a folder begun by another
-    recipe, and where another process does the same work.
+    Yields None if ``output`` is already there, made by the same recipe. ``made``: the paths that get their names in the
+    end (None: ``output`` itself). ``inputs``: local files and folders that must not be overwritten. ``force``: replace
+    an output, finished or not, of another recipe. ``by_input``: each piece is made of one input and named by its
+    content, so work that was begun with other inputs goes on.
+
+    Raises InputError if anything that this command did not make would be overwritten, for a folder begun by another
+    recipe, and if another process does the same work.
     """
     made, folder = [output] if made is None else made, partial_path(output)
     if shard is not None and force:
@@ -261,10 +265,10 @@ def _gone(folder: Path) -> InputError:
 
 
 def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool) -> bool:
-    """Tell whether the recipe's output is there; with ``force`` it is to be made anew.
+    """Return whether the recipe's output is there; with ``force`` it is always made again.
 
-    Raises InputError where something has one of its names that this command did not make, or somebody changed since;
-    without ``force`` also where it was made by another recipe.
+    Raises InputError if one of its names belongs to something that this command did not make, or that was changed
+    since; without ``force`` also if it was made by another recipe.
     """
     manifest = read_manifest(output)
     there, mend = list(filter(_is_taken, made)), "remove it yourself or choose another output"
@@ -293,12 +297,12 @@ def _is_made(output: Path, recipe: Recipe, made: Sequence[Path], *, force: bool)
 
 
 def _is_taken(path: Path) -> bool:
-    """Tell whether something has this name; an empty folder, made by its user beforehand, is nothing to be lost."""
+    """Return whether the name is taken; an empty folder, made by its user beforehand, does not count."""
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir() or any(path.iterdir()))
 
 
 def _require_apart(output: Path, inputs: Sequence[Path]) -> None:
-    """Raise InputError where writing ``output`` would remove or change an input."""
+    """Raise InputError if writing ``output`` would remove or change an input."""
     target = Path(os.path.realpath(output))
     for source in inputs:
         real = Path(os.path.realpath(source))
@@ -307,7 +311,7 @@ def _require_apart(output: Path, inputs: Sequence[Path]) -> None:
 
 
 def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> None:
-    """Have OUTPUT.partial of this recipe there, the one that is or a new one."""
+    """Make sure that OUTPUT.partial of this recipe exists, the old one or a new one."""
     folder = partial_path(output)
     _create(output, recipe)
     try:
@@ -326,7 +330,7 @@ def _open(output: Path, recipe: Recipe, *, begin_anew: bool, by_input: bool) -> 
 
 
 def _create(output: Path, recipe: Recipe) -> None:
-    """Make OUTPUT.partial where there is none: it appears with its recipe in it."""
+    """Make OUTPUT.partial if there is none: it appears with its recipe in it."""
     if os.path.lexists(partial_path(output)):
         return
     own = unique_partial(output)
@@ -341,7 +345,7 @@ def _create(output: Path, recipe: Recipe) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove OUTPUT.partial, which is gone for other processes at once."""
+    """Remove OUTPUT.partial; for other processes it is gone at once."""
     aside = unique_partial(folder)
     with suppress(FileNotFoundError):  # another process was faster
         folder.rename(aside)
@@ -350,7 +354,7 @@ def _remove(folder: Path) -> None:
 
 
 def _journalled(folder: Path) -> list[Piece]:
-    """Return what all journals in OUTPUT.partial say."""
+    """Return the entries of all journals in OUTPUT.partial."""
     found = []
     decoder = msgspec.json.Decoder(Piece)
     for path in sorted((folder / JOURNAL).glob("*.jsonl")):
@@ -361,7 +365,7 @@ def _journalled(folder: Path) -> list[Piece]:
 
 
 def _publish(output: Path) -> bool:
-    """Make the renames of publish.json that are left, write the manifest, remove the folder; False where there are
+    """Make the remaining renames of publish.json, write the manifest, remove the folder; return False if there are
     none."""
     folder = partial_path(output)
     try:

@@ -1,4 +1,4 @@
-"""What Slurm says of the job, its time and its nodes."""
+"""Ask Slurm for the job, its time and its nodes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import time
 from collections.abc import Sequence
 
 PROBE_S = 60.0
-"""For a node to run a process. Slurm itself takes minutes to notice that one is gone."""
+"""Seconds for a node to run a process. Slurm itself takes minutes to notice that a node is gone."""
 ANSWER_S = 60.0
 BAD_STATE = re.compile(r"^(down|drain|fail|error|unk|inval|future|power|reboot|boot|blocked)|[*~#%!@^]$")
-"""As sinfo words it; a suffix says that the node does not answer or has no power."""
+"""Unusable states in sinfo's words; a suffix says that the node does not answer or has no power."""
 ONE_PER_NODE = ["--overlap", "--ntasks-per-node=1", "--no-kill=off"]
-"""Steps share the nodes with what may be left of earlier ones: a step on a node that is gone does not end."""
+"""Options of steps that share the nodes with remains of earlier steps: a step on a lost node does not end."""
 AGAIN_S, GONE_AGAIN_S = 30.0, 10.0
-"""How long earlier steps may take to leave; one whose node is gone never says that it did."""
+"""Seconds that earlier steps may take to leave; the second is for a lost node, whose step never reports its end."""
 
 
 def ask(*words: str) -> str:
-    """What a command of Slurm's prints; empty where it fails or gives no answer."""
+    """Return the output of a Slurm command; empty if it fails or gives no answer."""
     variables = {**os.environ, "SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(
@@ -39,23 +39,24 @@ def ask(*words: str) -> str:
 
 
 def job_fields(job: str) -> dict[str, str]:
-    """The fields of a job as scontrol has them; empty without an answer."""
+    """Return the fields of a job from scontrol; empty without an answer."""
     return _fields(ask("scontrol", "--oneliner", "show", "job", job))
 
 
 def _fields(said: str) -> dict[str, str]:
-    """Of "Name=value Name=value"."""
+    """Parse "Name=value Name=value"."""
     pairs = (word.partition("=") for word in said.split())
     return {name: value for name, _, value in pairs if value not in ("", "(null)")}
 
 
 def is_running(job: str) -> bool:
-    """Whether a job is running or suspended."""
+    """Return whether a job is running or suspended."""
     return ask("squeue", "--noheader", "--job", job, "--format=%T") in ("RUNNING", "SUSPENDED", "STOPPED")
 
 
 def seconds_left(job: str) -> int | None:
-    """Until the job's time is up, as it is now: it may have been extended. None without a limit, or an answer."""
+    """Return the seconds until the job's time limit as it is now (it may have been extended); None without a limit or
+    answer."""
     left = ask("squeue", "--noheader", "--job", job, "--format=%L")
     if left == "INVALID":  # it is over, and Slurm grants a little more
         return 0
@@ -69,7 +70,8 @@ def seconds_left(job: str) -> int | None:
 
 
 def submitted_s(job: str) -> float | None:
-    """When the job was submitted or requeued, in seconds since the epoch."""
+    """Return the time when the job was submitted or requeued, in seconds since the epoch; None if Slurm does not
+    say."""
     try:
         return time.mktime(time.strptime(job_fields(job).get("SubmitTime", ""), "%Y-%m-%dT%H:%M:%S"))
     except ValueError:
@@ -77,12 +79,12 @@ def submitted_s(job: str) -> float | None:
 
 
 def host_names(listed: str) -> list[str]:
-    """The nodes of a list such as "n[1-3]", in the order in which Slurm places processes on them."""
+    """Return the nodes of a list such as "n[1-3]", in the order in which Slurm places processes on them."""
     return ask("scontrol", "show", "hostnames", listed).split() if listed else []
 
 
 class Nodes:
-    """The nodes of a job: which can be used, and which cannot."""
+    """The nodes of a job, divided into those that can be used and those that cannot."""
 
     def __init__(self, job: str, names: Sequence[str]) -> None:
         self._job, self.names = job, list(names)
@@ -90,7 +92,7 @@ class Nodes:
         self.down: list[str] = []
 
     def look(self, *, probe: bool) -> None:
-        """Sort the nodes into ``up`` and ``down``; ``probe``: see whether they run a process."""
+        """Sort the nodes into ``up`` and ``down``; with ``probe``, also check that they run a process."""
         still = host_names(job_fields(self._job).get("NodeList", ""))  # a node that failed leaves the job
         rows = ask("sinfo", "--noheader", "--Node", f"--nodes={','.join(self.names)}", "--format=%N %T").splitlines()
         bad = {node for node, _, state in (row.strip().partition(" ") for row in rows) if BAD_STATE.search(state)}
@@ -101,12 +103,12 @@ class Nodes:
         self.down = [node for node in self.names if node not in self.up]
 
     def named(self, hosts: Sequence[str]) -> list[str]:
-        """The job's nodes that are called so, with or without a domain."""
+        """Return the job's nodes with these names, with or without a domain."""
         short = {host.partition(".")[0] for host in hosts}
         return [node for node in self.names if node in hosts or node.partition(".")[0] in short]
 
     def address(self, node: str) -> str:
-        """A name or number by which the other nodes reach it."""
+        """Return a name or number by which the other nodes reach the node."""
         try:
             socket.getaddrinfo(node, None)
         except OSError:
@@ -114,7 +116,7 @@ class Nodes:
         return node
 
     def wait_for_steps(self) -> None:
-        """Kill what earlier steps have left, and wait until it is gone."""
+        """Kill the remains of earlier steps, and wait until they are gone."""
         deadline, killed = time.monotonic() + (GONE_AGAIN_S if self.down else AGAIN_S), False
         while time.monotonic() < deadline:
             rows = ask("squeue", "--noheader", "--steps", "--job", self._job, "--format=%i %j").splitlines()
@@ -128,7 +130,7 @@ class Nodes:
 
 
 def silent_nodes(nodes: Sequence[str]) -> list[str]:
-    """Those that do not run a process."""
+    """Return the nodes that do not run a process."""
     if not _unanswered([_probe(nodes)]):
         return []
     probes = [_probe([node]) for node in nodes]
@@ -142,7 +144,7 @@ def _probe(nodes: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def _unanswered(probes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
-    """Places of the probes that fail, or do not end in time."""
+    """Return the indices of the probes that fail, or do not end in time."""
     deadline, found = time.monotonic() + PROBE_S, []
     for place, probe in enumerate(probes):
         try:

@@ -1,5 +1,7 @@
-"""The job after this one. It is this one again, requeued; or, with CHAIN=1, one that waits in the queue from the
-beginning, so that its waiting counts. Whether one waits is asked of Slurm whenever it matters, and noted nowhere."""
+"""The job after this one: this job requeued, or, with CHAIN=1, a job that waits in the queue from the beginning.
+
+The waiting of a chained job counts from then on. Slurm is asked each time whether such a job waits; nothing is noted.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,26 @@ FIELDS = {
     "Features": "constraint",
     "ExcNodeList": "exclude",
 }
-"""Options of sbatch by the fields of a job that say what they were."""
+"""Options of sbatch, by the fields of a job that hold their values."""
 OWN_VARIABLES = re.compile("SLURM_(?!CONF$)|SLURMD_|PMI|SBATCH_|NEW_SNAPSHOT$")
-"""This job's own would be taken for the next one's."""
+"""Variables of this job that are removed, because the next job would take them for its own."""
 
 
 def chain_name(run_dir: Path) -> str:
-    """A name by which the jobs of this run, and no others, wait for each other (--dependency=singleton)."""
+    """Return a name by which the jobs of this run, and no others, wait for each other (--dependency=singleton)."""
     return f"gpt3-{re.sub('[^0-9A-Za-z]', '-', run_dir.name)}-{zlib.crc32(os.fsencode(str(run_dir)))}"
 
 
 def waiting_job(job: str, run_dir: Path) -> str | None:
-    """The job that waits to go on with this run after ``job``."""
+    """Return the job that waits to go on with this run after ``job``; None if there is none."""
     words = ("squeue", "--noheader", f"--user={getpass.getuser()}", f"--name={chain_name(run_dir)}")
     found = ask(*words, "--states=PENDING", "--format=%A").split()
     return next((other for other in found if other != job), None)
 
 
 def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequence[str]) -> None:
-    """Have a job wait behind this one, unless one does; ``script``: what it runs; ``options``: more of sbatch's."""
+    """Queue a job behind this one, unless one waits. ``script``: the command to run; ``options``: more options of
+    sbatch."""
     name = chain_name(run_dir)
     if subprocess.call(["scontrol", "update", f"JobId={job}", f"JobName={name}"], stderr=subprocess.DEVNULL):
         say(f"warning: the job cannot be renamed to {name}: no job is queued behind it")
@@ -65,7 +68,7 @@ def queue_next_job(job: str, run_dir: Path, script: Sequence[str], options: Sequ
 
 
 def _same_options(job: str, variables: Mapping[str, str]) -> list[str]:
-    """What this job was submitted with."""
+    """Return the options that this job was submitted with."""
     fields = job_fields(job)
     found = [f"--{option}={fields[name]}" for name, option in FIELDS.items() if name in fields]
     for name, option in (("StdOut", "output"), ("StdErr", "error")):
@@ -81,14 +84,14 @@ def _same_options(job: str, variables: Mapping[str, str]) -> list[str]:
 
 
 def cancel_waiting(job: str, run_dir: Path) -> None:
-    """The run has ended, or a person has to look."""
+    """Cancel the waiting job, because the run has ended or a person has to look."""
     waiting = waiting_job(job, run_dir)
     if waiting and subprocess.call(["scancel", "--state=PENDING", waiting], stderr=subprocess.DEVNULL) == 0:
         say(f"job {waiting}, which waited in the queue, is cancelled")
 
 
 def go_on_later(job: str, run_dir: Path, excluded: Sequence[str]) -> bool:
-    """Hand the run to the job that waits, or this job to the queue again; whether Slurm is about to end this one."""
+    """Hand the run to the waiting job, or this job to the queue; return whether Slurm is about to end this job."""
     if (waiting := waiting_job(job, run_dir)) is not None:
         if excluded:
             ask("scontrol", "update", f"JobId={waiting}", f"ExcNodeList={','.join(excluded)}")

@@ -1,8 +1,8 @@
 """A step on the job's last node that ends a job whose script is lost: python3 -m benchmark.launch.slurm.sentinel
 
-A job with --no-kill outlives its first node, on which its script ran: it stays "running" on the others with nobody in
-it, until its time is up. Then it is requeued from here; or cancelled, where a job waits to go on. Arguments: LOG_DIR,
-and seconds between looks.
+A job with --no-kill outlives its first node, on which its script ran: the job stays "running" on the others without a
+process until its time is up. This step then requeues the job; or cancels it, if another job waits to go on. Arguments:
+LOG_DIR, and seconds between looks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmark.launch.slurm.nodes import ask, host_names, job_fields
 from benchmark.launch.slurm.queue import waiting_job
 
 LOOKS = 2
-"""Times in a row that the script's node is no longer the job's."""
+"""Looks in a row at which the script's node must be missing from the job."""
 
 
 def watch(job: str, run_dir: Path, look_s: float) -> None:
@@ -44,7 +44,7 @@ def _requeue(job: str) -> bool:
 
 
 def _note(run_dir: Path, job: str, text: str) -> None:
-    """A line in the job's log, which has lost its writer."""
+    """Append a line to the job's log, which has lost its writer."""
     with suppress(OSError), (run_dir / f"slurm_{job}.out").open("a", encoding="utf-8") as log:
         log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 

@@ -1,6 +1,6 @@
-"""The code a run runs, copied into its folder when it begins, and where it ran.
+"""Copy the code into a run's folder when the run begins, and record where it ran.
 
-LOG_DIR/snapshot/code/                 what runs; code.1, code.2, ...: what ran before a NEW_SNAPSHOT
+LOG_DIR/snapshot/code/                 the code that runs; code.1, code.2, ...: earlier code, before a NEW_SNAPSHOT
 LOG_DIR/snapshot/git.txt, git.diff     commit and state of the checkout, and how it differed from the commit
 LOG_DIR/snapshot/job_JOB_RESTARTS.txt  the job and its nodes as Slurm has them, the network's topology
 LOG_DIR/snapshot/job_JOB_RESTARTS.json versions, packages, variables (no secrets), devices: environment_snapshot.py
@@ -17,14 +17,14 @@ from pathlib import Path
 from benchmark.launch.keep_running import Refused, say
 
 UNTRACKED_BYTES = 1 << 20
-"""Files that git does not know are copied up to this size: code, no data."""
+"""Most bytes of a copied file that git does not know: code is smaller, data is larger."""
 DIFF_BYTES = 10_000_000
 NO_CODE = (".venv", ".git", "runs", "build", "__pycache__")
-"""Folders that are left out where there is no git."""
+"""Folders that are left out of a copy made without git."""
 
 
 def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool) -> Path:
-    """The run's own copy of the code, made now if there is none, or if a ``new`` one is wanted. Raises Refused."""
+    """Return the run's own copy of the code, made now if there is none or a ``new`` one is wanted. Raises Refused."""
     snapshot = run_dir / "snapshot"
     code, now = snapshot / "code", _commit(repository)
     if new and code.is_dir():
@@ -49,7 +49,7 @@ def run_from_snapshot(repository: Path, run_dir: Path, *, new: bool) -> Path:
 
 
 def _copy_code(repository: Path, run_dir: Path, code: Path, commit: str) -> None:
-    """The checkout as it is now, changed files too; whole or not at all."""
+    """Copy the checkout as it is now, with changed files; the copy is whole or not there at all."""
     partial = code.with_name("code.partial")
     shutil.rmtree(partial, ignore_errors=True)
     for name in _code_files(repository, run_dir) if not commit else _files_of_git(repository):
@@ -62,7 +62,7 @@ def _copy_code(repository: Path, run_dir: Path, code: Path, commit: str) -> None
 
 
 def _files_of_git(repository: Path) -> Iterator[str]:
-    """Tracked files, and small ones that are neither tracked nor ignored."""
+    """Yield tracked files, and small ones that are neither tracked nor ignored."""
     yield from _names(_git(repository, "ls-files", "-z"))
     for name in _names(_git(repository, "ls-files", "-z", "--others", "--exclude-standard")):
         if (repository / name).is_file() and (repository / name).stat().st_size < UNTRACKED_BYTES:
@@ -74,7 +74,7 @@ def _names(listed: bytes) -> list[str]:
 
 
 def _code_files(repository: Path, run_dir: Path) -> Iterator[str]:
-    """Without git: small files, but for what is no code."""
+    """Yield the small files of a checkout without git, except those in folders that hold no code."""
     for folder, folders, files in os.walk(repository):
         folders[:] = [name for name in folders if name not in NO_CODE and Path(folder, name) != run_dir]
         for name in files:
@@ -84,7 +84,7 @@ def _code_files(repository: Path, run_dir: Path) -> Iterator[str]:
 
 
 def _commit(repository: Path) -> str:
-    """As stage/git.py has it; empty without git."""
+    """Return the commit as in stage/git.py; empty without git."""
     return _git(repository, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*").decode().strip()
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 TIMED = re.compile(rb"\d\d:\d\d:\d\d ")
-"""How a line of the run's console begins."""
+"""Pattern of the beginning of a line from the run's console."""
 
 
 @contextmanager
 def timed_lines(run_dir: Path) -> Iterator[None]:
-    """Pass on what this process and those it starts print until the block ends, also to RUN_DIR/slurm_JOB.out."""
+    """Add the time to all output of this process and its children until the block ends; copy it to
+    RUN_DIR/slurm_JOB.out."""
     copy = run_dir / f"slurm_{os.environ.get('SLURM_JOB_ID', '0')}.out"
     before = [os.dup(1), os.dup(2)]
     reading, writing = os.pipe()

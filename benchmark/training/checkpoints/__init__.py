@@ -1,1 +1,1 @@
-"""A run's own checkpoints: written in the background, verified, loaded in any topology."""
+"""A run's own checkpoints: written in the background, verified, and loaded in any topology."""

@@ -1,4 +1,4 @@
-"""Which of its checkpoints a run goes on from: the newest that is sound, or the one that was asked for."""
+"""Choose the checkpoint that a run resumes from: the newest sound one, or the requested one."""
 
 import json
 from dataclasses import dataclass
@@ -22,19 +22,21 @@ from stage.outputs.publish import write_text
 @dataclass(frozen=True)
 class CheckpointChoice:
     steps: int | None
-    """None: there is none, and the run begins at the initial checkpoint."""
+    """Steps of the checkpoint; None if there is none and the run begins at the initial checkpoint."""
     progress: Progress | None
-    """Of that checkpoint."""
+    """Progress stored in that checkpoint."""
     asked_for: bool
-    """By ``--resume-from``: no other will do, and newer ones are to be set aside once it has been loaded."""
+    """The checkpoint was requested by ``--resume-from``: no other is used, and newer ones are set aside once it is
+    loaded."""
     lines: tuple[str, ...]
-    """For people: what was found damaged on the way and set aside."""
+    """Messages for people about damaged checkpoints that were found and set aside."""
 
 
 def choose_checkpoint(run_dir: Path, resume_from: int | None, launch: str | None) -> CheckpointChoice:
-    """For rank 0, when a run starts. ``launch``: what this start has in common with later ones by the same launcher.
+    """Choose the checkpoint for a starting run; called on rank 0 only.
 
-    ``resume_from`` is met once in a launch. Raises InputError where it is asked for and there is no such checkpoint.
+    ``launch`` names what this start has in common with later ones by the same launcher; ``resume_from`` is applied once
+    in a launch. Raises InputError if the requested checkpoint does not exist.
     """
     if resume_from is None or (launch is not None and _met(run_dir) == {"steps": resume_from, "launch": launch}):
         return newest_readable(run_dir)
@@ -46,7 +48,7 @@ def choose_checkpoint(run_dir: Path, resume_from: int | None, launch: str | None
 
 
 def newest_readable(run_dir: Path) -> CheckpointChoice:
-    """The newest whose progress can be read; newer ones are set aside."""
+    """Return the newest checkpoint whose progress can be read, after setting newer ones aside."""
     lines: list[str] = []
     for steps in reversed(whole_checkpoints(run_dir)):
         try:
@@ -59,7 +61,7 @@ def newest_readable(run_dir: Path) -> CheckpointChoice:
 
 
 def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> str:
-    """Move a damaged checkpoint out of the way; one line for people."""
+    """Move a damaged checkpoint out of the way; return one line for people."""
     place = set_aside_one(run_dir, steps, why="damaged")
     older = [found for found in whole_checkpoints(run_dir) if found < steps]
     then = f"the one after {older[-1]} steps" if older else "the initial checkpoint"
@@ -68,7 +70,8 @@ def set_aside_damaged(run_dir: Path, steps: int, damage: DamagedCheckpoint) -> s
 
 
 def go_back(run_dir: Path, steps: int, launch: str | None) -> None:
-    """The checkpoint that was asked for is loaded: set newer ones aside, and remember that it is done."""
+    """Set checkpoints newer than the requested one aside, now that it is loaded, and remember that the request is
+    met."""
     set_aside(run_dir, after=steps, why=f"back to {steps}")
     if launch is not None:
         write_text(_met_path(run_dir), json.dumps({"steps": steps, "launch": launch}) + "\n")

@@ -1,11 +1,11 @@
-"""Where a run's checkpoints lie, and what is in each besides its shards.
+"""The folders of a run's checkpoints, and the files beside the shards in each.
 
     RUN_DIR/checkpoints/step_00000064/   PyTorch DCP shards of weights and moments
                         progress.json    everything else (engine/run_progress.py)
                         digests.md5      of all these files: python -m checksums verify reads it
 
-A folder that has its name is whole: it is written aside and renamed. What a run went back from, or found damaged, is
-never deleted:
+A folder with its final name is whole: it is written under another name and renamed. Checkpoints that a run went back
+behind, or found damaged, are never deleted:
 
     RUN_DIR/checkpoints/set_aside/001_loss_spike/step_00000064/
 """
@@ -31,22 +31,22 @@ from stage.outputs.publish import PARTIAL, sync_to_disk, write_text
 PROGRESS = "progress.json"
 DIGESTS = "digests.md5"
 RETIRED = ".retired"
-"""How the name of a folder ends that is being removed."""
+"""Suffix of the name of a folder that is being removed."""
 MOST_NAMED = 8
-"""Damaged files that a message names."""
+"""Most damaged files that a message names."""
 MOST_NAME_CHARACTERS = 60
-"""Of the reason in a folder's name; file systems allow 255."""
+"""Most characters of the reason in a folder's name; file systems allow 255."""
 
 
 class DamagedCheckpoint(InputError):
-    """Files of a checkpoint are missing, or not what was written."""
+    """Files of a checkpoint are missing or damaged."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self.folder, self.names = folder, list(names)
         super().__init__(f"{folder}: {self.files()} damaged or missing; use another checkpoint")
 
     def files(self) -> str:
-        """For messages."""
+        """Name the damaged files, for messages."""
         more = f" and {len(self.names) - MOST_NAMED} more" if len(self.names) > MOST_NAMED else ""
         return ", ".join(self.names[:MOST_NAMED]) + more
 
@@ -60,23 +60,23 @@ def checkpoint_path(run_dir: Path, steps: int) -> Path:
 
 
 def whole_checkpoints(run_dir: Path) -> list[int]:
-    """Steps of the checkpoints that are there, the oldest first."""
+    """Return the steps of the checkpoints in the run folder, the oldest first."""
     folder = checkpoints_folder(run_dir)
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
     return sorted(int(match[1]) for match in (re.fullmatch(r"step_(\d+)", name) for name in names) if match)
 
 
 def newest_checkpoint(run_dir: Path) -> int | None:
-    """Steps of the newest whole checkpoint, None where there is none."""
+    """Return the steps of the newest whole checkpoint, or None if there is none."""
     steps = whole_checkpoints(run_dir)
     return steps[-1] if steps else None
 
 
 def set_aside(run_dir: Path, *, after: int, why: str) -> list[int]:
-    """Move checkpoints of more than ``after`` steps out of the way, so that a run goes on from an older one.
+    """Move checkpoints of more than ``after`` steps out of the way, so that a run resumes from an older one.
 
-    ``why``: a few words, which become part of their folder's name. Returns their steps, the oldest first. For one
-    process, before any other looks at the checkpoints.
+    ``why``: a few words, which become part of their folder's name. Returns their steps, the oldest first. One process
+    calls this, before any other looks at the checkpoints.
     """
     steps = [found for found in whole_checkpoints(run_dir) if found > after]
     _move_aside(run_dir, steps, why)
@@ -84,12 +84,13 @@ def set_aside(run_dir: Path, *, after: int, why: str) -> list[int]:
 
 
 def set_aside_one(run_dir: Path, steps: int, *, why: str) -> Path | None:
-    """Likewise the checkpoint of that many steps alone: where it is now; None where there is none."""
+    """Move the checkpoint of exactly ``steps`` steps out of the way; return its new place, or None if there is none."""
     return _move_aside(run_dir, [found for found in whole_checkpoints(run_dir) if found == steps], why)
 
 
 def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> Path | None:
-    """The newest first: whoever is killed in between has left the older ones, and the next start sees only these."""
+    """Move checkpoints aside, the newest first: if the process is killed in between, the older ones are still in place,
+    and the next start sees only these."""
     if not steps:
         return None
     everything = checkpoints_folder(run_dir) / "set_aside"
@@ -105,17 +106,18 @@ def _move_aside(run_dir: Path, steps: Sequence[int], why: str) -> Path | None:
 
 
 def progress_as_json(progress: Progress) -> str:
-    """What :func:`read_progress` reads."""
+    """Encode the progress as JSON that :func:`read_progress` reads."""
     return json.dumps(asdict(progress), indent=1) + "\n"
 
 
 def progress_from_json(text: str | bytes) -> Progress:
-    """Raises ValueError, TypeError or KeyError for what :func:`progress_as_json` did not write."""
+    """Decode progress. Raises ValueError, TypeError or KeyError for text that :func:`progress_as_json` did not
+    write."""
     return progress_of(json.loads(text))
 
 
 def read_progress(folder: Path) -> Progress:
-    """The progress stored in a checkpoint. Raises DamagedCheckpoint where it is missing or not what was written."""
+    """Return the progress stored in a checkpoint. Raises DamagedCheckpoint if it is missing or was changed."""
     path = folder / PROGRESS
     try:
         content = read_bounded(path, LARGEST_JSON)
@@ -134,10 +136,10 @@ def read_progress(folder: Path) -> Progress:
 
 
 def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, str], progress: str) -> None:
-    """Complete a folder whose shards are written and synced, and give it its name.
+    """Complete a folder whose shards are written and synced, and give it its final name.
 
-    ``shard_digests``: MD5 by file name, of the shards of all processes. What had the name before is retired once the
-    new one is whole.
+    ``shard_digests``: MD5 by file name, of the shards of all processes. A checkpoint that had the name before is
+    retired once the new one is whole.
     """
     write_text(partial / PROGRESS, progress)
     others = {name: md5_file(partial / name) for name in (PROGRESS, METADATA)}
@@ -149,14 +151,15 @@ def publish_checkpoint(partial: Path, final: Path, shard_digests: Mapping[str, s
 
 
 def retire_old_checkpoints(run_dir: Path, *, keep: int, keep_every: int) -> None:
-    """Leave the ``keep`` newest, and those at multiples of ``keep_every`` steps unless that is 0."""
+    """Retire all checkpoints but the ``keep`` newest and those at multiples of ``keep_every`` steps (0: no
+    multiples)."""
     for steps in whole_checkpoints(run_dir)[:-keep]:
         if not (keep_every and steps % keep_every == 0):
             retire(checkpoint_path(run_dir, steps))
 
 
 def retire_partial(run_dir: Path) -> None:
-    """Retire what killed or failed attempts at writing left. For one process, while none is written."""
+    """Retire the remains of killed or failed writes. One process calls this, while no checkpoint is being written."""
     folder = checkpoints_folder(run_dir)
     for entry in list(folder.iterdir()) if folder.is_dir() else []:
         if entry.name.endswith(PARTIAL):
@@ -164,7 +167,7 @@ def retire_partial(run_dir: Path) -> None:
 
 
 def retire(folder: Path) -> None:
-    """Take a folder its name: it counts no more, and :func:`remove_retired` removes it, which may take long."""
+    """Rename a folder so that it no longer counts; :func:`remove_retired` then removes it, which may take long."""
     number = 0
     while (retired := folder.with_name(f"{folder.name}.{number}{RETIRED}")).exists():
         number += 1
@@ -172,7 +175,7 @@ def retire(folder: Path) -> None:
 
 
 def remove_retired(run_dir: Path) -> threading.Thread:
-    """Begin to remove what is retired, a quarter of a million files perhaps, beside everything else."""
+    """Begin to remove retired folders, a quarter of a million files perhaps, in a thread beside everything else."""
 
     def remove() -> None:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Reading a run's checkpoint into any topology.
+"""Read a run's checkpoint into any topology.
 
 Nothing is read before its digest was verified, and nothing in it is executed: its index, a pickle, is read by an
 unpickler that knows DCP's names only (checkpoint_convert/formats/distributed_checkpoint.py).
@@ -21,18 +21,18 @@ from stage.errors import InputError
 from stage.outputs.digest import md5_file
 
 MOST_READ_AGAIN = 8
-"""Files that rank 0 reads again where another process found them damaged."""
+"""Most files that rank 0 reads again after another process found them damaged."""
 
 
 class FilesSeenOtherwise(OSError):
-    """This machine does not see the files of a checkpoint that others see."""
+    """This machine reads other contents of a checkpoint's files than rank 0 does."""
 
 
 def load_checkpoint(state: TrainState, folder: Path, world: World) -> None:
     """Fill weights and moments from ``folder``, written by any topology of the same model. Collective.
 
-    ``state.progress`` is what :func:`read_progress` found there. Raises DamagedCheckpoint, an InputError, on all
-    processes and before anything is touched, when a file is not what was written.
+    ``state.progress`` must be the checkpoint's, from :func:`read_progress`. Raises DamagedCheckpoint, an InputError, on
+    all processes and before anything is touched, when a file is damaged.
     """
     verify_checkpoint(folder, world)
     fill_from_dcp(state.tensors(), folder)
@@ -41,9 +41,9 @@ def load_checkpoint(state: TrainState, folder: Path, world: World) -> None:
 
 
 def fill_from_dcp(tensors: Mapping[str, Tensor], folder: Path) -> None:
-    """Fill ``tensors``, by the names of :meth:`TrainState.tensors`, with this process's parts; nothing else is read.
+    """Fill ``tensors``, by the names of :meth:`TrainState.tensors`, with this process's parts; read nothing else.
 
-    Raises InputError when they belong to another model.
+    Raises InputError when the checkpoint belongs to another model.
     """
     arrays = dcp_arrays(folder)
     for name, tensor in tensors.items():
@@ -57,11 +57,11 @@ def fill_from_dcp(tensors: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def verify_checkpoint(folder: Path, world: World) -> None:
-    """Each process reads some of the files and compares their digests. Collective.
+    """Verify the digests of a checkpoint's files; each process reads some of them. Collective.
 
-    Raises DamagedCheckpoint on all processes when any is not what was written. When rank 0 reads well what another one
-    does not, the checkpoint is sound, and something is wrong with that machine: it raises FilesSeenOtherwise, and the
-    others, which lose it, ConnectionError.
+    Raises DamagedCheckpoint on all processes when any file is damaged. If another process finds damage in files that
+    rank 0 reads well, the checkpoint is sound and something is wrong with that process's machine: it raises
+    FilesSeenOtherwise, and the others, which lose it, ConnectionError.
     """
     own = world.host, _damaged(folder, world.rank, world.size)
     everywhere: list[tuple[str, list[str]]] = [own] * world.size
@@ -80,7 +80,7 @@ def verify_checkpoint(folder: Path, world: World) -> None:
 
 
 def _damaged(folder: Path, rank: int, size: int) -> list[str]:
-    """Names of this process's part of the files that are not what was written."""
+    """Return the names of damaged files among this process's part of the files."""
     try:
         listed = sorted(read_list(folder / DIGESTS).items())
     except (OSError, InputError):
@@ -89,7 +89,7 @@ def _damaged(folder: Path, rank: int, size: int) -> list[str]:
 
 
 def _is_damaged(folder: Path, names: Sequence[str]) -> bool:
-    """Whether this process, too, finds any of the first few damaged."""
+    """Return whether this process, too, finds any of the first MOST_READ_AGAIN files damaged."""
     try:
         listed = read_list(folder / DIGESTS)
     except (OSError, InputError):

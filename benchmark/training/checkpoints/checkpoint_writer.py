@@ -1,6 +1,6 @@
-"""Writing a run's checkpoints: copied while training pauses, written in the background, published by rename.
+"""Write a run's checkpoints: copied while training pauses, written in the background, published by rename.
 
-Nothing that happens in the background reaches training: it ends as a checkpoint that could not be written.
+No failure in the background reaches training: the only effect is a checkpoint that could not be written.
 """
 
 import contextlib
@@ -35,24 +35,24 @@ from stage.outputs.digest import md5_file
 from stage.outputs.publish import partial_path
 
 WRITE_LIMIT_S = 1200.0
-"""How long the processes wait in the background for one that is still writing. 2.1 TB at 5 GB/s take 420 s."""
+"""Seconds that the processes wait in the background for one that is still writing. 2.1 TB at 5 GB/s take 420 s."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A checkpoint that the background has finished with."""
+    """The result of writing a checkpoint in the background."""
 
     steps: int
     seconds: float
-    """From the end of the pause until it had its final name."""
+    """Seconds from the end of the pause until the checkpoint had its final name."""
     bytes: int
-    """Written by this process."""
+    """Bytes written by this process."""
     failure: str | None
-    """Why there is no such checkpoint."""
+    """The reason if the checkpoint could not be written."""
 
 
 class _Writing:
-    """One checkpoint on its way, in a thread that the end of the process does not wait for."""
+    """A checkpoint being written, in a thread that the end of the process does not wait for."""
 
     def __init__(self, steps: int, write: Callable[[], Written]) -> None:
         self.steps, self.began_s = steps, time.monotonic()
@@ -65,29 +65,29 @@ class _Writing:
 
 
 class Checkpointer:
-    """Copies the state while training pauses, and writes the copy while it goes on. Collective."""
+    """Copy the state while training pauses, and write the copy while training goes on. Collective."""
 
     def __init__(self, state: TrainState, device: torch.device) -> None:
         self._state, self._device = state, device
         self._group = self._new_group()
         self.broken = False
-        """The background's messages failed: :meth:`renew` before the next checkpoint."""
+        """True if the background's messages failed: call :meth:`renew` before the next checkpoint."""
         self._copies: dict[str, Tensor] = {}
         self._writing: _Writing | None = None
         self._removing: threading.Thread | None = None
 
     @property
     def busy(self) -> bool:
-        """A checkpoint is being written on this process, and nothing can be copied."""
+        """True while a checkpoint is being written on this process, so that nothing can be copied."""
         return self._writing is not None and self._writing.thread.is_alive()
 
     @property
     def writing(self) -> tuple[int, float] | None:
-        """Steps of the checkpoint being written, and for how many seconds it is; None where there is none."""
+        """Steps of the checkpoint being written and the seconds since its beginning; None if there is none."""
         return (self._writing.steps, time.monotonic() - self._writing.began_s) if self._writing is not None else None
 
     def save(self) -> float:
-        """Begin to write the state; returns the seconds training paused. Not while one is being written."""
+        """Begin to write the state; return the seconds that training paused. No checkpoint may be under way."""
         assert self._writing is None
         started = time.perf_counter()
         copying = _outcome(self._copy)  # as for lack of memory on the host: then nothing is written, anywhere
@@ -97,28 +97,31 @@ class Checkpointer:
         return time.perf_counter() - started
 
     def poll(self) -> Written | None:
-        """What became of the checkpoint being written, once it is finished; None before, and when there is none."""
+        """Return the result of the checkpoint being written once it is finished; None before, or if there is none."""
         return None if self.busy else self._finished()
 
     def wait(self, limit_s: float | None = None) -> Written | None:
-        """Wait for the checkpoint being written: what became of it; None when there is none, or it takes longer."""
+        """Wait for the checkpoint being written and return its result; None if there is none or it takes longer."""
         if self._writing is not None:
             self._writing.thread.join(limit_s)
         return self.poll()
 
     def close(self, limit_s: float) -> None:
-        """Wait a little for old checkpoints to be removed; what is left the next start removes."""
+        """Wait up to ``limit_s`` for old checkpoints to be removed; the next start removes the rest."""
         if self._removing is not None:
             self._removing.join(limit_s)
 
     def renew(self) -> None:
-        """Make the background's group anew, after a failure of its messages. Collective, while none is busy."""
+        """Make a new process group for the background, after a failure of its messages.
+
+        Collective, while no process writes.
+        """
         with contextlib.suppress(RuntimeError):
             dist.destroy_process_group(self._group)
         self._group, self.broken = self._new_group(), False
 
     def _new_group(self) -> dist.ProcessGroup:
-        """The background's own, so that its messages never mix with training's."""
+        """Make the background's own process group, so that its messages never mix with training's."""
         limit = datetime.timedelta(seconds=WRITE_LIMIT_S)
         group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=limit)
         return group
@@ -128,7 +131,7 @@ class Checkpointer:
         return None if writing is None else writing.written
 
     def _copy(self) -> None:
-        """This process's parts, to memory of the host; the same memory for every checkpoint."""
+        """Copy this process's parts to host memory; every checkpoint uses the same memory."""
         tensors = self._state.tensors()
         parts = {name: one.to_local() if isinstance(one, DTensor) else one for name, one in tensors.items()}
         self._copies = self._copies or host_copies(parts)
@@ -138,7 +141,7 @@ class Checkpointer:
             torch.cuda.current_stream().synchronize()
 
     def _write(self, steps: int, progress: str, copying: str | None) -> Written:
-        """Runs in the background. ``copying``: what went wrong before."""
+        """Write the copies; this runs in the background. ``copying``: the failure of the copy, if any."""
         started = time.perf_counter()
         final = checkpoint_path(self._state.config.run_dir, steps)
         sizes: list[int] = []
@@ -153,9 +156,9 @@ class Checkpointer:
         return Written(steps, time.perf_counter() - started, 0 if failure else sum(sizes), failure)
 
     def _write_parts(self, final: Path, progress: str, sizes: list[int]) -> str | None:
-        """Each part is begun when all processes have done the one before; why the checkpoint could not be written.
+        """Write the checkpoint, each part after all processes have done the one before; return the reason if it failed.
 
-        ``sizes``: filled with those of this process's shards.
+        ``sizes`` is filled with the sizes of this process's shards.
         """
         partial, digests = partial_path(final), dict[str, str]()
 
@@ -171,19 +174,19 @@ class Checkpointer:
         return self._on_all(_outcome(lambda: self._publish(partial, final, everywhere, progress)))
 
     def _on_all(self, outcome: str | None) -> str | None:
-        """What went wrong on the first of the processes where anything did; each gives its own outcome."""
+        """Return the first failure among the outcomes of all processes; each passes its own. Collective."""
         everywhere: list[str | None] = [None] * dist.get_world_size()
         dist.all_gather_object(everywhere, outcome, group=self._group)
         return next(filter(None, everywhere), None)
 
     def _gathered(self, digests: dict[str, str]) -> dict[str, str]:
-        """Those of all processes, on rank 0; nothing on the others."""
+        """Return the digests of all processes on rank 0, nothing on the others. Collective."""
         everywhere: list[dict[str, str]] | None = [{}] * dist.get_world_size() if dist.get_rank() == 0 else None
         dist.gather_object(digests, everywhere, dst=0, group=self._group)
         return {name: md5 for some in everywhere or () for name, md5 in some.items()}
 
     def _write_shards(self, folder: Path) -> dict[str, str]:
-        """This process's shards, and their digests by file name as they are on disk."""
+        """Write this process's shards; return their digests, read back from disk, by file name."""
         planner = _CopiesPlanner(self._copies)
         dcp.save(self._state.tensors(), checkpoint_id=folder, planner=planner, process_group=self._group)
         # By their numbers: 2,048 processes that list a folder of as many files are a burden for a shared disk.
@@ -198,8 +201,11 @@ class Checkpointer:
             publish_checkpoint(partial, final, shard_digests, progress)
 
     def _tidy_up(self) -> None:
-        """Remove what is left of failed attempts, which may be what fills the disk, and checkpoints that are too old;
-        never one before a newer one is whole. What cannot be removed now is tried again after the next."""
+        """Remove the remains of failed attempts, which may be filling the disk, and checkpoints that are too old.
+
+        An old one is removed only after a newer one is whole. Failed removals are tried again after the next
+        checkpoint.
+        """
         config = self._state.config
         with contextlib.suppress(OSError):
             retire_partial(config.run_dir)
@@ -210,7 +216,7 @@ class Checkpointer:
 
 
 class _CopiesPlanner(dcp.DefaultSavePlanner):
-    """Plans by the state's own tensors and writes their copies, whose values training does not change."""
+    """Plan by the state's own tensors, but write their copies, whose values training does not change."""
 
     def __init__(self, copies: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -226,7 +232,7 @@ def _make_empty(folder: Path) -> None:
 
 
 def _outcome(part: Callable[[], object]) -> str | None:
-    """What went wrong, in one line: a checkpoint that cannot be written is reported, and training goes on."""
+    """Run ``part``; return its failure in one line. A failed checkpoint is reported, and training goes on."""
     try:
         part()
     except dcp.api.CheckpointException as error:

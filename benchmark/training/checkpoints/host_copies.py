@@ -1,8 +1,8 @@
-"""Memory of the host to copy tensors of a GPU into: page-locked, and little more than they take.
+"""Allocate host memory to copy tensors of a GPU into: page-locked, and little more than the tensors' size.
 
-PyTorch takes page-locked memory in powers of two (CachingHostAllocator.h, 2.11 to 2.13). With memory of its own for
-each tensor, the copies of a rank of the 175B model took 1.63 times their size. Here tensors share pieces of about such
-a size: 1.02 times.
+PyTorch takes page-locked memory in powers of two (CachingHostAllocator.h, 2.11 to 2.13). With one allocation for each
+tensor, the copies of a rank of the 175B model took 1.63 times their size. Here tensors share pieces whose size is close
+to a power of two: 1.02 times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,16 @@ import torch
 from torch import Tensor
 
 PIECE = 1 << 28
-"""Bytes of a piece; more where it would not hold four of the largest tensors."""
+"""Bytes of a piece; larger if it would not hold four of the largest tensors."""
 ALIGNMENT = 512
-"""Bytes: where tensors begin, as on a device."""
+"""Bytes to which the start of each tensor is aligned, as on a device."""
 
 
 def host_copies(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Room on the host for each of ``parts``, by name: same shape and dtype, contiguous, with a storage of its own.
+    """Return room on the host for each of ``parts``, by name: same shape and dtype, contiguous, with a storage of its
+    own.
 
-    Page-locked where the parts are on a GPU, so that copies to it do not wait for the host.
+    The room is page-locked if the parts are on a GPU, so that copies to it do not wait for the host.
     """
     if not any(part.is_cuda for part in parts.values()):
         return {name: torch.empty(part.shape, dtype=part.dtype) for name, part in parts.items()}
@@ -34,9 +35,9 @@ def host_copies(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def packed(sizes: Sequence[int], piece: int = PIECE) -> tuple[list[tuple[int, int]], list[int]]:
-    """Where parts of so many bytes go: number of a piece and place in it, for each; and the pieces' lengths in bytes.
+    """Place parts of the given bytes: return the piece number and offset of each, and the pieces' lengths in bytes.
 
-    The largest first, each into the first piece that has room for it.
+    The largest parts come first; each goes into the first piece that has room for it.
     """
     largest = max(sizes, default=0)
     piece = max(piece, 4 << max(0, _aligned(largest) - 1).bit_length())

@@ -1,8 +1,8 @@
-"""When a run saves by itself: an interval from what a save costs and how often such systems fail.
+"""Decide when a run saves by itself, from what a save costs and how often such systems fail.
 
-Young's formula, sqrt(2 x cost x mean time between failures), is where the pauses for saving and the steps that failures
-cost add up to least. Two bounds keep it sensible: the background writes at most half of the time, and no failure costs
-more than a tenth of an expected run, which comes first.
+Young's formula, sqrt(2 x cost x mean time between failures), is the interval at which the pauses for saving and the
+steps lost to failures add up to the least. Two bounds apply: the background writes at most half of the time, and no
+failure costs more than a tenth of an expected run; the second takes precedence.
 """
 
 import math
@@ -16,35 +16,36 @@ from benchmark.config.run_config import RunConfig
 from model.flops import num_parameters
 
 CHECKPOINT_BYTES_PER_PARAMETER = 12
-"""FP32 weights and both of Adam's moments."""
+"""Bytes for the FP32 weights and both of Adam's moments."""
 COPY_BYTES_PER_S = 2e9
-"""From a device to its host while the others copy too: what a pause is estimated from before the first is measured.
-A cautious guess; a link of its own carries ten times as much."""
+"""Bytes per second from a device to its host while the others copy too. Pauses are estimated from it until the first is
+measured. A cautious guess; a link of its own carries ten times as much."""
 MOST_OF_A_RUN = 0.1
 WRITING_SHARE = 0.5
 MEASURED_STEPS = 2
-"""Before an interval is chosen. The first step of a process, which compiles and allocates, is not counted."""
+"""Steps measured before an interval is chosen. The first step of a process, which compiles and allocates, is not
+counted."""
 KEPT_STEPS, KEPT_SAVES = 64, 9
-"""Latest measurements, of which the medians are taken."""
+"""Number of latest measurements that the medians are taken of."""
 WORTH_A_NOTE = 0.2
 
 
 @dataclass(frozen=True)
 class SaveInterval:
-    """How often to save, and what that follows from."""
+    """The interval between saves, and the figures it follows from."""
 
     seconds: float
     pause_s: float | None
-    """Of training for a save; None where the interval was given as an option."""
+    """Seconds that a save pauses training; None where the interval was given as an option."""
     pause_measured: bool
     mtbf_s: float
-    """Between failures of the whole system."""
+    """Mean time between failures of the whole system."""
     step_s: float | None
     bound: str
-    """What kept it from the formula's; empty where nothing did."""
+    """The bound that replaced the formula's interval; empty if none did."""
 
     def line(self) -> str:
-        """For people."""
+        """Describe the interval for people."""
         steps = "" if self.step_s is None else f", about {max(1, round(self.seconds / self.step_s))} steps"
         how_often = f"{self.seconds / 60:.1f} min" if self.seconds >= 60 else f"{self.seconds:.1f} s"
         every = f"checkpoints every {how_often}{steps}"
@@ -61,14 +62,14 @@ def checkpoint_bytes(config: RunConfig) -> int:
 
 
 def estimated_pause_s(config: RunConfig) -> float:
-    """Of a save, before one was measured: each device copies its part."""
+    """Estimate the pause of a save before one was measured: each device copies its part."""
     return checkpoint_bytes(config) * config.system.replicas / config.system.num_devices / COPY_BYTES_PER_S
 
 
 def save_interval(
     config: RunConfig, *, pause_s: float | None, write_s: float | None, step_s: float | None
 ) -> SaveInterval:
-    """The interval from the medians measured so far; None for what was not."""
+    """Compute the interval from the medians measured so far; None stands for one that is not measured yet."""
     mtbf_s = 3600 * config.system.device_mtbf_hours / config.system.num_devices
     if config.checkpoints.save_minutes is not None:
         return SaveInterval(60 * config.checkpoints.save_minutes, None, False, mtbf_s, step_s, "")
@@ -84,13 +85,13 @@ def save_interval(
 
 
 class SavePolicy:
-    """Rank 0's clock: whether it is time to save, from what saves and steps have taken so far."""
+    """Rank 0's clock: tells when to save, from the durations of saves and steps so far."""
 
     def __init__(self, config: RunConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config, self._clock = config, clock
         self._by_time = config.checkpoints.saves and config.checkpoints.save_interval is None
         self._begun = clock()
-        """When the newest checkpoint was begun, or the run."""
+        """Time when the newest checkpoint, or else the run, was begun."""
         self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
         self._pauses: deque[float] = deque(maxlen=KEPT_SAVES)
         self._writes: deque[float] = deque(maxlen=KEPT_SAVES)
@@ -98,7 +99,7 @@ class SavePolicy:
         self._first = True
 
     def interval(self) -> SaveInterval | None:
-        """None where steps are counted instead, nothing is saved, or too little is known yet."""
+        """Return the interval; None if steps are counted instead, nothing is saved, or too little is known yet."""
         if not self._by_time or len(self._steps) < MEASURED_STEPS:
             return None
         return save_interval(
@@ -113,7 +114,8 @@ class SavePolicy:
         return interval is not None and self._clock() - self._begun >= interval.seconds
 
     def news(self) -> SaveInterval | None:
-        """The interval where it was just chosen, or has changed by more than a fifth since this last told of it."""
+        """Return the interval if it was just chosen or has changed by more than a fifth since it was last returned
+        here."""
         now = self.interval()
         if now is None or (
             self._noted is not None and abs(now.seconds - self._noted.seconds) <= WORTH_A_NOTE * self._noted.seconds
@@ -128,7 +130,7 @@ class SavePolicy:
         self._first = False
 
     def saved(self, pause_s: float) -> None:
-        """A checkpoint was begun; training paused for that long, the audit before it included."""
+        """Count a checkpoint that was begun; training paused for ``pause_s``, including the audit before it."""
         self._begun = self._clock() - pause_s
         self._pauses.append(pause_s)
 

@@ -27,8 +27,10 @@ class Adam:
         counted_elsewhere: Container[str] = (),
         updates: bool = True,
     ) -> None:
-        """``counted_elsewhere``: parameters whose copy on another process is the one that counts in the norm.
-        ``updates``: whether there will be any; without moments, which take twice the weights' memory, there are none.
+        """``counted_elsewhere``: parameters whose copy on another process is counted in the norm.
+
+        ``updates``: whether the parameters will be updated; if not, no moments are held, which take twice the weights'
+        memory.
         """
         self._parameters = dict(parameters)
         self._shards = {name: local(parameter.detach()) for name, parameter in self._parameters.items()}
@@ -66,7 +68,7 @@ class Adam:
     def gradient_square_sum(self) -> Tensor:
         """This process's share of the sum of squares of the whole gradient, a float64 scalar on the device.
 
-        What several processes hold is counted once in the sum over all processes (docs/facts/reference.md e).
+        Parameters held by several processes are counted once in the sum over all processes (docs/facts/reference.md e).
         """
         # In FP32 a sum over millions of squares is off by up to 1e-5, and more so the larger this process's parts are.
         norms = torch.stack(torch._foreach_norm(self._gradients(), 2, torch.float64))
@@ -76,7 +78,7 @@ class Adam:
         torch._foreach_mul_(self._gradients(), factor)
 
     def update(self, learning_rate: float) -> None:
-        """One step with the gradients as they are."""
+        """Take one step with the gradients as they are."""
         for name, shard in self._shards.items():
             shard.grad = local(gradient_of(self._parameters[name]))
         for group in self._inner.param_groups:
@@ -92,14 +94,14 @@ class Adam:
 
 
 def number_of_copies(parameter: DTensor) -> int:
-    """How many processes hold the same part of the parameter."""
+    """Return the number of processes that hold the same part of the parameter."""
     sizes = parameter.device_mesh.shape
     placements = zip(sizes, parameter.placements, strict=True)
     return math.prod(size for size, placement in placements if placement.is_replicate())
 
 
 def local(tensor: Tensor) -> Tensor:
-    """This process's part of a DTensor; shares its memory."""
+    """Return this process's part of a DTensor; the two share memory."""
     assert isinstance(tensor, DTensor)
     return tensor.to_local()
 
@@ -110,5 +112,5 @@ def gradient_of(parameter: Tensor) -> Tensor:
 
 
 def clip_coefficient(norm: float, clip_grad: float) -> float:
-    """Factor for the gradients: clip / (norm + 1e-6) where that is below 1, as Megatron has it."""
+    """Return the factor for the gradients: clip / (norm + 1e-6) if that is below 1, else 1, as in Megatron."""
     return min(1.0, clip_grad / (norm + 1e-6))

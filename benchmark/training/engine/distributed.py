@@ -25,11 +25,12 @@ from model.sharding import AXES
 from stage.errors import InputError
 
 TIMES_START_LIMIT = 2
-"""PyTorch's own time limits come after the watchdog's (launch/heartbeat.py), which has more to say."""
+"""Factor from the start limit to PyTorch's own time limit, which must come after the watchdog's (launch/heartbeat.py):
+its message says more."""
 
 
 BACKGROUND = "background:"
-"""How the name of a thread begins that exchanges messages with other processes while training goes on."""
+"""Prefix of the names of threads that exchange messages with other processes while training goes on."""
 
 
 class MeetingFailed(InputError):
@@ -38,35 +39,36 @@ class MeetingFailed(InputError):
 
 @dataclass(frozen=True)
 class Environment:
-    """Every environment variable that is read, here and nowhere else. torchrun sets them, run_gpt3.sh under Slurm."""
+    """The environment variables of a run. They are read here and nowhere else; torchrun sets them, or run_gpt3.sh under
+    Slurm."""
 
     rank: int
-    """RANK: number of this process, 0 without it."""
+    """RANK: number of this process; 0 if unset."""
     world_size: int
-    """WORLD_SIZE: number of processes, 1 without it."""
+    """WORLD_SIZE: number of processes; 1 if unset."""
     local_rank: int
-    """LOCAL_RANK: number of this process on its machine, which is also its device."""
+    """LOCAL_RANK: number of this process on its machine, which is also its device's number."""
     address: str = "localhost"
-    """MASTER_ADDR and MASTER_PORT, where rank 0 (or torchrun) is met; for messages."""
+    """MASTER_ADDR and MASTER_PORT: where the processes meet rank 0 (or torchrun); used in messages."""
     attempt: str = "0001"
-    """ATTEMPT, by which launchers name one start of all processes; else of torchrun's TORCHELASTIC_RUN_ID and
-    TORCHELASTIC_RESTART_COUNT, else of the process."""
+    """ATTEMPT: the launcher's name for one start of all processes; if unset, a name made from torchrun's
+    TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT, or else from the process id."""
     launch: str | None = None
     """LAUNCH_ID, SLURM_JOB_ID or TORCHELASTIC_RUN_ID: the same in all attempts of one launch or job."""
     job: str | None = None
-    """SLURM_JOB_ID."""
+    """SLURM_JOB_ID: the Slurm job, if any."""
     launched_s: float | None = None
-    """LAUNCHED_S: when the launcher started this attempt, in seconds since the epoch."""
+    """LAUNCHED_S: time when the launcher started this attempt, in seconds since the epoch."""
     submitted_s: float | None = None
-    """SUBMITTED_S: when the job was submitted or requeued, likewise."""
+    """SUBMITTED_S: time when the job was submitted or requeued, in seconds since the epoch."""
     host: str = field(default_factory=socket.gethostname)
-    """NODE_NAME, as Slurm names this machine; else its own name."""
+    """NODE_NAME: Slurm's name for this machine; if unset, its host name."""
     visible_gpus: int | None = None
-    """How many CUDA_VISIBLE_DEVICES names, None without it. Slurm may give each process one of its own."""
+    """Number of devices in CUDA_VISIBLE_DEVICES; None if unset. Slurm may give each process one device of its own."""
 
 
 def read_environment() -> Environment:
-    """Raises InputError for a value that is not a number or out of range."""
+    """Read the environment variables. Raises InputError for a value that is not a number or out of range."""
     try:
         rank, size, local_rank = (
             int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
@@ -97,7 +99,7 @@ def read_environment() -> Environment:
 
 
 def _attempt(elastic: str | None) -> str:
-    """A name that all processes of this start share, and no other start has."""
+    """Return a name that all processes of this start share, and no other start has."""
     if given := os.environ.get("ATTEMPT"):
         if not re.fullmatch(r"[\w.-]{1,100}", given):
             raise InputError(f"environment: ATTEMPT={given}: expected letters, digits, dots and dashes")
@@ -117,58 +119,58 @@ def _seconds(name: str) -> float | None:
 
 
 def set_environment(variables: Mapping[str, str]) -> None:
-    """Variables for libraries that are loaded into this process; those that are set already stay."""
+    """Set variables for libraries that are loaded into this process; variables that are set already stay."""
     for name, value in variables.items():
         os.environ.setdefault(name, value)
 
 
 @dataclass(frozen=True)
 class World:
-    """All processes of the run, as this one sees them."""
+    """All processes of the run, as seen by this one."""
 
     rank: int
     size: int
     device: torch.device
     mesh: DeviceMesh
-    """Over all processes: axes pipeline, replicate, tensor and shard (model/sharding.py)."""
+    """Mesh over all processes, with the axes pipeline, replicate, tensor and shard (model/sharding.py)."""
     host: str = "localhost"
     """Name of this machine, for messages."""
 
     @property
     def data_rank(self) -> int:
-        """Which of the data-parallel parts of the global batch this process reads."""
+        """Index of the data-parallel part of the global batch that this process reads."""
         return self.mesh["replicate"].get_local_rank() * self.mesh["shard"].size() + self.mesh["shard"].get_local_rank()
 
     @property
     def data_parallel(self) -> int:
-        """Parts the global batch is dealt out in."""
+        """Number of parts that the global batch is divided into."""
         return self.mesh["replicate"].size() * self.mesh["shard"].size()
 
     @property
     def reads_tokens(self) -> bool:
-        """Whether this process has an end of the model, which needs tokens or labels."""
+        """True if this process has an end of the model, which needs tokens or labels."""
         pipeline = self.mesh["pipeline"]
         return pipeline.get_local_rank() in (0, pipeline.size() - 1)
 
     @property
     def loss_copies(self) -> int:
-        """Processes that compute the same token losses: the tensor-parallel ranks of the last stage."""
+        """Number of processes that compute the same token losses: the tensor-parallel ranks of the last stage."""
         return self.mesh["tensor"].size()
 
     def peak_memory_bytes(self) -> int:
-        """Most memory held so far: the device's, or all of the process's where that is a CPU."""
+        """Return the most memory held so far: the device's, or the whole process's if the device is a CPU."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def from_rank_0(self, value: int) -> int:
-        """Rank 0's value."""
+        """Return rank 0's value. Collective."""
         shared = torch.tensor(value, dtype=torch.int64, device=self.device)
         dist.broadcast(shared, src=0)
         return int(shared.item())
 
     def hosts(self) -> list[str]:
-        """Names of the machines, by rank. Collective."""
+        """Return the names of the machines, by rank. Collective."""
         found: list[str] = [""] * self.size
         dist.all_gather_object(found, self.host)
         return found
@@ -183,11 +185,12 @@ def joined_world(
 ) -> Iterator[World]:
     """Join the process group of the run, and leave it when the block ends well.
 
-    After an exception it is not left: that would wait for the other processes, which wait for this one. Nor is it while
-    the background uses it, as where a checkpoint hangs: that would wait for the background.
+    After an exception the group is not left: leaving would wait for the other processes, which wait for this one. It is
+    not left either while the background uses it, for example while a checkpoint hangs: leaving would wait for the
+    background.
 
-    Raises InputError when the number of processes is not the system's or when there is no such device, MeetingFailed
-    when the meeting point cannot be had.
+    Raises InputError if the number of processes is not the system's or the device does not exist, MeetingFailed if the
+    meeting point is not available.
     """
     timeout = timeout or datetime.timedelta(seconds=TIMES_START_LIMIT * system.start_limit_s)
     if environment.world_size != system.num_devices:
@@ -226,8 +229,11 @@ def joined_world(
 
 
 def build_mesh(system: System, device_type: str) -> DeviceMesh:
-    """The mesh of all processes. Tensor-parallel ranks, which talk most, are next to each other, stages farthest apart;
-    the axes are in another order, that in which parameters are cut."""
+    """Build the mesh of all processes.
+
+    Ranks that communicate most, the tensor-parallel ones, are next to each other; pipeline stages are farthest apart.
+    The axes of the mesh have another order: the one in which parameters are cut.
+    """
     shard = system.data_parallel // system.replicas
     by_distance = (system.pipeline_parallel, system.replicas, shard, system.tensor_parallel)
     ranks = torch.arange(system.num_devices).view(by_distance).transpose(2, 3)
@@ -246,9 +252,9 @@ def end_process(status: int) -> NoReturn:
 
 
 def device_of(system: System, environment: Environment) -> torch.device:
-    """This process's device: the one with its number, or the only one that it sees where it was given one of its own.
+    """Return this process's device: the one with its number, or its only visible one if Slurm gave it one of its own.
 
-    The process is bound to the cores near it. Raises InputError when there is no such device.
+    The process is bound to the cores near it. Raises InputError when the device does not exist.
     """
     if system.device == "cpu":
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // system.devices_per_node))
@@ -273,7 +279,7 @@ def device_of(system: System, environment: Environment) -> torch.device:
 
 
 def pci_address(device: torch.device) -> str:
-    """Such as "0000:1b:00.0"; empty where PyTorch does not tell."""
+    """Return an address such as "0000:1b:00.0"; empty if PyTorch does not know it."""
     properties = torch.cuda.get_device_properties(device)
     domain, bus, number = (getattr(properties, f"pci_{name}_id", None) for name in ("domain", "bus", "device"))
     return "" if None in (domain, bus, number) else f"{domain:04x}:{bus:02x}:{number:02x}.0"

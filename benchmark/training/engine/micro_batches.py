@@ -1,6 +1,6 @@
-"""Which samples each process reads at each step, and the batches made of them.
+"""Choose the samples that each process reads at each step, and make batches of them.
 
-The reference's way: docs/facts/reference.md b.5, c.1, c.4.
+The order is the reference's: docs/facts/reference.md b.5, c.1, c.4.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,19 +21,20 @@ Ids = npt.NDArray[np.int64]
 def training_sample_ids(
     consumed_samples: int, *, micro_batch_size: int, num_microbatches: int, rank: int, world_size: int
 ) -> Ids:
-    """Samples of one rank in the step that begins at ``consumed_samples``: [num_microbatches, micro_batch_size].
+    """Return one rank's samples in the step that begins at ``consumed_samples``: [num_microbatches, micro_batch_size].
 
-    The step reads consecutive samples, dealt out to the ranks micro-batch by micro-batch.
+    The step reads consecutive samples, distributed to the ranks micro-batch by micro-batch.
     """
     step = np.arange(num_microbatches * world_size * micro_batch_size, dtype=np.int64)
     return consumed_samples + step.reshape(num_microbatches, world_size, micro_batch_size)[:, rank]
 
 
 def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int, world_size: int) -> Ids:
-    """The whole validation set, dealt out as in training: [micro-batches, micro_batch_size] of one rank.
+    """Return one rank's part of the whole validation set, distributed as in training: [micro-batches,
+    micro_batch_size].
 
     The ranks get equally many micro-batches: the set is padded with the ids -1, -2, ..., which stand for samples that
-    do not count. (The reference pads to whole global batches; micro-batches of nothing but padding are left out here.)
+    do not count. (The reference pads to whole global batches; here micro-batches of nothing but padding are left out.)
     """
     at_once = micro_batch_size * world_size
     padded = -(-num_samples // at_once) * at_once
@@ -43,7 +44,7 @@ def evaluation_sample_ids(num_samples: int, *, micro_batch_size: int, rank: int,
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one forward pass reads. All [B, S]: tokens and labels int64, loss mask float32 with 0 or 1."""
+    """The input of one forward pass. All are [B, S]: tokens and labels int64, loss mask float32 with 0 or 1."""
 
     tokens: Tensor
     labels: Tensor
@@ -55,15 +56,15 @@ class MicroBatch:
         )
 
     def pinned(self) -> "MicroBatch":
-        """In memory from which a copy to a GPU does not wait."""
+        """Return a copy in page-locked memory, from which a copy to a GPU does not wait."""
         return MicroBatch(*(tensor.pin_memory() for tensor in (self.tokens, self.labels, self.loss_mask)))
 
 
 def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBatch:
-    """Labels and loss mask of token windows [B, S] in which missing tokens are -1.
+    """Make the labels and loss mask of token windows [B, S] in which missing tokens are -1.
 
     The label of a position is the next token of the same window, so the last position has none. Windows that
-    ``does_not_count`` [B], and missing tokens, are masked.
+    ``does_not_count`` [B] marks, and missing tokens, are masked.
     """
     labels = np.roll(windows, -1, axis=1)
     labels[:, -1] = PADDING
@@ -76,7 +77,7 @@ def micro_batch(windows: Ids, does_not_count: npt.NDArray[np.bool_]) -> MicroBat
 
 
 def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned: bool = False) -> MicroBatch:
-    """Read samples [B]; a negative id reads some sample that does not count. ``pinned``: for a copy to a GPU.
+    """Read samples [B]; for a negative id, read some sample that does not count. ``pinned``: for a copy to a GPU.
 
     In the reference, padding must not outnumber the samples, and a padding sample of a blend can count after all
     (docs/facts/reference.md j.17); here neither holds. Raises InputError for a token outside the vocabulary.
@@ -94,7 +95,8 @@ def read_micro_batch(windows: TokenWindows, ids: Ids, vocab_size: int, *, pinned
 class TrainingBatches:
     """The micro-batches of each step, read one step ahead by a thread.
 
-    ``rank``: among the data-parallel ones. ``reads``: whether this process needs any (``World.reads_tokens``).
+    ``rank``: number among the data-parallel ranks. ``reads``: whether this process needs tokens
+    (``World.reads_tokens``).
     """
 
     def __init__(self, windows: TokenWindows, config: RunConfig, *, rank: int, reads: bool = True) -> None:
@@ -103,7 +105,8 @@ class TrainingBatches:
         self._ahead: tuple[int, Future[list[MicroBatch]]] | None = None
 
     def at(self, consumed_samples: int) -> list[MicroBatch]:
-        """The micro-batches of this rank in the step that begins at ``consumed_samples``; none where none is needed."""
+        """Return this rank's micro-batches in the step that begins at ``consumed_samples``; none if it needs no
+        tokens."""
         if not self._reads:
             return []
         if self._ahead is None or self._ahead[0] != consumed_samples:

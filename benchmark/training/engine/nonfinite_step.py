@@ -1,9 +1,9 @@
-"""Where gradients are not finite: ranks, parameters, micro-batches, samples. Runs when a step is skipped, never else.
+"""Find ranks, parameters, micro-batches and samples with gradients that are not finite. Runs only for skipped steps.
 
-What can be known. Gradients are summed over the data-parallel ranks while they are computed, part by part, and every
-rank keeps its own parts of the sum. So the ranks named here *hold* a part that is not finite; with several
-data-parallel ranks the sum does not tell whose gradient it was. The loss of a micro-batch is looked at before it is
-summed: where one is not finite, rank and samples are known.
+The findings have a limit. Gradients are summed over the data-parallel ranks while they are computed, part by part, and
+every rank keeps its own parts of the sum. So the ranks named here *hold* a part that is not finite; with several
+data-parallel ranks the sum does not tell which rank computed it. The loss of a micro-batch is checked before it is
+summed: if a loss is not finite, its rank and samples are known.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from benchmark.training.engine.micro_batches import training_sample_ids
 from benchmark.training.engine.train_state import TrainState
 
 MOST_NAMED = 8
-"""Parameters and micro-batches that each rank names: with all of 2,048 ranks, one megabyte is sent."""
+"""Most parameters and micro-batches that each rank names: if all of 2,048 ranks do, one megabyte is sent."""
 
 
 @dataclass(frozen=True)
@@ -33,42 +33,42 @@ class BadPart:
 
 @dataclass(frozen=True)
 class BadMicroBatch:
-    """One whose loss is not finite."""
+    """A micro-batch whose loss is not finite."""
 
     number: int
-    """Among those of the step, from 0."""
+    """Number among the step's micro-batches, from 0."""
     first_sample: int
     count: int
 
 
 @dataclass(frozen=True)
 class RankFindings:
-    """What is not finite on a rank."""
+    """The gradients and losses of one rank that are not finite."""
 
     rank: int
     host: str
     data_rank: int
-    """Which part of the global batch it reads."""
+    """Index of the part of the global batch that the rank reads."""
     parts: tuple[BadPart, ...]
-    """At most MOST_NAMED."""
+    """At most MOST_NAMED parts."""
     num_parts: int
     num_parameters: int
-    """Parameters of which it holds a part."""
+    """Number of parameters of which the rank holds a part."""
     micro_batches: tuple[BadMicroBatch, ...]
-    """At most MOST_NAMED; only ranks of a pipeline's last stage have losses."""
+    """At most MOST_NAMED micro-batches; only ranks of a pipeline's last stage have losses."""
     num_micro_batches: int
 
 
 @dataclass(frozen=True)
 class NonFiniteStep:
-    """A step that was skipped; equal on all processes."""
+    """A step that was skipped; the values are equal on all processes."""
 
     first_sample: int
-    """Of the step, in the order of samples."""
+    """First sample of the step, in the order of samples."""
     num_samples: int
     data_parallel: int
     ranks: tuple[RankFindings, ...]
-    """In their order; those where everything is finite are left out."""
+    """Findings by rank; ranks where everything is finite are left out."""
 
     @property
     def losses_finite(self) -> bool:
@@ -76,7 +76,7 @@ class NonFiniteStep:
 
 
 def find_nonfinite(state: TrainState) -> NonFiniteStep:
-    """Look through the gradients and micro-batch losses of the step that was just computed. Collective."""
+    """Check the gradients and micro-batch losses of the step that was just computed. Collective."""
     world, config = state.pipeline.world, state.config
     first = state.progress.consumed_samples
     bad = (~torch.isfinite(state.pipeline.micro_batch_losses)).nonzero().flatten().tolist()
@@ -109,7 +109,7 @@ def find_nonfinite(state: TrainState) -> NonFiniteStep:
 
 
 def bad_parts(gradients: Mapping[str, Tensor]) -> list[BadPart]:
-    """Those that hold a NaN or an inf."""
+    """Return the gradients that hold a NaN or an inf."""
     counts = torch.stack(
         [torch.stack([torch.isnan(gradient).sum(), torch.isinf(gradient).sum()]) for gradient in gradients.values()]
     ).tolist()

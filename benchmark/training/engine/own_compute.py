@@ -1,11 +1,11 @@
-"""How long this process computes for one block of the model; waiting for other processes is not in it.
+"""Measure how long this process computes for one block of the model, without waiting for other processes.
 
-What is timed is the forward pass of a block, between its collectives; what a pipeline's stages wait for each other lies
-between blocks. So a rank that is slow differs from those that wait for it, and as all blocks are alike, any rank can be
-compared with any other. What a host takes too long to hand to its device is left in.
+The timer measures the forward pass of a block, without its collectives; the stages of a pipeline wait for each other
+between blocks. So a slow rank differs from those that wait for it, and as all blocks are alike, any rank can be
+compared with any other. Delays of the host in handing work to its device are included.
 
-On a GPU the figure is the mean of what CUDA events measure, on a CPU the time of the fast ones. Events are read after
-the step's one synchronisation, so nothing waits.
+On a GPU the figure is the mean of the times from CUDA events, on a CPU the time of the fast blocks. Events are read
+after the step's one synchronisation, so nothing waits.
 """
 
 import statistics
@@ -18,8 +18,8 @@ import torch
 from model.passes.tensor_group import ForwardWatch
 
 MOST_BLOCKS = 64
-"""Forward passes that are timed in a step; a rank of the 175B run makes 1,536 or so. With tensor parallelism each takes
-ten marks of some microseconds: 5 ms of the host in a step of 5 to 25 s."""
+"""Most forward passes that are timed in a step; a rank of the 175B run makes about 1,536. With tensor parallelism each
+takes ten marks of some microseconds: 5 ms of the host in a step of 5 to 25 s."""
 
 
 class BlockTimer(Protocol):
@@ -28,16 +28,16 @@ class BlockTimer(Protocol):
     def mark(self) -> Any: ...
 
     def seconds(self, first: Any, last: Any) -> float:
-        """Between two marks, once the device has passed them."""
+        """Return the seconds between two marks, once the device has passed them."""
         ...
 
     def forget(self) -> None:
-        """No mark made so far is needed any more."""
+        """Forget all marks made so far."""
         ...
 
 
 class HostTimer:
-    """Of a CPU, which does things when it is told to."""
+    """Mark points in a CPU's work, which is done when it is called."""
 
     def mark(self) -> float:
         return time.perf_counter()
@@ -50,7 +50,7 @@ class HostTimer:
 
 
 class DeviceTimer:
-    """Of a GPU: events in its current stream, the same ones for every step."""
+    """Mark points in a GPU's work by events in its current stream; every step uses the same events."""
 
     def __init__(self) -> None:
         self._events: list[torch.cuda.Event] = []
@@ -72,14 +72,19 @@ class DeviceTimer:
 
 
 def _fast_tenth(seconds: Sequence[float]) -> float:
-    """The time that a tenth of the blocks stay below. Other programs of a host delay single blocks by a multiple; what
-    makes a rank slow delays all of them. Scatters by 7 % between steps where the median scatters by 16 %."""
+    """Return the time that a tenth of the blocks stay below.
+
+    Other programs of a host delay single blocks several times over; the causes of a slow rank delay all of its blocks.
+    This figure scatters by 7 % between steps, the median by 16 %.
+    """
     return sorted(seconds)[len(seconds) // 10]
 
 
 class OwnCompute(ForwardWatch):
-    """Times the forward passes of blocks that it watches, from :meth:`start` to :meth:`stop`; at other times it does
-    nothing. Pauses for collectives are taken off."""
+    """Time the forward passes of blocks from :meth:`start` to :meth:`stop`; do nothing at other times.
+
+    Pauses for collectives are subtracted.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._timer: BlockTimer = DeviceTimer() if device.type == "cuda" else HostTimer()
@@ -89,13 +94,13 @@ class OwnCompute(ForwardWatch):
         self._blocks: list[tuple[Any, Any, list[tuple[Any, Any]]]] = []
 
     def start(self) -> None:
-        """Time the first blocks of the step that begins."""
+        """Begin to time the first blocks of the step that begins."""
         self._timer.forget()
         self._blocks.clear()
         self._measuring = True
 
     def stop(self) -> float | None:
-        """Seconds a block took, after the device has been waited for; None where none was timed."""
+        """Return the seconds per block, after the device has been waited for; None if no block was timed."""
         self._measuring, self._begun = False, None
         seconds = self._timer.seconds
         own = [seconds(first, last) - sum(seconds(*pause) for pause in pauses) for first, last, pauses in self._blocks]

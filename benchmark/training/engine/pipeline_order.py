@@ -1,16 +1,16 @@
-"""What each rank of a pipeline does in which slot: interleaved 1F1B in lockstep (Narayanan et al., arXiv:2104.04473).
+"""The order of passes on each rank of a pipeline: interleaved 1F1B in lockstep (Narayanan et al., arXiv:2104.04473).
 
 In a slot a rank does the forward pass of one micro-batch through one of its chunks, and the backward pass of an earlier
-one. Between slots it exchanges, at once, what the slot has made for what the next one needs. A rank is one slot behind
-the one before it, so the exchange after slot n of a rank is that after slot n - 1 of the next: every exchange of one
-rank has its counterpart, whatever the sizes, and nobody waits in a circle.
+one. Between slots it sends the slot's results and receives the inputs of the next slot at once. A rank is one slot
+behind the one before it, so the exchange after slot n of a rank is that after slot n - 1 of the next: every exchange of
+one rank has its counterpart, whatever the sizes, and no ranks wait in a circle.
 
 Forward passes come in groups of as many micro-batches as there are ranks: a group goes through the first chunk of all
 ranks, then through the second, and so on; backward passes in the same way from the last chunk. Micro-batches in flight
 are bounded by ranks and chunks, whatever their number (:func:`most_in_flight`).
 
-With ``apart`` backward passes come one slot later, so that no backward pass needs the forward pass of its own slot:
-both can then take turns, and each computes while the other waits for its collectives.
+With ``apart`` backward passes come one slot later, so that no backward pass needs the forward pass of its own slot: the
+two can then take turns, and each computes while the other waits for its collectives.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ class Turn:
     """A pass of one micro-batch through one chunk."""
 
     chunk: int
-    """Among those of the rank."""
+    """Index among the rank's chunks."""
     micro_batch: int
 
 
 @dataclass(frozen=True)
 class Slot:
-    """What a rank does between two exchanges; None: nothing."""
+    """The passes of a rank between two exchanges; None stands for no pass."""
 
     forward: Turn | None
     backward: Turn | None
@@ -41,9 +41,9 @@ class PipelineShape:
     ranks: int
     rank: int
     chunks: int
-    """Stages per rank."""
+    """Number of stages per rank."""
     apart: bool = False
-    """Forward and backward pass of a slot do not need each other."""
+    """True if the forward and the backward pass of a slot do not need each other."""
 
     @property
     def first_backward(self) -> int:
@@ -51,16 +51,16 @@ class PipelineShape:
         return 2 * (self.ranks - 1 - self.rank) + (self.chunks - 1) * self.ranks + self.apart
 
     def is_first(self, chunk: int) -> bool:
-        """Whether a chunk is the model's first stage."""
+        """Return whether a chunk is the model's first stage."""
         return self.rank == 0 and chunk == 0
 
     def is_last(self, chunk: int) -> bool:
-        """Whether a chunk is the model's last stage."""
+        """Return whether a chunk is the model's last stage."""
         return self.rank == self.ranks - 1 and chunk == self.chunks - 1
 
 
 def training_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
-    """Every micro-batch forward and backward through every chunk of a rank."""
+    """Return the slots in which every micro-batch goes forward and backward through every chunk of a rank."""
     forward = list(_turns(shape, num_microbatches, backward=False))
     backward = list(_turns(shape, num_microbatches, backward=True))
     idle: list[Turn | None] = [None] * shape.first_backward
@@ -69,17 +69,17 @@ def training_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
 
 
 def evaluation_slots(shape: PipelineShape, num_microbatches: int) -> list[Slot]:
-    """Every micro-batch forward through every chunk of a rank."""
+    """Return the slots in which every micro-batch goes forward through every chunk of a rank."""
     return [Slot(turn, None) for turn in _turns(shape, num_microbatches, backward=False)]
 
 
 def most_in_flight(shape: PipelineShape) -> int:
-    """Passes whose backward pass is still to come, at most: the number of chunks whose activations a rank holds."""
+    """Return the most passes that await their backward pass: the number of chunks whose activations a rank holds."""
     return shape.first_backward + 1
 
 
 def _turns(shape: PipelineShape, num_microbatches: int, *, backward: bool) -> Iterator[Turn | None]:
-    """None stands for the micro-batches that the last group is short of."""
+    """Yield the passes of a rank in order; None stands for the micro-batches that the last group lacks."""
     chunks = range(shape.chunks)
     for first in range(0, num_microbatches, shape.ranks):
         for chunk in reversed(chunks) if backward else chunks:

@@ -1,4 +1,4 @@
-"""A row of figures from each rank, for all ranks, without anyone waiting for it."""
+"""Exchange a row of figures between all ranks at each step without making any rank wait."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from benchmark.training.engine.distributed import World
 
 
 class RankTable:
-    """``columns``: figures of a row, float64.
+    """A table with one row per rank; ``columns``: figures in a row, float64.
 
-    A row is sent at the end of one step and received at the end of a later one, when the device has been waited for
-    anyway. Rows of 2,048 ranks with a dozen figures are 200 kB. They do not ride along with the sum of loss and norm,
+    A row is sent at the end of one step and received at the end of a later one, when the host has waited for the device
+    anyway. Rows of 2,048 ranks with a dozen figures are 200 kB. Rows are not added to the all-reduce of loss and norm,
     whose order of summation must not depend on whether anything is watched.
     """
 
@@ -25,7 +25,7 @@ class RankTable:
         self._sent: tuple[Tensor, dist.Work | torch.cuda.Event] | None = None
 
     def send(self, row: Sequence[float]) -> None:
-        """Collective. What was sent before must have been received."""
+        """Send this rank's row. Collective. The row sent before must have been received."""
         assert self._sent is None
         self._row.copy_(torch.tensor(row, dtype=torch.float64))
         table = torch.zeros_like(self._received, device=self._world.device)
@@ -42,7 +42,7 @@ class RankTable:
             self._sent = table, work
 
     def receive(self) -> list[list[float]] | None:
-        """All rows, by rank; None where none was sent since the last call."""
+        """Return all rows, by rank; None if none was sent since the last call."""
         if self._sent is None:
             return None
         (table, sent), self._sent = self._sent, None

@@ -1,4 +1,4 @@
-"""Which attention kernel this process takes, settled before the state is loaded."""
+"""Choose this process's attention kernel before the state is loaded."""
 
 import torch
 
@@ -8,8 +8,10 @@ from model.passes.attention_proof import proved_attention
 
 
 def settle_attention(config: RunConfig, world: World) -> str:
-    """Prove the kernel on the shape that this process's passes have (model/passes/attention_proof.py), a second or two;
-    what is to be logged, empty on a CPU, which has one kernel. Raises RuntimeError where no kernel is right."""
+    """Prove the kernel on the shape of this process's passes (model/passes/attention_proof.py), in a second or two.
+
+    Returns the line to log; empty on a CPU, which has one kernel. Raises RuntimeError if no kernel is right.
+    """
     if world.device.type != "cuda":
         return ""
     model, system = config.benchmark.model, config.system

@@ -1,4 +1,4 @@
-"""Are weights and moments finite, and none of them absurdly large? Runs when a run is about to give up, never else."""
+"""Check that weights and moments are finite and not absurdly large. This runs only when a run is about to give up."""
 
 from dataclasses import dataclass
 
@@ -11,30 +11,30 @@ from benchmark.training.engine.train_state import TrainState
 
 MOST_NAMED = 8
 ABSURD = 1e6
-"""No trained weight comes near it, and no moment of a gradient that is clipped to norm 1; the flip of a high bit of the
-exponent goes far beyond."""
+"""No trained weight comes near this value, and no moment of a gradient that is clipped to norm 1; the flip of a high
+bit of the exponent goes far beyond it."""
 
 
 @dataclass(frozen=True)
 class UnsoundTensor:
-    """A rank's part of a tensor that is not what training leaves."""
+    """A rank's part of a tensor with values that training does not produce."""
 
     name: str
-    """As in checkpoints: model/, exp_avg/ or exp_avg_sq/ and the parameter."""
+    """Name as in checkpoints: model/, exp_avg/ or exp_avg_sq/ and the parameter."""
     rank: int
     host: str
     nonfinite: int
-    """Values that are NaN or inf."""
+    """Number of values that are NaN or inf."""
     largest: float
-    """Largest absolute value of the others."""
+    """Largest absolute value of the finite ones."""
 
 
 @dataclass(frozen=True)
 class StateSoundness:
-    """What a check of weights and moments found, equal on all processes."""
+    """The result of a check of weights and moments, equal on all processes."""
 
     tensors: tuple[UnsoundTensor, ...]
-    """By rank; each rank names at most MOST_NAMED."""
+    """Unsound tensors by rank; each rank names at most MOST_NAMED."""
 
     @property
     def finite(self) -> bool:
@@ -42,7 +42,7 @@ class StateSoundness:
 
 
 def check_state(state: TrainState) -> StateSoundness:
-    """Look through weights and moments. Collective; one pass over them."""
+    """Check weights and moments, in one pass over them. Collective."""
     world = state.pipeline.world
     tensors = {name: local(tensor) for name, tensor in state.tensors().items()}
     table = torch.stack([_look_at(tensor) for tensor in tensors.values()]).tolist()
@@ -57,7 +57,7 @@ def check_state(state: TrainState) -> StateSoundness:
 
 
 def _look_at(tensor: Tensor) -> Tensor:
-    """Number of values that are not finite, and the largest absolute value of the others: [2], float64."""
+    """Return the number of values that are not finite, and the largest absolute value of the others: [2], float64."""
     if tensor.numel() == 0:
         return torch.zeros(2, dtype=torch.float64, device=tensor.device)
     finite = torch.nan_to_num(tensor, nan=0.0, posinf=0.0, neginf=0.0)

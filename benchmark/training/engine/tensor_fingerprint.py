@@ -1,12 +1,13 @@
-"""Fingerprints of tensors that do not depend on how they are sharded, and one of all weights together.
+"""Fingerprints of tensors that do not depend on how the tensors are sharded, and one of all weights together.
 
-A fingerprint is a sum over all values, modulo 2^64: of a value's bits as a whole number times one odd factor of 64 bits
-for each axis, which follows from its place along that axis in the whole tensor. So the parts of several processes add
-up to that of the whole, in any order and exactly: the same bits have the same fingerprint in every topology. Any single
-value that changes changes it; two changes cancel each other in one of 2^32 cases at most. It finds accidents and
-exchanged files; somebody who constructs weights can meet it, so what proves a run is training it again.
+A fingerprint is a sum over all values, modulo 2^64. Each term is the value's bits as a whole number, times one odd
+64-bit factor for each axis, which follows from the value's place along that axis in the whole tensor. So the
+fingerprints of the parts of several processes add up to that of the whole, in any order and exactly: the same bits have
+the same fingerprint in every topology. Any single changed value changes the fingerprint; two changes cancel each other
+in one of 2^32 cases at most. Fingerprints find accidents and exchanged files, but somebody can construct weights with a
+given fingerprint; only training a run again proves it.
 
-It takes 20 bytes of memory traffic for each value, in two kernels for each axis.
+A fingerprint takes 20 bytes of memory traffic for each value, in two kernels for each axis.
 """
 
 from collections.abc import Mapping
@@ -24,18 +25,18 @@ from model.gpt3_config import GPT3Config
 from model.sharding import WORDS
 
 AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 24}
-"""Values at once, by kind of device, which take 8 bytes each: what a core's cache holds, ten times as fast as memory;
-on a GPU few kernels, with a bound on the memory."""
+"""Values processed at once, by kind of device; each takes 8 bytes. On a CPU they fit a core's cache, which is ten times
+as fast as memory; on a GPU they need few kernels and bounded memory."""
 MIX = (-0x61C8864680B583EB, -0x40A7B892E31B1A47)
 """Odd multipliers of a well-known mixing function (SplitMix64), as signed numbers of 64 bits."""
 
 
 Factors = tuple[Tensor, Tensor]
-"""Of the rows, and of the places in a row: int64."""
+"""Factors of the rows, and of the places in a row: int64."""
 
 
 def fingerprint(values: Tensor, factors: Factors) -> Tensor:
-    """Return the fingerprint of a part of an FP32 tensor, with the factors of its place: a scalar, int64, which wraps
+    """Return the fingerprint of a part of an FP32 tensor, with the factors of its place: an int64 scalar that wraps
     around."""
     rows, places = factors
     bits = values.detach().contiguous().view(torch.int32).reshape(len(rows), len(places))
@@ -52,7 +53,7 @@ def fingerprint(values: Tensor, factors: Factors) -> Tensor:
 def place_factors(box: Box, number: int, device: torch.device) -> Factors:
     """Return odd numbers that follow from the places along each axis of ``box``.
 
-    ``number``: the tensor's own, so that exchanged tensors do not cancel each other in a sum.
+    ``number``: the tensor's own number, so that exchanged tensors do not cancel each other in a sum.
     """
     rows, *others = (_mixed(part, axis, device) for axis, part in enumerate((slice(number, number + 1), *box)))
     if len(others) > 1:
@@ -73,9 +74,9 @@ def _mixed(part: slice, axis: int, device: torch.device) -> Tensor:
 
 
 class StateFingerprints:
-    """Fingerprints of what this process has of the weights and moments, which are to be summed up over all processes.
+    """Fingerprints of this process's part of the weights and moments, to be summed over all processes.
 
-    What several processes hold counts on one of them.
+    A tensor that several processes hold counts on one of them.
     """
 
     def __init__(self, state: TrainState) -> None:
@@ -89,11 +90,12 @@ class StateFingerprints:
                 self._factors[name] = place_factors(box, number, self._device)
 
     def weights(self) -> Tensor:
-        """[2], int64: the upper and the lower 32 bits, which any number of processes can add up."""
+        """Return the weights' fingerprint: [2], int64, its upper and lower 32 bits, which any number of processes can
+        add up."""
         return _halves(self._sum(self._state.parameters))
 
     def moments(self) -> Tensor:
-        """Likewise, of both moments together."""
+        """Return the fingerprint of both moments together, in the form that :meth:`weights` has."""
         first, second = (self._sum(self._state.optimizer.moments()[moment]) for moment in MOMENTS)
         return _halves(first * MIX[0] + second)
 
@@ -110,7 +112,7 @@ def _halves(total: Tensor) -> Tensor:
 
 
 def as_text(halves: list[int]) -> str:
-    """Return what all processes' halves add up to, as 16 hexadecimal digits."""
+    """Return the sum of all processes' halves as 16 hexadecimal digits."""
     upper, lower = halves
     return f"{((upper << 32) + lower) % (1 << 64):016x}"
 
@@ -122,7 +124,7 @@ def parameter_names(model: GPT3Config) -> list[str]:
 
 
 def is_first_copy(parameter: DTensor) -> bool:
-    """Return whether of the processes that hold the same part of the parameter this is the first."""
+    """Return whether this process is the first of those that hold the same part of the parameter."""
     coordinate = parameter.device_mesh.get_coordinate()
     assert coordinate is not None
     pairs = zip(coordinate, parameter.placements, strict=True)

@@ -1,1 +1,1 @@
-"""What stands beside a run, a file for each: saves, evidence, speed, guards, records. Listed in observer_list.py."""
+"""The observers of a run, one file each: saves, evidence, speed, guards, records. Listed in observer_list.py."""

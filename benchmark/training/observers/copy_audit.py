@@ -1,9 +1,9 @@
-"""Whether all copies of what several devices hold agree, to the bit.
+"""Check that all copies of a tensor that several devices hold agree, to the bit.
 
-LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, the word
-table on the first and on the last stage. Nothing sends their values again after the start: they stay equal because
-every copy gets the same update. BLOOM trained for weeks with LayerNorms that had drifted apart, since clipping left
-some copies out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
+LayerNorms, row biases and positions lie on every tensor-parallel rank, everything on every replica, the word table on
+the first and on the last stage. Their values are not sent again after the start: they stay equal because every copy
+gets the same update. BLOOM trained for weeks with LayerNorms that had drifted apart, since clipping left some copies
+out; the loss does not show it. So weights and moments are compared at an interval, by fingerprints.
 """
 
 import time
@@ -28,30 +28,30 @@ from model.sharding import AXES, WORDS
 
 @dataclass(frozen=True)
 class Copies:
-    """Tensors of which every process of ``group`` must have the same part."""
+    """Tensors whose local part must be the same on every process of ``group``."""
 
     group: dist.ProcessGroup
     tensors: dict[str, Tensor]
     only_ends: bool = False
-    """The first and the last of the group have them, those between have nothing."""
+    """Only the first and the last process of the group hold the tensors; those between hold nothing."""
 
 
 class CopyAudit(Observer):
-    """Compares the copies at an interval, before each checkpoint, and when a guard asks."""
+    """Compare the copies at an interval, before each checkpoint, and when a guard asks."""
 
     def __init__(self, interval: int, state: TrainState, events: EventLog, phases: PhaseLog) -> None:
-        """``interval``: steps between audits; 0: none but those that are asked for."""
+        """``interval``: steps between audits; with 0, only requested audits are made."""
         self._interval, self._state, self._events, self._phases = interval, state, events, phases
         self._audited_after = -1
         """Steps that were done at the last audit."""
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
-        """Collective."""
+        """Audit if the interval is over. Collective."""
         due = self._interval > 0 and self._state.progress.steps % self._interval == 0
         return self.compare() if due else None
 
     def about_to_save(self) -> RunEnd | None:
-        """Collective: nothing is saved unaudited."""
+        """Audit before the checkpoint, so that nothing unaudited is saved. Collective."""
         return self.compare()
 
     def compare(self) -> RunEnd | None:
@@ -75,11 +75,11 @@ class CopyAudit(Observer):
 
 
 def audit_replicas(state: TrainState, world: World) -> list[str]:
-    """What differs between copies, on any process: "NAME: ranks 1, 3 differ from rank 0". Collective.
+    """Return the differences between copies on any process, as "NAME: ranks 1, 3 differ from rank 0". Collective.
 
     Costs one pass over the tensors that have copies, and 8 bytes for each of them between the processes.
     """
-    found = [line for copies in _copies(state, world) for line in _differences(copies, world)]
+    found = [line for copies in _copies(state, world) for line in _differences(copies)]
     number = torch.tensor(len(found), device=world.device)
     dist.all_reduce(number, dist.ReduceOp.MAX)
     if number.item() == 0:
@@ -90,7 +90,7 @@ def audit_replicas(state: TrainState, world: World) -> list[str]:
 
 
 def _copies(state: TrainState, world: World) -> list[Copies]:
-    """By axis of the mesh along which there are copies, and the two ends of the pipeline."""
+    """Return the copied tensors along each axis of the mesh, and those at the two ends of the pipeline."""
     tensors = {name: value for name, value in state.tensors().items() if isinstance(value, DTensor)}
     found = []
     for axis in ("replicate", "tensor"):
@@ -109,7 +109,7 @@ def _is_copied_along(tensor: DTensor, axis: str) -> bool:
     return tensor.placements[AXES[1:].index(axis)].is_replicate()
 
 
-def _differences(copies: Copies, world: World) -> list[str]:
+def _differences(copies: Copies) -> list[str]:
     own = torch.stack(
         [
             fingerprint(tensor, place_factors(whole_box(tensor.shape), 0, tensor.device))

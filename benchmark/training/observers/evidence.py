@@ -1,6 +1,6 @@
-"""The evidence of a run (--evidence): its chain of records, from the state it starts with to the digest of its log.
+"""The evidence of a run (--evidence): its chain of records, from the initial state to the digest of its log.
 
-The design is in benchmark/evidence/chain.py. Lines are written by a thread: neither an error nor a slow disk reaches
+The design is in benchmark/evidence/chain.py. A thread writes the lines: neither an error nor a slow disk reaches
 training.
 """
 
@@ -41,12 +41,12 @@ from stage.errors import InputError
 
 
 class Evidence(Observer):
-    """Rank 0 writes."""
+    """Record the run in the chain of evidence; only rank 0 writes."""
 
     def __init__(
         self, config: RunConfig, state: TrainState, folder: RunFolder, inputs: InputIdentities | None, attempt: str
     ) -> None:
-        """``inputs``: rank 0's. ``attempt``: its name."""
+        """``inputs``: the inputs' identities, on rank 0. ``attempt``: the name of the attempt."""
         self._config, self._state, self._folder = config, state, folder
         self._inputs, self._attempt = inputs, attempt
         self._fingerprints = StateFingerprints(state)
@@ -86,16 +86,16 @@ class Evidence(Observer):
         self._add(EvaluationRecord(self._attempt, self._state.progress.steps, result.log_perplexity))
 
     def about_to_save(self) -> None:
-        """Record the checkpoint, which will know the digest of this record. Collective."""
+        """Record the checkpoint, which then stores the digest of this record. Collective."""
         self._add(CheckpointRecord(self._attempt, self._state.progress.steps, *self._state_fingerprints()))
         if self._background is not None:
             self._state.progress.evidence_head = self._head
 
     def end(self, end: RunEnd) -> None:
-        """Give the MLPerf log the digest of the last record, end it, and record its own digest.
+        """Write the digest of the last record into the MLPerf log, end the log, and record the log's own digest.
 
-        The digest of a part of it would accuse an honest run: where its disk has refused lines until now there is no
-        such record, which is a gap.
+        If the disk has refused lines of the log until now, no such record is written and the chain has a gap: the
+        digest of a partial log would accuse an honest run.
         """
         if self._background is None:
             return
@@ -111,11 +111,11 @@ class Evidence(Observer):
         self._background.close()
 
     def _state_fingerprints(self) -> tuple[str, str]:
-        """Of weights and moments as they are. Collective."""
+        """Return the fingerprints of the current weights and moments. Collective."""
         return self._summed(self._fingerprints.weights()), self._summed(self._fingerprints.moments())
 
     def _summed(self, own: Tensor) -> str:
-        """Waits for the device. Collective."""
+        """Sum a fingerprint over all processes; waits for the device. Collective."""
         dist.all_reduce(own)
         return as_text(own.tolist())
 
@@ -127,12 +127,13 @@ class Evidence(Observer):
 
 
 class _ChainFile:
-    """The chain's file, a sink of lines that is only appended to."""
+    """The chain's file: a sink of lines that only appends."""
 
     name = EVIDENCE
 
     def __init__(self, path: Path) -> None:
-        """Go on behind the last whole line of what is there; what is no chain is set aside, never deleted."""
+        """Continue after the last whole record of an existing chain; set a file that is no chain aside, never delete
+        it."""
         kept, self.head = 0, NOTHING
         try:
             chain = read_chain(path)
@@ -157,7 +158,8 @@ class _ChainFile:
 
 
 def recorded_config(config: RunConfig, seed: int) -> dict[str, Any]:
-    """Return what a replay needs, and nothing that could run a program, write a file or open a connection."""
+    """Return the configuration that a replay needs, and nothing that could run a program, write a file or open a
+    connection."""
     return {
         "benchmark": asdict(config.benchmark),
         "system": asdict(config.system),
@@ -171,7 +173,7 @@ def recorded_config(config: RunConfig, seed: int) -> dict[str, Any]:
 
 
 def input_digests(inputs: InputIdentities) -> dict[str, Any]:
-    """Return the digests of what is read, by what it is for: "train 0", "valid 0", "checkpoint"; without paths."""
+    """Return the digests of the inputs, without paths, by purpose: "train 0", "valid 0", "checkpoint"."""
     found: dict[str, ContentIdentity] = {f"train {number}": one for number, one in enumerate(inputs.train)}
     found |= {f"valid {number}": one for number, one in enumerate(inputs.valid)}
     if inputs.checkpoint is not None:

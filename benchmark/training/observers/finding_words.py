@@ -1,4 +1,4 @@
-"""What guards have found in plain words: a step without finite gradients, and weights that are damaged."""
+"""Describe the findings of guards in plain words: a step without finite gradients, and damaged weights."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -8,11 +8,11 @@ from benchmark.training.engine.nonfinite_step import NonFiniteStep, RankFindings
 from benchmark.training.engine.state_soundness import StateSoundness
 
 MOST_IN_A_LINE = 3
-"""Ranks, parameters or micro-batches that a line names; the event has more."""
+"""Most ranks, parameters or micro-batches that a line names; the event lists more."""
 
 
 def describe_step(step: NonFiniteStep) -> str:
-    """What was not finite, where, and which samples that leaves: one line."""
+    """Describe in one line what was not finite, where, and which samples could have caused it."""
     if not step.ranks:
         return (
             "no rank holds a gradient or a loss that is not finite: it was their sum over the ranks that was not. "
@@ -37,7 +37,10 @@ def describe_step(step: NonFiniteStep) -> str:
 
 
 def suspected_samples(step: NonFiniteStep) -> tuple[int, int]:
-    """First sample and number of samples that hold all those whose loss was not finite; else the whole step's."""
+    """Return the first sample and the number of samples of a range that holds all samples whose loss was not finite.
+
+    If the micro-batches are not all known, the range is the whole step's.
+    """
     found = [batch for one in step.ranks for batch in one.micro_batches]
     complete = all(one.num_micro_batches == len(one.micro_batches) for one in step.ranks)
     if not found or not complete:
@@ -47,7 +50,7 @@ def suspected_samples(step: NonFiniteStep) -> tuple[int, int]:
 
 
 def samples_command(data_path: Sequence[str], benchmark: Benchmark, seed: int, first: int, count: int) -> str:
-    """The command that writes these samples and says which documents they are made of."""
+    """Return the command that writes these samples and names the documents that they are made of."""
     words: list[object] = ["python", "-m", "data_prep", "samples", "--data-path", *data_path]
     words += ["--seq-length", benchmark.model.seq_length, "--num-samples", benchmark.train_samples]
     words += ["--seed", seed, "--first", first, "--count", count, "--documents", "--output", "samples.npy"]
@@ -55,7 +58,7 @@ def samples_command(data_path: Sequence[str], benchmark: Benchmark, seed: int, f
 
 
 def describe_state(state: StateSoundness) -> str:
-    """One line for people: which tensors of the state are damaged, on which ranks; or that it is sound."""
+    """Describe in one line which tensors of the state are damaged, on which ranks; or say that the state is sound."""
     if not state.tensors:
         return "weights and moments are finite and of normal size"
     worst = [one for one in state.tensors if one.nonfinite] or list(state.tensors)

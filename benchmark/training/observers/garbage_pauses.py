@@ -1,9 +1,10 @@
-"""Python's garbage collector, which must not begin by itself in the middle of a step.
+"""Keep Python's garbage collector from starting by itself in the middle of a step.
 
-By default it does whenever enough objects were made, on each of the ranks at another moment, and all others wait for
-the one that collects. A full collection looks at the 300,000 objects of PyTorch's modules: 0.2 to 0.4 s, measured on
-a busy CPU. What was made before the first step stays to the end anyway, so it is set aside; what steps leave in cycles
-is collected at their end, when the device still has the update to do, and in full at evaluations: 40 microseconds.
+By default it starts when enough objects were made, on each rank at another moment, and all others wait for the rank
+that collects. A full collection looks at the 300,000 objects of PyTorch's modules: 0.2 to 0.4 s, measured on a busy
+CPU. Objects made before the first step stay to the end anyway, so they are set aside. Cycles left by a step are
+collected at its end, while the device still works on the update; a full collection comes at evaluations and takes 40
+microseconds.
 """
 
 import gc
@@ -13,11 +14,11 @@ from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step import EvaluationResult
 
 YOUNG = 1
-"""Collected after each step: what was made since the collection before the last one."""
+"""Generation that is collected after each step: objects made since the collection before the last one."""
 
 
 class GarbagePauses(Observer):
-    """From the beginning to the end, garbage is collected between steps and at no other time."""
+    """Collect garbage between steps only, from the beginning of training to its end."""
 
     def begin(self) -> None:
         self._was_on = gc.isenabled()
@@ -26,11 +27,11 @@ class GarbagePauses(Observer):
         gc.disable()
 
     def step_done(self, step: StepDone) -> None:
-        """Collect what this step and the one before it left."""
+        """Collect the garbage of this step and the one before it."""
         gc.collect(YOUNG)
 
     def evaluated(self, result: EvaluationResult) -> None:
-        """Collect all that was made since the beginning."""
+        """Collect all objects made since the beginning."""
         gc.collect()
 
     def end(self, end: RunEnd | None = None) -> None:

@@ -30,7 +30,10 @@ def observers_of(
     requests: RunRequests,
     evidence: Evidence | None,
 ) -> list[Observer]:
-    """The same on all processes but for the last. ``hosts``: by rank. Collective."""
+    """Return this process's observers; all processes have the same ones, except that only rank 0 has the last.
+
+    ``hosts``: names of the machines by rank. Collective.
+    """
     benchmark, system, events, progress = config.benchmark, config.system, folder.events, state.progress
     samples = partial(samples_command, config.data.train_data_path, benchmark, progress.seed)
     copies = CopyAudit(config.guards.audit_interval, state, events, phases)

@@ -1,4 +1,4 @@
-"""What a run is asked for while it trains: to save, or to stop, by a signal, a file or its time limit."""
+"""Requests that a run receives while it trains: to save, or to stop, by a signal, a file or its time limit."""
 
 import contextlib
 import signal
@@ -13,20 +13,21 @@ from benchmark.training.observer import Observer
 from benchmark.training.step_flags import StepFlags
 
 LOOK_S = 2.0
-"""Between looks for the files."""
+"""Seconds between looks for the files."""
 SAVE_FILE, EXIT_FILE = "save", "exit"
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""From Slurm, torchrun and kill; from Ctrl-C; from a terminal that is closed."""
+"""Signals that stop the run: SIGTERM from Slurm, torchrun and kill; SIGINT from Ctrl-C; SIGHUP from a terminal that is
+closed."""
 
 Handler = Callable[[int, Any], Any] | int | None
 
 
 class RunRequests(Observer):
-    """Requests to this process. The processes agree on them in each step (step_flags.py).
+    """Collect the requests to this process. The processes agree on them in each step (step_flags.py).
 
-    SIGUSR1 saves, SIGUSR2 saves and stops, SIGTERM, Ctrl-C, a closed terminal and the time limit stop;
-    ``touch RUN_DIR/save`` and ``touch RUN_DIR/exit`` likewise. A request stays until it is met.
+    SIGUSR1 and ``touch RUN_DIR/save`` save a checkpoint. SIGUSR2, SIGTERM, Ctrl-C, a closed terminal, the time limit
+    and ``touch RUN_DIR/exit`` save one and stop the run. A request stays until it is met.
     """
 
     def __init__(self, time_limit_s: float | None = None) -> None:
@@ -36,7 +37,7 @@ class RunRequests(Observer):
         self._files: TriggerFiles | None = None
 
     def __enter__(self) -> "RunRequests":
-        """Take SIGUSR1 and SIGUSR2 from now on: by default they would end the process."""
+        """Handle SIGUSR1 and SIGUSR2 from now on: by default they would end the process."""
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             self._take(number)
         return self
@@ -48,10 +49,11 @@ class RunRequests(Observer):
             self._files.close()
 
     def obey_stops(self, run_dir: Path | None) -> None:
-        """From now on what asks for the end stops the run in good order; before, processes wait for each other, and a
-        signal ends this one. A signal that this process was started to ignore, as by nohup, stays ignored.
+        """From now on, stop the run in good order when a signal or the file ``exit`` asks for it.
 
-        ``run_dir``: where files are looked for, on one of the processes.
+        Earlier, processes wait for each other, and a signal ends this one. A signal that this process was started to
+        ignore, for example by nohup, stays ignored. ``run_dir``: the folder where the files are looked for, on one of
+        the processes.
         """
         for number in STOPS:
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -71,13 +73,13 @@ class RunRequests(Observer):
         )
 
     def about_to_save(self) -> None:
-        """What asked for a checkpoint until now is met."""
+        """Forget the requests for a checkpoint that came until now: this checkpoint meets them."""
         self._signals.discard(signal.SIGUSR1)
         if self._files is not None:
             self._files.saved()
 
     def end(self, end: RunEnd) -> None:
-        """The file that asked for the end goes, so that the next start is not stopped by it."""
+        """Remove the file ``exit``, so that it does not stop the next start."""
         if end.ending == "interrupted" and self._files is not None:
             self._files.exited()
 
@@ -86,9 +88,9 @@ class RunRequests(Observer):
 
 
 class TriggerFiles:
-    """Looks for the files ``save`` and ``exit`` in a thread: a file system that hangs does not reach training.
+    """Look for the files ``save`` and ``exit`` in a thread, so that a file system that hangs does not stop training.
 
-    Those that are there already count: somebody asked while nothing ran.
+    Files that exist at the start count: somebody made a request while nothing ran.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -96,7 +98,7 @@ class TriggerFiles:
         self._lock = threading.Lock()
         self._save_seen: tuple[int, int] | None = None
         self._save_met: tuple[int, int] | None = None
-        """Which file was met: one that cannot be removed asks only once."""
+        """Identity of the save file that was met last: a file that cannot be removed asks only once."""
         self._exit_seen = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="trigger files", daemon=True)
@@ -119,7 +121,7 @@ class TriggerFiles:
                 self._exit.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """The thread ends by itself; one that hangs in the file system is left there."""
+        """Ask the thread to end; it is not waited for if it hangs in the file system."""
         self._closing.set()
         self._thread.join(0.1)
 
@@ -143,7 +145,7 @@ class TriggerFiles:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file this is, and when it was touched; None where there is none, or it cannot be told."""
+    """Return the file's inode and modification time; None if there is no file or its status cannot be read."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The checkpoints of a run while it trains: whether one is wanted, whether it can be begun, what became of it."""
+"""The checkpoints of a run while it trains: decide when to save, begin to write, and report the result."""
 
 import dataclasses
 import time
@@ -18,17 +18,17 @@ from benchmark.training.observer import Observer, StepDone
 from benchmark.training.step_flags import StepFlags
 
 BEAT_S = 2.0
-"""Between signs of life while the main thread waits."""
+"""Seconds between signs of life while the main thread waits."""
 STEP_PATIENCE_S = 10.0
-"""How long training waits for the checkpoint being written where the next was wanted after just this step."""
+"""Seconds that training waits for the checkpoint being written when another one is due after exactly this step."""
 STOP_PATIENCE_S = 600.0
-"""How long the end of a run waits; run_gpt3.sh begins it 15 minutes before the job's time is up."""
+"""Seconds that the end of a run waits; run_gpt3.sh begins it 15 minutes before the job's time is up."""
 REMOVAL_S = 2.0
-"""How long the end of a run waits for old checkpoints to be removed."""
+"""Seconds that the end of a run waits for old checkpoints to be removed."""
 
 
 class Saves(Observer):
-    """Rank 0's clock says when; all processes save at the same step."""
+    """Save checkpoints: rank 0's clock decides when, and all processes save at the same step."""
 
     def __init__(
         self,
@@ -38,19 +38,20 @@ class Saves(Observer):
         phases: PhaseLog,
         told: Sequence[Observer],
     ) -> None:
-        """``told``: the observers to which it says that it is about to save. Collective."""
+        """``told``: observers that are told before a checkpoint is begun. Collective."""
         self._options, self._told = config.checkpoints, told
         self._state, self._events, self._phases = state, events, phases
         world = self._world = state.pipeline.world
         self._policy = SavePolicy(config) if world.rank == 0 else None
         self._checkpointer = Checkpointer(state, world.device)
         self._owes_save = False
-        """A checkpoint was due after some step, and could not be begun yet."""
+        """True if a checkpoint was due after some step and could not be begun yet."""
         self._told_late = self._waited = False
-        """Of the checkpoint being written: a message was given that the next one is late; training waited for it."""
+        """About the checkpoint being written: ``_told_late`` if a message said that the next one is late, ``_waited``
+        if training waited for it."""
 
     def before_step(self) -> StepFlags:
-        """What this process brings to the next step."""
+        """Return this process's requests for the next step."""
         self._report(self._checkpointer.poll())
         busy = self._checkpointer.busy
         return StepFlags(
@@ -69,7 +70,7 @@ class Saves(Observer):
             self._note(interval, say=first)
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
-        """Begin a checkpoint where one is due or asked for. Collective."""
+        """Begin a checkpoint if one is due or requested. Collective."""
         steps, flags = self._state.progress.steps, step.result.flags
         stops, interval = flags.stop_by is not None, self._options.save_interval or 0
         self._owes_save |= (interval > 0 and steps % interval == 0) or steps in self._options.save_at
@@ -96,9 +97,10 @@ class Saves(Observer):
         self._checkpointer.close(REMOVAL_S)
 
     def _ready(self, flags: StepFlags, patience_s: float) -> bool:
-        """Whether a checkpoint can be begun now: not while one is being written, which is waited for so long at most.
+        """Return whether a checkpoint can be begun now, that is, none is being written.
 
-        Training waits for each checkpoint once. ``flags``: of all processes, of the step before. Collective.
+        Training waits up to ``patience_s`` for the one being written, once for each checkpoint. ``flags``: of all
+        processes, from the step before. Collective.
         """
         broken = flags.writer_broken
         if flags.writer_busy:
@@ -117,9 +119,10 @@ class Saves(Observer):
         return True
 
     def _save(self, since: float) -> None:
-        """Begin to write a checkpoint; :meth:`_ready` said yes. Collective.
+        """Begin to write a checkpoint after :meth:`_ready` returned True. Collective.
 
-        ``since``: when training paused for it, by time.perf_counter; what came before is part of what it costs.
+        ``since``: when training paused for the checkpoint, by time.perf_counter; the work of the other observers since
+        then counts as part of its cost.
         """
         self._enter()
         pause_s = self._checkpointer.save()
@@ -139,7 +142,7 @@ class Saves(Observer):
         self._report(self._checkpointer.poll())
 
     def _any_of(self, *values: bool) -> list[bool]:
-        """Each value: whether it is true on any process."""
+        """Return, for each value, whether it is true on any process. Collective."""
         together = torch.tensor(values, dtype=torch.int32, device=self._world.device)
         dist.all_reduce(together, dist.ReduceOp.MAX)
         return [value > 0 for value in together.tolist()]
@@ -157,7 +160,7 @@ class Saves(Observer):
         self._events.warn(f"a checkpoint is due, but {which}{usual}: it comes when that is done")
 
     def _report(self, written: Written | None) -> None:
-        """Log a checkpoint that is finished. One that failed does not stop the run: the next may not."""
+        """Log a finished checkpoint. A failed one does not stop the run: the next may succeed."""
         if written is None:
             return
         if written.failure:

@@ -1,6 +1,7 @@
-"""Steps whose gradients are not finite, which are skipped: what was not finite and where, and when it is too much.
+"""Report steps that are skipped because their gradients are not finite, and end the run after too many in a row.
 
-Every process decides for itself and all decide the same, for a step's figures are equal on all of them.
+The report says what was not finite and where. Every process decides for itself and all decide the same, because a
+step's figures are equal on all of them.
 """
 
 from collections.abc import Callable
@@ -16,23 +17,25 @@ from benchmark.training.observer import Observer, StepDone
 from benchmark.training.observers.finding_words import describe_state, describe_step, suspected_samples
 
 MOST_SKIPPED_IN_A_ROW = 10
-"""After that many steps without finite gradients a run will not recover by itself."""
+"""A run does not recover by itself after this many steps in a row without finite gradients."""
 MOST_RANKS_IN_EVENT = 16
 
 
 class SkipGuard(Observer):
-    """Looks at each step that was skipped, and ends a run that skips all of them."""
+    """Report each skipped step, and end a run that skips all of them."""
 
     def __init__(
         self, state: TrainState, events: EventLog, phases: PhaseLog, samples_command: Callable[[int, int], str]
     ) -> None:
-        """``samples_command``: the command that writes so many samples from the given one on."""
+        """``samples_command``: function of the first sample and a count that returns the command to write these
+        samples."""
         self._state, self._events, self._phases, self._samples_command = state, events, phases, samples_command
         self._in_a_row = 0
-        """Steps that this process saw skipped up to now, in a row."""
+        """Number of consecutive steps up to now that this process saw skipped."""
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
-        """Collective after the first and after the last step in a row that may be skipped."""
+        """Report a skipped step. Collective after the first skipped step in a row, and after the last that is
+        allowed."""
         if step.result.nonfinite is None:
             if self._in_a_row > 1:
                 self._events.note("message", f"gradients are finite again, after {self._in_a_row} skipped steps")
@@ -57,7 +60,8 @@ class SkipGuard(Observer):
         return RunEnd("failed", text)
 
     def _note(self, found: NonFiniteStep) -> str:
-        """An event for each, one line for the first in a row; what was found, in words."""
+        """Note the event of a skipped step, and print a line for the first in a row; return a description of the
+        finding."""
         progress = self._state.progress
         text = describe_step(found)
         command = self._samples_command(*suspected_samples(found))

@@ -1,7 +1,7 @@
-"""What a run says of its speed: ranks that compute slower than others, devices that turn bad, throughput that drops.
+"""Watch a run's speed: report ranks slower than others, devices that turn bad, and drops of throughput.
 
-Every few steps each rank times some of its blocks (engine/own_compute.py) and sends the figure, with what its GPU says
-of itself, to all (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. Nothing waits for it.
+Every few steps each rank times some of its blocks (engine/own_compute.py) and sends the figure, with readings of its
+GPU, to all ranks (engine/rank_table.py); rank 0 judges (benchmark/speed_watch/) and reports. No rank waits for this.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,19 @@ from benchmark.training.engine.train_state import TrainState
 from benchmark.training.observer import Observer, StepDone
 
 WARM_UP = 2
-"""First steps of a process, which allocate and connect."""
+"""First steps of a process that are not judged, because they allocate and connect."""
 MOST_NAMED = 8
-"""Ranks in one message; events have all."""
+"""Most ranks in one message; events list all."""
 
 
 class SpeedWatch(Observer):
-    """Times the steps of its process; rank 0 judges."""
+    """Time the steps of this process; rank 0 also judges all of them."""
 
     def __init__(
         self, interval: int, system: System, state: TrainState, hosts: Sequence[str], events: EventLog
     ) -> None:
-        """``interval``: steps between comparisons of the ranks; 0: none. ``hosts``: by rank."""
+        """``interval``: steps between comparisons of the ranks; 0 compares none. ``hosts``: names of the machines by
+        rank."""
         world = state.pipeline.world
         self._interval, self._world, self._hosts, self._events = interval, world, hosts, events
         self._progress = state.progress
@@ -54,7 +55,7 @@ class SpeedWatch(Observer):
             self._own.start()
 
     def step_done(self, step: StepDone) -> None:
-        """Collective."""
+        """Exchange figures, and judge the step's time on rank 0. Collective."""
         step_s, steps = step.seconds(), self._progress.steps
         self._steps_seen += 1
         if self._interval:
@@ -65,7 +66,7 @@ class SpeedWatch(Observer):
             self._tell_of_change(change)
 
     def end(self, end: RunEnd) -> None:
-        """No message stays under way, for whose memory nobody would care any more. Collective."""
+        """Receive the last rows, so that no message is under way when its memory is freed. Collective."""
         if not self._interval:
             return
         self._table.receive()
@@ -73,7 +74,7 @@ class SpeedWatch(Observer):
             self._health.close()
 
     def _exchange(self, steps: int) -> None:
-        """Judge what was sent a step ago, and send what was measured in this one."""
+        """Judge the rows that were sent a step ago, and send the measurements of this step."""
         rows = self._table.receive()
         if rows is not None and self._world.rank == 0:
             self._tell_of_devices(rows)
@@ -114,7 +115,7 @@ class SpeedWatch(Observer):
             self._events.note("message", line)
 
     def _tell_of_devices(self, rows: Sequence[Sequence[float]]) -> None:
-        """Each kind of trouble of a device is told once."""
+        """Report each kind of trouble of a device once."""
         for rank, row in enumerate(rows):
             before, now = self._device_rows[rank], row[1:]
             self._device_rows[rank] = list(now)
@@ -165,10 +166,10 @@ class SpeedWatch(Observer):
         return DeviceReading.of_row(self._device_rows[rank]).line()
 
     def _place(self, rank: int) -> str:
-        """For people: "rank 12 on n2 GPU 4"."""
+        """Name the rank, machine and device for people: "rank 12 on n2 GPU 4"."""
         device = self._device(rank)
         return f"rank {rank} on {self._hosts[rank]}" + ("" if device is None else f" GPU {device}")
 
     def _device(self, rank: int) -> int | None:
-        """Number of its GPU among those of its machine; None on a CPU."""
+        """Return the number of the rank's GPU on its machine; None on a CPU."""
         return rank % self._devices_per_node if self._world.device.type == "cuda" else None

@@ -1,14 +1,13 @@
-"""Spikes of loss and gradient norm: a run notes them, and looks whether a weight was damaged, which looks like one.
+"""Report spikes of loss and gradient norm, and check at each whether a weight was damaged, which looks like a spike.
 
-The run's own last steps say what is usual. A step's surprise is its value less the median of the RECENT values before
-it; surprises are measured in robust standard deviations of the last MOST of them, so a falling loss, a noisy one and a
-small or large batch need no setting. The norm is judged by its logarithm. A value is high when its surprise stands out
-and it is more than LOSS_RISE (NORM_FACTOR) times what was expected. A spike is a high loss, NORM_IN_A_ROW high norms in
-a row, or one that is NORM_AT_ONCE times the expected one: a single high norm below that is clipped away and common.
-
-Nothing is judged in the first RECENT + LEAST = 32 steps of a process. High values are never learned from. A spike is
-told once; the next can begin after CALM steps that are not high, and after MOST high steps in a row the level has
-changed for good and is learned anew.
+The rule compares each value with the run's own last steps. A step's surprise is its value minus the median of the
+RECENT values before it. Surprises are measured in robust standard deviations of the last MOST of them, so a falling
+loss, a noisy one and a small or large batch need no setting. The norm is judged by its logarithm. A value is high when
+its surprise stands out and it is more than LOSS_RISE (NORM_FACTOR) times the expected one. A spike is a high loss,
+NORM_IN_A_ROW high norms in a row, or a norm that is NORM_AT_ONCE times the expected one: a single high norm below that
+is clipped away and common. Nothing is judged in the first RECENT + LEAST = 32 steps of a process. High values are never
+learned from. A spike is reported once; the next can begin after CALM steps that are not high. After MOST high steps in
+a row the level has changed for good and is learned anew.
 
 False alarms (``python -m tests.benchmark.training.observers.false_alarms``, 864,000 steps of noise each): none in
 Gaussian noise, as published losses have (white, kurtosis 2.7); 5e-5 per step with the tails of Student's t of 5
@@ -31,30 +30,31 @@ from benchmark.training.observers.finding_words import describe_state
 
 RECENT = 8
 LEAST, MOST = 24, 64
-"""Surprises that are needed, and that are kept."""
+"""Fewest surprises that are needed to judge, and most that are kept."""
 LOSS_DEVIATIONS, LOSS_RISE = 10.0, 1.02
 NORM_DEVIATIONS, NORM_FACTOR = 8.0, 3.0
 NORM_IN_A_ROW = 2
 NORM_AT_ONCE = 30.0
 CALM = 8
 LEAST_DEVIATION = 1e-3
-"""Of a surprise, relative to the loss, and of the norm's logarithm: values that hardly differ must not set bounds."""
+"""Least deviation of a surprise, relative to the loss, and of the norm's logarithm: values that hardly differ must not
+set bounds."""
 
 
 @dataclass(frozen=True)
 class Spike:
-    """The step at which a spike was noticed; the event ``spike``."""
+    """The step at which a spike was noticed; the fields of the event ``spike``."""
 
     loss: float
     expected_loss: float
     grad_norm: float
     expected_norm: float
     in_a_row: int
-    """Steps up to this one that were high."""
+    """Consecutive high steps, up to and including this one."""
 
 
 class UsualValues:
-    """The last values of a figure that were not high, and the surprises that they were."""
+    """The last values of a figure that were not high, and their surprises."""
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=RECENT)
@@ -62,11 +62,11 @@ class UsualValues:
 
     @property
     def expected(self) -> float | None:
-        """The median of the last values; None while too few are known."""
+        """Median of the last values; None while too few are known."""
         return float(median(self._recent)) if len(self._surprises) >= LEAST else None
 
     def is_high(self, value: float, *, rise: float, deviations: float, least_deviation: float) -> bool:
-        """Whether ``value`` is more than ``rise`` above the expected one and stands out of the surprises."""
+        """Return whether ``value`` is more than ``rise`` above the expected one and stands out from the surprises."""
         if self.expected is None:
             return False
         if not math.isfinite(value):
@@ -81,18 +81,20 @@ class UsualValues:
 
 
 class SpikeRule:
-    """Judges steps in their order; plain numbers, equal on all processes, so that all decide the same."""
+    """Judge steps in their order. The inputs are equal on all processes, so all decide the same."""
 
     def __init__(self) -> None:
         self._loss, self._log_norm = UsualValues(), UsualValues()
         self._norms_high = self._high = 0
-        """Steps up to now, in a row, whose norm was high, and in which either was."""
+        """Consecutive steps up to now whose norm was high, and in which the loss or the norm was."""
         self._quiet: int | None = None
-        """Steps since the last high one of the spike that was told; None: there is none."""
+        """Steps since the last high one of the reported spike; None if there is no such spike."""
 
     def judge(self, loss: float, grad_norm: float) -> Spike | None:
-        """Judge a step that was not skipped and learn from it. ``loss`` in nats; ``grad_norm``: finite, before
-        clipping."""
+        """Judge a step that was not skipped, and learn from it.
+
+        ``loss`` is in nats; ``grad_norm`` is finite and measured before clipping.
+        """
         log_norm = math.log(max(grad_norm, 1e-30))
         expected_loss, expected_norm = self._loss.expected, self._log_norm.expected
         loss_is_high = self._loss.is_high(
@@ -127,7 +129,7 @@ class SpikeRule:
 
 
 class SpikeGuard(Observer):
-    """Notes spikes; at each, copies are compared and weights and moments are looked through."""
+    """Report spikes; at each, compare copies and check weights and moments."""
 
     def __init__(
         self,
@@ -137,14 +139,14 @@ class SpikeGuard(Observer):
         compare_copies: Callable[[], RunEnd | None],
         samples_command: Callable[[int, int], str],
     ) -> None:
-        """``compare_copies``: how the run ends if they differ; collective. ``samples_command``: the command that writes
-        so many samples from the given one on."""
+        """``compare_copies`` returns how the run ends if copies differ; collective. ``samples_command`` takes the first
+        sample and a count, and returns the command to write these samples."""
         self._state, self._events, self._phases = state, events, phases
         self._compare_copies, self._samples_command = compare_copies, samples_command
         self._rule = SpikeRule()
 
     def between_steps(self, step: StepDone) -> RunEnd | None:
-        """Collective where there is a spike."""
+        """Judge the step. Collective if there is a spike."""
         spike = None if step.result.skipped else self._rule.judge(step.result.loss, step.result.grad_norm)
         if spike is None:
             return None

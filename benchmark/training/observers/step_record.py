@@ -1,4 +1,4 @@
-"""The event ``step``, from which console, TensorBoard and reports have what they show of a step."""
+"""Note the event ``step``, from which console, TensorBoard and reports take their figures of a step."""
 
 from benchmark.config.run_config import Benchmark
 from benchmark.config.system_config import System
@@ -10,7 +10,7 @@ from model.flops import train_flops_per_token
 
 
 class StepRecord(Observer):
-    """Notes each step. Its time includes what the observers listed before this one did with it."""
+    """Note each step. Its time includes the work of the observers listed before this one."""
 
     def __init__(
         self, benchmark: Benchmark, system: System, world: World, progress: Progress, events: EventLog
@@ -18,7 +18,7 @@ class StepRecord(Observer):
         self._world, self._progress, self._events = world, progress, events
         self._tokens = benchmark.tokens_per_step
         self._device_flops = self._tokens * train_flops_per_token(benchmark.model) / system.num_devices
-        """Of a step."""
+        """Floating-point operations of a step on each device."""
         self._peak_tflops = system.peak_tflops
 
     def step_done(self, step: StepDone) -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves when it ends: ``summary.json``, whose presence means finished, or why it was interrupted."""
+"""Write the files that say how a run ended: ``summary.json`` if it is finished, the stop note if it was interrupted."""
 
 import json
 import time
@@ -20,18 +20,18 @@ from stage.outputs.publish import write_text
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended; ``summary.json``."""
+    """The end of a run; the contents of ``summary.json``."""
 
     status: Ending
     seed: int
     trained_tokens: int
-    """Since the initial checkpoint."""
+    """Tokens trained since the initial checkpoint."""
     trained_samples: int
     evaluations: list[Evaluation]
     run_s: float
-    """Seconds from this process's beginning of the run, or of its continuation, to the end."""
+    """Seconds from the moment this process began or continued the run to the end."""
     tokens_per_s: float
-    """Tokens trained in ``run_s`` over it, evaluations included."""
+    """Tokens trained in ``run_s`` divided by it; the time includes evaluations."""
     first_loss_s: float | None
     """Seconds from the start of the process to its first loss."""
     restarts: int
@@ -40,7 +40,7 @@ class Summary:
 
 
 class SummaryFile(Observer):
-    """Rank 0's last word, after the checkpoint being written is finished."""
+    """Write how the run ended, on rank 0, after the last checkpoint is finished."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class SummaryFile(Observer):
         saves: bool,
         patience_s: float,
     ) -> None:
-        """``result``: the MLPerf log. ``saves``: the run writes checkpoints. ``patience_s``: how long a disk that fails
-        is tried again; less than the watchdog's limit."""
+        """``result``: path of the MLPerf log. ``saves``: whether the run writes checkpoints. ``patience_s``: seconds
+        that a failed write is tried again; less than the watchdog's limit."""
         self._run_dir, self._result, self._progress = run_dir, result, progress
         self._events, self._enter, self._saves, self._patience_s = events, enter, saves, patience_s
         self._first_loss_s: float | None = None
@@ -89,7 +89,8 @@ class SummaryFile(Observer):
         )
 
     def _write(self, summary: Summary) -> None:
-        """Write what says that the run has ended, patiently: without it the run would be done again."""
+        """Write the summary, and try again for ``patience_s`` seconds: without it the finished run would be done
+        again."""
         deadline, told = time.monotonic() + self._patience_s, False
         while True:
             try:
@@ -106,7 +107,7 @@ class SummaryFile(Observer):
                 time.sleep(1)
 
     def _note_stop(self, end: RunEnd) -> None:
-        """Leave why the run stopped, for its launcher."""
+        """Leave a note for the launcher that says why the run stopped."""
         steps = self._progress.steps
         saved = newest_checkpoint(self._run_dir) == steps
         try:
