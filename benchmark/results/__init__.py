@@ -1,4 +1,4 @@
-"""What reads results: logs, run folders and packages, and the figures that follow from them.
+"""Read results: logs, run folders and packages, and the figures that follow from them.
 
 Notebooks (docs/results.md) can use these functions, which return DataFrames of pandas: ``events_frame``, ``log_frame``,
 ``evaluations_frame``, ``runs_frame``, ``systems_frame``, ``published_frame``. ``read_recorded_run`` gives a run as a
