@@ -6,6 +6,7 @@ two marks are out of order, the later row takes no time.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def attempts_of(run_dir: Path, events: Sequence[RecordedEvent]) -> list[Attempt]
     dated = [event for event in events if FIRST_MS <= event.time_ms <= LAST_MS]
     begun = [place for place, event in enumerate(dated) if event.key == "environment"] or [0] * bool(dated)
     found: dict[str, Attempt] = {}
-    for number, (first, end) in enumerate(zip(begun, [*begun[1:], len(dated)], strict=True)):
+    for number, (first, end) in enumerate(pairwise([*begun, len(dated)])):
         section = dated[0 if number == 0 else first : end]
         noted = [event.fields.get("attempt") for event in section if event.key == "attempt"]
         name = noted[0] if noted and isinstance(noted[0], str) else f"{number + 1:04d}"

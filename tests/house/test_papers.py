@@ -1,7 +1,9 @@
 """README and manuals: their commands exist with the options they give them, their links and files too."""
 
+import importlib.util
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,9 +22,14 @@ PLACEHOLDER = re.compile(r"[…$*{]")
 PROGRAMS = ("benchmark", "checkpoint_convert", "checksums", "data_prep")
 
 
+def command_blocks(text: str) -> list[str]:
+    """Blocks without a language are commands; what these print is marked as text, drawings as mermaid."""
+    return [block for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.M) if not language]
+
+
 def command_lines(text: str) -> Iterator[str]:
-    """Lines of code blocks, continued ones joined, and code within the text."""
-    for block in re.findall(r"^```\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+    """Lines of commands, continued ones joined, and code within the text."""
+    for block in command_blocks(text):
         yield from re.sub(r" *\\\n *", " ", block).splitlines()
     without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     yield from (line.replace("\n", " ") for line in re.findall(r"`([^`]+)`", without_blocks))
@@ -62,6 +69,16 @@ def test_commands_and_their_options_exist(path: Path) -> None:
             and "--help" not in words
         ):
             parse([name, *shlex.split(words)])
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_blocks_of_commands_parse(path: Path) -> None:
+    """As bash reads them; and what they run of tests/ is there."""
+    for block in [] if path.parent.name == "facts" else command_blocks(path.read_text()):
+        done = subprocess.run(["bash", "-n"], input=block, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (done.stderr, block)
+        for module in re.findall(r"-m (tests(?:\.\w+)+)", block):
+            assert importlib.util.find_spec(module) is not None, module
 
 
 @pytest.mark.slow

@@ -40,6 +40,8 @@ SENTINEL_LOOK_S = 20
 SLURMS_WARNING_S = 17 * 60
 """Slurm's own warning (--signal=B:USR2@900) comes 15 to 16 minutes before the end."""
 TO_BE_REQUEUED_S = 300
+# The lowest priority, and no device: what is planned beside the run takes nothing from it. Half a file is none.
+WRITE_PLAN = 'CUDA_VISIBLE_DEVICES= nice -n 19 "$@" >"$0.partial" && mv "$0.partial" "$0" || rm -f "$0.partial"'
 DROP_CACHES = "sync && (echo 3 >/proc/sys/vm/drop_caches || sudo -n sysctl -q vm.drop_caches=3)"
 # Slurm starts one process per device; what torchrun would tell it, it gets from Slurm's own variables. Signals that ask
 # for saving end no process that cannot listen yet.
@@ -85,8 +87,12 @@ class SlurmJob(RunPlace):
         words += [f"--ntasks={self.needed * devices}", f"--ntasks-per-node={devices}", "--distribution=block"]
         words += [f"--nodelist={','.join(self._used)}"] if self._used else []
         words += self._bind + ([f"--cpus-per-task={cores}"] if cores else []) + self._gpus + self._in_container()
-        words += ["bash", "-c", TASK, "-", self.options.python, "-u", "-m", "benchmark", *self.command[:2]]
-        return [*words, "--nodes", str(self.needed), "--devices-per-node", str(devices), *self.command[2:]]
+        return [*words, "bash", "-c", TASK, "-", self.options.python, "-u", *self._benchmark(self.command[0])]
+
+    def _benchmark(self, command: str) -> list[str]:
+        """A command about this run, as Python's arguments."""
+        sizes = ["--nodes", str(self.needed), "--devices-per-node", str(self.options.devices)]
+        return ["-m", "benchmark", command, self.command[1], *sizes, *self.command[2:]]
 
     def _gpu_options(self, first_node: str) -> list[str]:
         """What a step needs to get the job's GPUs. Without it a step of a job that has a node to itself sees none,
@@ -108,16 +114,14 @@ class SlurmJob(RunPlace):
         words = ["--container-image", self.options.container, "--container-name", f"gpt3_{self.number}"]
         return [*words, "--container-mounts", mounts, "--container-workdir", str(self.code)]
 
-    def _one_process(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        """On this node, in the container where there is one."""
+    def _one_process(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start one on this node, in the container where there is one."""
         before: list[str] = []
         if self.options.container != "none":
-            where = ["--nodes=1", "--ntasks=1", f"--nodelist={self.here}"]
+            where = ["--job-name=beside", "--nodes=1", "--ntasks=1", f"--nodelist={self.here}"]
             before = ["srun", *ONE_PER_NODE, *where, *self._gpus, *self._in_container()]
         quiet = subprocess.DEVNULL
-        return subprocess.run(
-            [*before, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False
-        )
+        return subprocess.Popen([*before, *words], cwd=self.code, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
 
     # --- before the first attempt
 
@@ -136,11 +140,11 @@ class SlurmJob(RunPlace):
         words, python = self.command, self.options.python
         system = words[words.index("--system") + 1] if "--system" in words else "-"
         check = str(self.code / "benchmark" / "preflight" / "interpreter_check.py")
-        done = self._one_process(python, check, words[1], system)
-        said = done.stdout.decode(errors="replace").splitlines()
-        if done.returncode:
+        checking = self._one_process(python, check, words[1], system)
+        said = checking.communicate()[0].decode(errors="replace").splitlines()
+        if checking.returncode:
             errors = [line[len("error: ") :] for line in said if line.startswith("error: ")]
-            found = errors[0] if errors else f"{python} does not run (status {done.returncode})"
+            found = errors[0] if errors else f"{python} does not run (status {checking.returncode})"
             raise Refused(f"{found}, in CONTAINER {self.options.container}")
         counts = [line.split()[1] for line in said if line.startswith("nodes ")]
         return int(counts[-1]) if counts else None
@@ -166,8 +170,18 @@ class SlurmJob(RunPlace):
         with suppress(OSError):
             file.with_suffix(".txt").write_text("".join(f"{ask(*words)}\n" for words in asked), encoding="utf-8")
         snapshot = ("-m", "benchmark.machine.environment_snapshot", str(file.with_suffix(".json")))
-        if self._one_process(self.options.python, *snapshot).returncode:
+        noting = self._one_process(self.options.python, *snapshot)
+        noting.communicate()
+        if noting.returncode:
             say(f"warning: {file.with_suffix('.json')} could not be written")
+
+    def write_plan(self) -> None:
+        """Write plan.json, for the report, beside the run: nothing waits for it. A rehearsal's step is not planned."""
+        file = self.run_dir / "plan.json"
+        if not file.exists() and not self.command[1].startswith("rehearsal"):
+            plan = [self.options.python, *self._benchmark("plan"), "--json"]
+            with suppress(OSError):
+                self._one_process("bash", "-c", WRITE_PLAN, str(file), *plan)
 
     # --- attempts
 
@@ -338,6 +352,7 @@ def _train(job: SlurmJob) -> int:
         job.code = run_from_snapshot(options.repository, job.run_dir, new=options.new_snapshot and restarts == "0")
         job.prepare()
         job.note_surroundings()
+        job.write_plan()
         if options.chain:
             script = [str(job.code / "run_gpt3.sh"), *options.script]
             more = [f"--chdir={options.repository}", f"--ntasks-per-node={options.devices}"]

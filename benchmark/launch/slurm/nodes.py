@@ -116,11 +116,11 @@ class Nodes:
         return node
 
     def wait_for_steps(self) -> None:
-        """Kill the remains of earlier steps, and wait until they are gone."""
+        """Kill the remains of earlier attempts, and wait until they are gone; steps beside the attempts go on."""
         deadline, killed = time.monotonic() + (GONE_AGAIN_S if self.down else AGAIN_S), False
         while time.monotonic() < deadline:
             rows = ask("squeue", "--noheader", "--steps", "--job", self._job, "--format=%i %j").splitlines()
-            steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel)", row.strip() + " ")]
+            steps = [row.split()[0] for row in rows if re.match(r"\S+\.\d+ (?!sentinel|beside)", row.strip() + " ")]
             if not steps:
                 return
             if not killed:

@@ -1,5 +1,7 @@
 """What the job does, with stand-ins for Slurm's commands and the run's Python: attempts, nodes, queue, signals."""
 
+import os
+
 import pytest
 
 from tests.benchmark.launch.slurm.stand_in_job import Job, option
@@ -205,8 +207,9 @@ def test_sigterm_ends_the_job_for_good(job: Job) -> None:
 
 
 def test_container_runs_every_python(job: Job) -> None:
+    job.answer(during='until grep "benchmark plan" "$answers/calls"; do sleep 0.1; done')
     done = job.run("image")
-    for phrase in ("interpreter_check", "environment_snapshot", "benchmark train"):
+    for phrase in ("interpreter_check", "environment_snapshot", "benchmark plan", "benchmark train"):
         (call,) = job.calls(phrase)
         assert call.startswith("srun ") and "--container-name gpt3_5" in call
     assert done.returncode == 0
@@ -242,3 +245,34 @@ def test_up_to_an_eighth_more_nodes_are_spare(job: Job) -> None:
 def test_job_with_fewer_nodes_than_asked_for_is_refused(job: Job) -> None:
     done = job.run(NODES="4")
     assert (done.returncode, "NODES=4, but the job has 3 nodes" in done.stdout) == (2, True)
+
+
+def test_plan_is_written_beside_the_run_once(job: Job) -> None:
+    job.answer(
+        plan='{"step_s": 12.5}', during="for _ in $(seq 200); do [[ -f $LOG_DIR/plan.json ]] && break; sleep 0.1; done"
+    )
+    job.run(GBS="2048", TRAIN_OPTIONS="--save-minutes 5")
+    assert (job.log_dir / "plan.json").read_text() == '{"step_s": 12.5}\n'
+    (plan,), (attempt,) = job.calls("benchmark plan"), job.attempts()
+    options = attempt.partition(" gpt3_175b ")[2].partition(" MASTER_ADDR")[0]
+    assert plan.endswith(f" plan gpt3_175b {options} --json")
+    assert "--nodes 2 --devices-per-node 8" in options and "--global-batch-size 2048" in options
+    job.begin_again()
+    job.run()
+    assert len(job.calls("benchmark plan")) == 1
+
+
+def test_run_whose_plan_hangs_or_fails_is_no_other(job: Job) -> None:
+    job.run()  # without an answer the plan fails
+    assert job.log()[-1] == "attempt 0001: the run has ended: success"
+    (job.answers / "calls").unlink()
+    job.begin_again()
+    os.mkfifo(job.answers / "plan")  # nobody writes to it
+    assert job.run().returncode == 0
+    assert not (job.log_dir / "plan.json").exists()
+    (job.answers / "plan").write_text("late")  # ends it
+
+
+def test_rehearsal_is_not_planned(job: Job) -> None:
+    job.run(BENCHMARK="rehearsal", SYSTEM="cpu_p2")
+    assert job.attempts() and not job.calls("benchmark plan")

@@ -1,0 +1,116 @@
+"""Stands in for ``python`` and ``sbatch``, and for a run, where the README's commands are walked at a small size.
+
+What is big is small, made up or only parsed: the downloads, the sums of the data, the search, the GPU, the runs.
+Everything else runs as it stands on the page. The folder $WALK has what stands in; the commands run in its checkout.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from hashlib import md5
+from pathlib import Path
+from typing import NoReturn
+
+WALK = Path(os.environ.get("WALK", "."))
+
+
+def python(words: Sequence[str]) -> None:
+    """Run ``python WORDS``, or what stands in for it."""
+    program, name, options = words[1], words[2], list(words[3:])
+    if program == "pip":
+        return
+    if name == "fetch":
+        fetch(options)
+    elif (program, name) == ("checksums", "verify"):
+        replace_sums(Path(options[0]), Path(options[options.index("--manifest") + 1]))
+    if name == "plan" or "--first-contact" in options:
+        from benchmark.commands.command_table import parse
+
+        parse(words[2:])  # there is no GPU, and 1,536 layouts take a while
+    elif name != "fetch":
+        run(*words)
+    if name == "describe-system":
+        fill_in(Path(options[options.index("--output") + 1]))
+
+
+def run(*words: str) -> None:
+    status = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, *words])
+    if status:
+        raise SystemExit(status)
+
+
+def fetch(options: Sequence[str]) -> None:
+    """Put the small files where the big ones would come to. With --list the command itself says what it lacks."""
+    listed = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-m", "data_prep", "fetch", *options, "--list"])
+    if listed != 1:
+        raise SystemExit(listed or "the files were there already")
+    source = Path(options[options.index("--from") + 1]) if "--from" in options else WALK / "from_hugging_face"
+    shutil.copytree(source, options[options.index("--output") + 1], dirs_exist_ok=True)
+
+
+def replace_sums(folder: Path, manifest: Path) -> None:
+    """Write the sums of the small files into the list; a name without a file keeps its own."""
+    names = [line.split()[1] for line in manifest.read_text().splitlines()]
+    sums = {name: md5((folder / name).read_bytes()).hexdigest() for name in names if (folder / name).is_file()}
+    manifest.write_text("".join(f"{sums.get(name, '0' * 32)}  {name}\n" for name in names))
+
+
+def fill_in(description: Path) -> None:
+    """Fill in, as a person does, what describe-system has marked, and describe the system of the made-up runs."""
+    from benchmark.results.system_description import MARK
+    from tests.benchmark.review.fixture import system_description
+
+    assert MARK in description.read_text()
+    description.write_text(json.dumps(system_description()))
+
+
+def sbatch(words: Sequence[str]) -> NoReturn:
+    """Run a job on this machine, where stand_in.sh answers for Slurm."""
+    script, *arguments = [word for word in words if not word.startswith("--")]
+    job = {
+        "SLURM_JOB_ID": "5",
+        "SLURM_SUBMIT_DIR": str(Path.cwd()),
+        "SLURM_JOB_NODELIST": (WALK / "answers" / "nodes").read_text().strip(),
+        "SLURM_NTASKS_PER_NODE": "8",
+        "SLURMD_NODENAME": "n1",
+        "LOG_DIR": str(Path(arguments[0]).resolve()),
+        "DRY_RUN": "0",
+    }
+    os.execve("/bin/bash", ["bash", script, *arguments], {**os.environ, **job})
+
+
+def made_up_run(words: Sequence[str]) -> None:
+    """Write what a run with these options would leave, if it found its data and its checkpoint."""
+    import msgspec
+
+    from benchmark.commands.command_table import parse
+    from benchmark.commands.run_commands import TrainCommand
+    from stage.git import commit_of
+    from tests.benchmark.review.fixture import ORG, SEEDS, START_MS, as_text, records
+
+    command = parse(words[words.index("train") :])
+    assert isinstance(command, TrainCommand)
+    config = command.config
+    require_inputs(words)
+    log = as_text(records(SEEDS[config.result_number], batch_size=config.benchmark.global_batch_size))
+    log = log.replace(f'"{ORG}"', json.dumps(config.logging.submission_org))
+    (config.run_dir / f"result_{config.result_number}.txt").write_text(log)
+    (config.run_dir / "config.json").write_bytes(msgspec.json.encode(config, enc_hook=str))
+    environment = {"time_ms": START_MS, "key": "environment", "value": {"commit": commit_of()}}
+    (config.run_dir / "events.jsonl").write_text(json.dumps(environment) + "\n")
+
+
+def require_inputs(words: Sequence[str]) -> None:
+    """Find the datasets and the checkpoint that a command names."""
+    for word in words:
+        if word.endswith("_text_document"):
+            assert Path(f"{word}.idx").stat().st_size and Path(f"{word}.bin").stat().st_size
+    checkpoint = Path(words[words.index("--checkpoint") + 1])
+    assert (checkpoint / "metadata.json").is_file(), checkpoint
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    {"python": python, "sbatch": sbatch, "run": made_up_run}[sys.argv[1]](sys.argv[2:])
